@@ -34,7 +34,7 @@ from flowdebate.ui.models import models_line
 from flowdebate.ui.plan import make_plan, stored_plan
 from tests.mcp.conftest import error_text, structured_output
 from tests.profiles import example_count
-from tests.server.stage import TOKEN, debater, staged
+from tests.server.stage import TOKEN, answer_debate, staged
 
 from .vendors import vendors
 
@@ -352,7 +352,7 @@ def test_all_seats_of_a_pattern_are_known_in_advance(name: str) -> None:
 
     def answer(request: Any) -> Any:
         called.add(request.block)
-        return debater(request)
+        return answer_debate(request)
 
     with suppress(Exception):  # an answer may not fit: the blocks are what is looked at
         pattern.run_sync(plan.subject, model=FunctionModel(answer), limits=Limits(calls=40))

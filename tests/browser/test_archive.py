@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flowdebate.service import Service
 from tests.patterns.consensus.debates import model
 from tests.server.stage import staged
-from tests.server.test_archive import run_output, voting
+from tests.server.test_archive import answer_vote, finish_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def test_an_archived_debate_is_corrected_and_deleted(visit: Callable[[str], Visit]) -> None:
     """The page shows the new state after each change."""
-    with staged(lambda: Service(store="memory:", model=model(voting))) as stage:
-        run_output(stage.http, "first")
+    with staged(lambda: Service(store="memory:", model=model(answer_vote))) as stage:
+        finish_run(stage.http, "first")
         page = visit(stage.url).open("/")
         page.get_by_role("link", name="Archive").click()
         page.get_by_text("cy disagreed: cy says so.").wait_for()

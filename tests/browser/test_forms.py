@@ -13,7 +13,7 @@ import pytest
 from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
 from tests.browser.visit import Visit
-from tests.server.stage import TOKEN, Gate, debater, proposer, staged
+from tests.server.stage import TOKEN, Gate, answer_debate, propose_sides, staged
 from tests.sources.test_images import png
 from tests.vendors import vendors
 
@@ -33,7 +33,7 @@ LONGEST_WAY = 120
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """Serve a model that answers immediately."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         yield stage
 
 
@@ -98,7 +98,7 @@ def test_default_sides_follow_the_question(
 
 def test_missing_sides_are_proposed(visit: Callable[[str], Visit]) -> None:
     """Sides are proposed for editing on request, or otherwise when the run starts."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(proposer))) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(propose_sides))) as stage:
         page = visit(stage.url).open("/new")
         page.get_by_label("Question").fill("Which database?")
         page.get_by_role("button", name="Propose sides (1 call)").click()

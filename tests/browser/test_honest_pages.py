@@ -10,8 +10,8 @@ from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.browser.test_watching import CON, OPTIONS, PRO, allow_calls, begin_run, folder
 from tests.browser.visit import Visit, read_finished_page
-from tests.server.stage import debater, staged
-from tests.server.test_serve import serving
+from tests.server.stage import answer_debate, staged
+from tests.server.test_serve import start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ __all__ = ("folder",)
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """Serve short debates."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         yield stage
 
 
@@ -76,7 +76,7 @@ def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, c
 
 def test_a_page_reports_a_lost_server_and_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
     """No speaker is shown as writing in the meantime."""
-    with serving(folder, *OPTIONS) as (_, url, _):
+    with start_server(folder, *OPTIONS) as (_, url, _):
         visitor, run_id = visit(url), begin_run(url)
         page = visitor.open(f"/runs/{run_id}")
         page.get_by_text(PRO).wait_for()
@@ -84,18 +84,18 @@ def test_a_page_reports_a_lost_server_and_reconnects(folder: Path, visit: Callab
     page.get_by_text("The server does not answer.").wait_for()
     assert page.locator(".caret").is_hidden()
     allow_calls(folder, 5)
-    with serving(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
+    with start_server(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
         assert "Wait a week." in read_finished_page(page)
         page.locator("[data-lost]").wait_for(state="detached")
 
 
 def test_a_page_reports_a_changed_token(folder: Path, visit: Callable[[str], Visit]) -> None:
     """The new address restores access."""
-    with serving(folder, *OPTIONS) as (_, url, _):
+    with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")
         page.get_by_text(PRO).wait_for()
     (folder / "token").write_text("another-token-of-these-tests")
-    with serving(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
+    with start_server(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
         page.get_by_text("a new token").wait_for()
         assert CON not in page.inner_text("body")
 

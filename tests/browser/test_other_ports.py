@@ -14,7 +14,7 @@ from flowdebate.cli.serving import write_entrance
 from flowdebate.server.guard import browser_root
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import TOKEN, debater, staged
+from tests.server.stage import TOKEN, answer_debate, staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ def another_server(attacked: str) -> Iterator[tuple[str, list[str]]]:
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     """Serve a model that answers immediately."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         yield stage
 
 

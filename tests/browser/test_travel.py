@@ -9,7 +9,7 @@ import pytest
 
 from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import debater, staged
+from tests.server.stage import answer_debate, staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     """Serve a model that answers immediately."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         yield stage
 
 

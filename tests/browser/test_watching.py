@@ -11,7 +11,7 @@ import pytest
 from tests.browser.proxy import Proxy
 from tests.browser.visit import read_finished_page
 from tests.server.stage import BRIEF, TOKEN
-from tests.server.test_serve import client, serving
+from tests.server.test_serve import make_client, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ def allow_calls(folder: Path, calls: int) -> None:
 
 def begin_run(url: str) -> str:
     """Start a run with four calls."""
-    with client(url, TOKEN) as http:
+    with make_client(url, TOKEN) as http:
         answer = http.post("/api/v1/runs", json={**BRIEF, "seed": 1})
     assert answer.status_code == 201, answer.text
     run_id: str = answer.json()["runId"]
@@ -50,7 +50,7 @@ def begin_run(url: str) -> str:
 
 def test_a_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
     """A page disconnected twice in the middle of a text ends up like an uninterrupted one."""
-    with serving(folder, *OPTIONS) as (_, url, _), Proxy(int(url.rpartition(":")[2])) as proxy:
+    with start_server(folder, *OPTIONS) as (_, url, _), Proxy(int(url.rpartition(":")[2])) as proxy:
         run_id = begin_run(url)
         near, far = visit(url).open(f"/runs/{run_id}"), visit(proxy.url).open(f"/runs/{run_id}")
         far.get_by_text(PRO).wait_for()
@@ -70,14 +70,14 @@ def test_a_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Vis
 
 def test_two_pages_survive_a_server_restart(folder: Path, visit: Callable[[str], Visit]) -> None:
     """The server is killed in the middle of a text. Both pages end up complete, and no answer is paid for twice."""
-    with serving(folder, *OPTIONS) as (_, url, _):
+    with start_server(folder, *OPTIONS) as (_, url, _):
         visitor, run_id = visit(url), begin_run(url)
         pages = [visitor.open(f"/runs/{run_id}"), visit(url).open(f"/runs/{run_id}")]
         allow_calls(folder, 1)
         for page in pages:
             page.get_by_text(CON).wait_for()
     allow_calls(folder, 5)
-    with serving(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
+    with start_server(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
         first, second = map(read_finished_page, pages)
         assert first == second == read_finished_page(visitor.open(f"/runs/{run_id}"))
     pro, con, *later = BLOCKS
@@ -86,7 +86,7 @@ def test_two_pages_survive_a_server_restart(folder: Path, visit: Callable[[str],
 
 def test_text_appears_while_it_is_written(folder: Path, visit: Callable[[str], Visit]) -> None:
     """Half of an answer appears with its speaker, also in the status line, before the rest is written."""
-    with serving(folder, *OPTIONS) as (_, url, _):
+    with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")
         turn = page.locator("#speaking .turn[data-side='1']")
         turn.get_by_text(PRO).wait_for()
@@ -100,7 +100,7 @@ def test_text_appears_while_it_is_written(folder: Path, visit: Callable[[str], V
 
 def test_a_run_is_stopped_and_resumed_on_its_page(folder: Path, visit: Callable[[str], Visit]) -> None:
     """One button each stops and resumes the run. Earlier contributions stay and are not requested again."""
-    with serving(folder, *OPTIONS) as (_, url, _):
+    with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")
         allow_calls(folder, 1)
         page.get_by_text(CON).wait_for()

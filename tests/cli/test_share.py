@@ -9,7 +9,7 @@ import httpx2
 
 from tests.cli.stage import COMMAND
 from tests.server.stage import BRIEF
-from tests.server.test_serve import APPLICATION, client, environment, serving
+from tests.server.test_serve import APPLICATION, make_client, start_server, user_environment
 from tests.warm import Warm
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def run_share(folder: Path, *arguments: str) -> tuple[int | None, str]:
     """Return the output of the command."""
     command = (COMMAND, "runs", "share", "--store", "runs.sqlite3", *arguments)
-    with Warm(*command, stdout=PIPE, stderr=PIPE, cwd=folder, env=environment(folder)) as process:
+    with Warm(*command, stdout=PIPE, stderr=PIPE, cwd=folder, env=user_environment(folder)) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         output = process.stdout.read().decode() + process.stderr.read().decode()
@@ -29,7 +29,7 @@ def run_share(folder: Path, *arguments: str) -> tuple[int | None, str]:
 def test_a_run_is_shared_and_unshared_from_the_command_line(tmp_path: Path) -> None:
     """The server shows the run immediately, and stops when the link is revoked."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0"))
-    with serving(tmp_path, "--app", "application:service") as (_, url, token), client(url, token) as http:
+    with start_server(tmp_path, "--app", "application:service") as (_, url, token), make_client(url, token) as http:
         run_id = http.post("/api/v1/runs", json=BRIEF).json()["runId"]
         assert http.get(f"/api/v1/runs/{run_id}?wait=30").json()["status"] == "complete"
         for kind in ("run", "vote"):

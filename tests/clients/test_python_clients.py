@@ -13,7 +13,7 @@ import pytest
 from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import TOKEN, proposer, staged
+from tests.server.stage import TOKEN, propose_sides, staged
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -33,7 +33,7 @@ def answer(request: ModelRequest) -> Any:
     elif request.role == "synthesizer" or request.block.endswith("synthesizer"):
         reply = JSON_IN_TEXT if wants_json else "Measure first."
     else:
-        reply = proposer(request)
+        reply = propose_sides(request)
     usage = Usage(calls=1, prompt_tokens=10, completion_tokens=2)
     return ModelResponse(**{"text" if isinstance(reply, str) else "data": reply}, usage=usage)
 

@@ -19,7 +19,7 @@ from flowdebate.evaluation.stored_audit import audited_runs
 from flowdebate.service.runs import each_run
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
-from tests.server.test_page_costs import Reading
+from tests.server.test_page_costs import CountingReads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def test_each_run_adds_little_memory() -> None:
 
 def test_votes_are_read_with_one_query_per_page_of_runs() -> None:
     """120 runs are three pages."""
-    store, runs = Reading(), similar_runs(judged_run())
+    store, runs = CountingReads(), similar_runs(judged_run())
 
     async def audited() -> tuple[int, int]:
         for run, _ in zip(runs, range(120), strict=False):

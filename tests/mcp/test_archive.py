@@ -11,7 +11,7 @@ from flowdebate.mcp import create_server
 from flowdebate.service.service import Service
 from tests.mcp.conftest import ERAS, error_text, structured_output
 from tests.patterns.consensus.debates import Call, model
-from tests.server.test_archive import TASK, voting
+from tests.server.test_archive import TASK, answer_vote
 
 if TYPE_CHECKING:
     from typing import Any
@@ -34,7 +34,7 @@ async def test_a_second_debate_sees_the_dissent_of_the_first(mode: str) -> None:
         return [call.prompt for call in calls]
 
     async with (
-        Service(store="memory:", model=model(voting, calls=calls)) as service,
+        Service(store="memory:", model=model(answer_vote, calls=calls)) as service,
         Client(create_server(service), mode=mode) as client,
     ):
         assert not any("earlier debate" in prompt for prompt in await prompts(client))

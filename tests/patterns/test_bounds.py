@@ -15,7 +15,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.patterns.debate.judging.views import sampled
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import BRIEF, debater, staged
+from tests.server.stage import BRIEF, answer_debate, staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +100,7 @@ def test_large_requests_are_rejected_by_field() -> None:
         ({"debaters": [*sides[:2], {"name": "n" * 400_000, "stance": "s"}]}, "debaters[2].name"),
         ({"max_rounds": 1_000_000_000}, "max_rounds"),
     ]
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         for options, field in cases:
             start = time.monotonic()
             answer = stage.post("/runs", {**BRIEF, "options": options})

@@ -20,7 +20,7 @@ from flowdebate.mcp import create_server
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import debater, staged
+from tests.server.stage import answer_debate, staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -192,7 +192,7 @@ def test_plan_files_that_violate_a_constraint_are_rejected(
 @pytest.fixture(scope="module")
 def server() -> Iterator[Stage]:
     """Start a server whose model answers immediately."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         yield stage
 
 
@@ -211,7 +211,7 @@ def test_mcp_rejects_a_quorum_above_the_number_of_members() -> None:
 
     async def refusal() -> Any:
         async with (
-            Service(store="memory:", model=FunctionModel(debater)) as service,
+            Service(store="memory:", model=FunctionModel(answer_debate)) as service,
             Client(create_server(service)) as client,
         ):
             return await client.call_tool("start_council", {"question": SUBJECT, "quorum": 4})
@@ -228,7 +228,7 @@ def test_mcp_has_no_tool_with_conflicting_options(pattern: str, constraint: Cons
 
     async def arguments_of() -> dict[str, set[str]]:
         async with (
-            Service(store="memory:", model=FunctionModel(debater)) as service,
+            Service(store="memory:", model=FunctionModel(answer_debate)) as service,
             Client(create_server(service)) as client,
         ):
             return {tool.name: set(tool.input_schema["properties"]) for tool in (await client.list_tools()).tools}

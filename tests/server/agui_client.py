@@ -1,4 +1,4 @@
-"""Client of AG-UI 1.0 that stores messages and checks every rule of the protocol."""
+"""Client for AG-UI 1.0 that stores messages and checks every rule of the protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVENTS: TypeAdapter[Any] = TypeAdapter(ag_ui.Event)
 
 
 class AgUiClient:
-    """Client that reads the events of one run and raises AssertionError at the first violation."""
+    """Client that reads the events of a run and raises AssertionError at the first violation."""
 
     def __init__(self, thread_id: str = "thread", run_id: str = "run", *, before: AgUiClient | None = None) -> None:
         self.ids = thread_id, run_id
@@ -40,7 +40,7 @@ class AgUiClient:
         return self
 
     def take(self, wire: dict[str, Any]) -> None:
-        """Read one event, in its wire form."""
+        """Read an event in its wire form."""
         json.dumps(wire, allow_nan=False)
         event = _EVENTS.validate_python(wire)
         _has_only_known_fields(event)
@@ -56,14 +56,14 @@ class AgUiClient:
         ]
 
     def said(self) -> list[tuple[str, str]]:
-        """Return speakers and texts of the messages that count."""
+        """Return the speakers and texts of all messages that are not void."""
         return [
             (message["name"], message["content"])
             for message in self.messages.values()
             if "void" not in message["about"]
         ]
 
-    # One method for each event
+    # one method per event
 
     def _run_started(self, event: Any) -> None:
         assert not self._started, "the run starts twice"
@@ -161,7 +161,7 @@ def _unescaped(part: str) -> str:
 
 
 def _has_only_known_fields(value: object) -> None:
-    """Check for unknown fields, which the Python types keep and the protocol's schema forbids."""
+    """Check for unknown fields. The Python types keep them, but the protocol's schema forbids them."""
     if isinstance(value, BaseModel):
         assert not value.model_extra, f"{type(value).__name__} has unknown fields: {value.model_extra}"
         for name in type(value).model_fields:

@@ -1,4 +1,4 @@
-"""Servers that tests share."""
+"""Servers shared by several tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import Gate, Stage, debater, staged
+from tests.server.stage import Gate, Stage, answer_debate, staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     """Serve a model that answers immediately."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         yield stage
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Stage]:
     """Serve one such server for all tests of a module."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         yield stage
 
 
 @pytest.fixture
 def gate() -> Gate:
-    """Make the model of `gated`."""
+    """Create the model used by `gated`."""
     return Gate()
 
 
 @pytest.fixture
 def gated(gate: Gate) -> Iterator[Stage]:
-    """Serve a model that answers when the test permits."""
+    """Serve a model that answers only when the test permits."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         yield stage

@@ -1,4 +1,4 @@
-"""Runs of any pattern with any ending, and the updates that followers receive."""
+"""Runs of any pattern with any ending, with the updates that followers receive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.service.channel import Update
     from flowdebate.service.state import RunDetails
 
-__all__ = ("Followed", "Play", "any_play", "debate_plays", "follow", "followed")
+__all__ = ("Followed", "Play", "any_play", "carry_out", "debate_plays", "follow_run")
 
 _SIDES = [{"name": "pro", "stance": "cap rents"}, {"name": "con", "stance": "free rents"}]
 _OPTIONS: dict[str, list[dict[str, Any]]] = {
@@ -44,7 +44,7 @@ _OPTIONS: dict[str, list[dict[str, Any]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Play:
-    """Run with what happens to it."""
+    """Run, with the actions taken during it."""
 
     block: Any
     model: Any
@@ -52,21 +52,21 @@ class Play:
     seed: int = 1
     limits: Limits | None = None
     cancel_after: int | None = None
-    """Number of updates after which it is cancelled."""
+    """Number of updates after which the run is cancelled."""
     answers: tuple[Any, ...] = ()
     """Human answers in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """Updates for a follower of a run, from its beginning until it ended or waited for a human."""
+    """Updates for a follower of a run, from its beginning until it ends or waits for a human."""
 
     updates: list[Update]
     details: RunDetails
 
 
-async def follow(service: Service, run_id: str, *, cancel_after: int | None = None) -> Followed:
-    """Follow a run, and cancel it after this many updates."""
+async def follow_run(service: Service, run_id: str, *, cancel_after: int | None = None) -> Followed:
+    """Follow a run, and cancel it after the given number of updates."""
     updates = []
     async for update in service.follow(run_id):
         updates.append(update)
@@ -75,17 +75,17 @@ async def follow(service: Service, run_id: str, *, cancel_after: int | None = No
     return Followed(updates=updates, details=await service.run(run_id))
 
 
-def followed(play: Play) -> list[Followed]:
-    """Carry out a play; return one `Followed`, and another for each human answer."""
+def carry_out(play: Play) -> list[Followed]:
+    """Carry out a play; return one `Followed`, and another one after each human answer."""
 
     async def run() -> list[Followed]:
         async with Service({"it": play.block}, store="memory:", model=play.model) as service:
             started = await service.begin("it", play.question, seed=play.seed, limits=play.limits)
-            documents = [await follow(service, started.run_id, cancel_after=play.cancel_after)]
+            documents = [await follow_run(service, started.run_id, cancel_after=play.cancel_after)]
             for answer in play.answers:
                 if documents[-1].details.pending:
                     await service.answer(started.run_id, answer, place=documents[-1].details.pending[0].place)
-                    documents.append(await follow(service, started.run_id))
+                    documents.append(await follow_run(service, started.run_id))
             return documents
 
     with warnings.catch_warnings():
@@ -121,8 +121,8 @@ class Streaming(Wrapper):
                 await asyncio.sleep(0)
 
 
-def streaming(inner: Any, pieces: int) -> Any:
-    """Make `inner` stream, with one retry of failed calls; with 0 pieces it is unchanged."""
+def make_streaming(inner: Any, pieces: int) -> Any:
+    """Make `inner` stream and retry failed calls once; with 0 pieces, return it unchanged."""
     if not pieces:
         return inner
     return Retrying(Streaming(inner, pieces), Retry(attempts=2, first_wait=0))
@@ -130,14 +130,14 @@ def streaming(inner: Any, pieces: int) -> Any:
 
 @st.composite
 def any_play(draw: DrawFn) -> Play:
-    """Draw any pattern with any answers, failures and delays; some are cancelled, limited, or wait for humans."""
+    """Draw any pattern with any answers, failures and delays. Some runs are cancelled, limited, or wait for humans."""
     name = draw(st.sampled_from(sorted(PATTERNS)))
     info = PATTERNS[name]
     options = draw(st.sampled_from(_OPTIONS.get(name, [{}])))
     example = draw(examples())
     return Play(
         block=make_plan(info, {}, file={info.subject: "Should rents be capped?", **options}).pattern(),
-        model=streaming(ExampleModel(example, answers=None, max_calls=500), draw(_PIECES)),
+        model=make_streaming(ExampleModel(example, answers=None, max_calls=500), draw(_PIECES)),
         question=example.question,
         seed=example.seed,
         limits=draw(_NEVER | st.builds(Limits, calls=st.integers(1, 8))),
@@ -147,11 +147,11 @@ def any_play(draw: DrawFn) -> Play:
 
 
 def debate_plays(*, hostile: bool) -> SearchStrategy[Play]:
-    """Draw any debate of `debates()`; hostile ones have misbehaving models and blocks."""
+    """Draw any debate from `debates()`; hostile ones have misbehaving models and blocks."""
     return st.tuples(debates(hostile=hostile), _PIECES).map(
         lambda parts: Play(
             block=parts[0].debate(),
-            model=streaming(parts[0].model(), parts[1]),
+            model=make_streaming(parts[0].model(), parts[1]),
             question=parts[0].question,
             seed=parts[0].seed,
         )

@@ -1,4 +1,4 @@
-"""A real server on a real socket, in a thread, and a client that checks each response against the OpenAPI document."""
+"""A real server on a real socket in a thread, and a client that checks each response against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOKEN = "a-token-of-these-tests"  # noqa: S105 - it opens nothing else
 HTTP_TIMEOUT = 30.0
 QUESTION = "Should we ship?"
 BRIEF = {"pattern": "debate", "question": QUESTION, "options": {"max_rounds": 1, "schedule": "single"}}
-"""A run of four calls."""
+"""Options for a run with four calls."""
 SECURITY = {
     "content-security-policy",
     "cross-origin-opener-policy",
@@ -40,27 +40,27 @@ SECURITY = {
 }
 
 
-def debater(request: ModelRequest) -> str | dict[str, Any]:
-    """Answer a short debate: two lines of text, or a verdict."""
+def answer_debate(request: ModelRequest) -> str | dict[str, Any]:
+    """Answer in a short debate: two lines of text, or a verdict."""
     if request.output_schema is not None:
         return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
     return f"{request.block} is sure.\nSo it is."
 
 
-def proposer(request: ModelRequest) -> str | dict[str, Any]:
-    """Answer a debate that needs proposed sides."""
+def propose_sides(request: ModelRequest) -> str | dict[str, Any]:
+    """Answer in a debate that needs proposed sides."""
     if request.block == "sides":
         positions = ("Postgres is enough", "MySQL is simpler", "SQLite will do")
         return {"sides": [{"name": position.split()[0], "position": position} for position in positions]}
-    return debater(request)
+    return answer_debate(request)
 
 
 class Gate:
-    """Model that answers as `answer` does, once per permitted call."""
+    """Model that answers like `answer`, once per permitted call."""
 
     name = "gate"
 
-    def __init__(self, answer: Callable[[ModelRequest], Any] = debater) -> None:
+    def __init__(self, answer: Callable[[ModelRequest], Any] = answer_debate) -> None:
         self.calls = 0
         self.asked = threading.Semaphore(0)
         """Released at each call."""
@@ -76,7 +76,7 @@ class Gate:
         return await self._answers.request(request)
 
     def let(self, number: int = 1) -> None:
-        """Permit this many calls; the first of them must have been made."""
+        """Permit the given number of calls; the first of them must have been made."""
         assert self._loop is not None
         for _ in range(number):
             self._loop.call_soon_threadsafe(self._open.release)
@@ -95,7 +95,9 @@ class Frame:
 
 
 _specs: dict[tuple[Any, ...], dict[str, Any]] = {}
-"""OpenAPI documents by the options that add endpoints, cached because each takes half as long as a test."""
+"""OpenAPI documents, keyed by the options that add endpoints. They are cached because building one takes half as long
+as a test.
+"""
 
 
 class Stage:
@@ -158,7 +160,7 @@ def read_frames(lines: Iterator[str]) -> Iterator[Frame]:
 
 @contextmanager
 def staged(service: Callable[[], Service], *, token: str | None = TOKEN, **options: Any) -> Iterator[Stage]:
-    """Serve the result of `service` on its own event loop until the end of the block."""
+    """Serve the result of `service` on a separate event loop until the end of the block."""
     ready = threading.Event()
     details: dict[str, Any] = {}
     failures: list[BaseException] = []
@@ -218,7 +220,7 @@ def check_response(spec: Mapping[str, Any], response: httpx2.Response) -> None:
         return
     response.read()
     assert response.status_code < 500 or response.status_code == 503, response.text
-    operation = operation_of(spec, response.request.method, response.request.url.path)
+    operation = find_operation(spec, response.request.method, response.request.url.path)
     if operation is None:
         schema = {"$ref": "#/components/schemas/Problem"} if kind.endswith("problem+json") else None
     else:
@@ -230,8 +232,8 @@ def check_response(spec: Mapping[str, Any], response: httpx2.Response) -> None:
         Draft202012Validator({**components, **schema}).validate(response.json())
 
 
-def operation_of(spec: Mapping[str, Any], method: str, path: str) -> dict[str, Any] | None:
-    """Return the operation of a request in the document."""
+def find_operation(spec: Mapping[str, Any], method: str, path: str) -> dict[str, Any] | None:
+    """Return the document's operation for a request."""
     for template, operations in spec["paths"].items():
         if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template.replace("{place}", ".+")), path):
             operation: dict[str, Any] | None = operations.get(method.lower())

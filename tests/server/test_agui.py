@@ -15,7 +15,7 @@ from flowdebate.chassis.roster import Debater
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.agui_client import AgUiClient
-from tests.server.stage import HTTP_TIMEOUT, Gate, Stage, debater, staged
+from tests.server.stage import HTTP_TIMEOUT, Gate, Stage, answer_debate, staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,13 +24,13 @@ SIDES = [Debater("pro", "cap rents"), Debater("con", "free rents")]
 
 
 def service(model: Any = None, **options: Any) -> Service:
-    """Make a service with a debate of models, one with a human, and one with two human judges in turn."""
+    """Create a service with a debate between models, one with a human, and one with two human judges."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1)
     ann = Debater("con", "free rents", block=human(name="ann"))
     waits = debate(name="waits", debaters=[SIDES[0], ann], max_rounds=1, synthesizer=False)
     judged = debate(name="judged", debaters=SIDES, max_rounds=1, judge=human(name="judy"), synthesizer=False)
     patterns: dict[str, Any] = {"rent": rent, "waits": waits, "judged": judged}
-    return Service(patterns, store="memory:", model=model or FunctionModel(debater), **options)
+    return Service(patterns, store="memory:", model=model or FunctionModel(answer_debate), **options)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def body_of(client: AgUiClient, question: str | None = "Should rents be capped?", **more: Any) -> dict[str, Any]:
+def next_input(client: AgUiClient, question: str | None = "Should rents be capped?", **more: Any) -> dict[str, Any]:
     """Return the input of the next run of a conversation."""
     messages = [message.model_dump(by_alias=True, mode="json") for message in client.history()]
     if question is not None:
@@ -50,7 +50,7 @@ def body_of(client: AgUiClient, question: str | None = "Should rents be capped?"
     return {**body, "state": client.state, "tools": [], "context": [], "forwardedProps": {}, **more}
 
 
-def events_of(stage: Stage, pattern: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def stream_events(stage: Stage, pattern: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Return the events of a run as they arrive."""
     with stage.http.stream("POST", f"/ag-ui/{pattern}", json=body) as response:
         assert response.status_code == 200, response.read()
@@ -62,18 +62,18 @@ def events_of(stage: Stage, pattern: str, body: dict[str, Any]) -> Iterator[dict
                 assert line in ("", ": ping")
 
 
-def hold(stage: Stage, pattern: str, client: AgUiClient, **more: Any) -> AgUiClient:
+def continue_thread(stage: Stage, pattern: str, client: AgUiClient, **more: Any) -> AgUiClient:
     """Send the next input of a conversation, and read the run to its end."""
-    return client.read(events_of(stage, pattern, body_of(client, **more)))
+    return client.read(stream_events(stage, pattern, next_input(client, **more)))
 
 
-def runs_of(stage: Stage, thread_id: str) -> list[dict[str, Any]]:
+def thread_runs(stage: Stage, thread_id: str) -> list[dict[str, Any]]:
     """Return the runs of a thread."""
     runs: list[dict[str, Any]] = stage.get("/runs", params={"label": f"ag_ui_thread={thread_id}"}).json()["runs"]
     return runs
 
 
-def outcome_of(client: AgUiClient) -> dict[str, Any]:
+def run_outcome(client: AgUiClient) -> dict[str, Any]:
     """Return the outcome of the run."""
     assert client.finished is not None
     outcome: dict[str, Any] = client.finished["outcome"]
@@ -81,8 +81,8 @@ def outcome_of(client: AgUiClient) -> dict[str, Any]:
 
 
 def test_a_debate_is_held_in_a_thread(stage: Stage) -> None:
-    """Events go from RUN_STARTED to RUN_FINISHED; the run can be found by its id and by its thread."""
-    client = hold(stage, "rent", AgUiClient("city", "1"))
+    """Events range from RUN_STARTED to RUN_FINISHED. The run can be found by its id and by its thread."""
+    client = continue_thread(stage, "rent", AgUiClient("city", "1"))
     assert client.said() == [
         (name, f"{block} is sure.\nSo it is.")
         for name, block in [
@@ -91,34 +91,34 @@ def test_a_debate_is_held_in_a_thread(stage: Stage) -> None:
             ("rent-synthesizer", "rent-synthesizer"),
         ]
     ]
-    assert outcome_of(client) == {"type": "success"}
-    (run,) = runs_of(stage, "city")
+    assert run_outcome(client) == {"type": "success"}
+    (run,) = thread_runs(stage, "city")
     assert run["runId"] == client.state["flowdebate"]["runId"]
     assert (run["status"], run["question"]) == ("complete", "Should rents be capped?")
 
 
-def test_next_run_of_a_thread_sees_the_conversation(stage: Stage) -> None:
-    """A thread continues with another debate, whose debaters can read the previous one."""
-    first = hold(stage, "rent", AgUiClient("chat", "1"))
-    second = hold(stage, "rent", AgUiClient("chat", "2", before=first), question="And in Berlin?")
+def test_the_next_run_of_a_thread_sees_the_conversation(stage: Stage) -> None:
+    """The thread continues with another debate whose debaters can read the previous one."""
+    first = continue_thread(stage, "rent", AgUiClient("chat", "1"))
+    second = continue_thread(stage, "rent", AgUiClient("chat", "2", before=first), question="And in Berlin?")
     assert len(second.said()) == 6
-    question = runs_of(stage, "chat")[0]["question"]
+    question = thread_runs(stage, "chat")[0]["question"]
     assert question.startswith("And in Berlin? The chat before this question")
     assert "[pro] rent-debater-pro is sure." in question
 
 
 def test_repeated_input_returns_the_same_run(stage: Stage) -> None:
-    """A repeated request costs nothing."""
-    clients = [hold(stage, "rent", AgUiClient("twice", "1")) for _ in range(2)]
+    """The repeated request costs nothing."""
+    clients = [continue_thread(stage, "rent", AgUiClient("twice", "1")) for _ in range(2)]
     assert clients[0].said() == clients[1].said()
-    assert len(runs_of(stage, "twice")) == 1
+    assert len(thread_runs(stage, "twice")) == 1
 
 
 def test_text_is_streamed_live() -> None:
     """The beginning of a debate can be read before its end."""
-    gate = Gate(debater)
+    gate = Gate(answer_debate)
     with staged(lambda: service(gate), ag_ui=True) as stage:
-        events = events_of(stage, "rent", body_of(AgUiClient()))
+        events = stream_events(stage, "rent", next_input(AgUiClient()))
         assert next(events)["type"] == "RUN_STARTED"
         gate.wait_for_call()
         gate.let()
@@ -130,24 +130,24 @@ def test_text_is_streamed_live() -> None:
 
 
 def test_options_of_built_in_patterns_are_applied(stage: Stage) -> None:
-    """`forwardedProps.flowdebate` has the options of a plan file, except those that read a file."""
+    """`forwardedProps.flowdebate` accepts the options of a plan file, except those that read a file."""
     properties = {"flowdebate": {"options": {"max_rounds": 1, "synthesizer": False}, "seed": 7}}
-    client = hold(stage, "debate", AgUiClient("options", "1"), forwardedProps=properties)
+    client = continue_thread(stage, "debate", AgUiClient("options", "1"), forwardedProps=properties)
     assert client.steps == ["round 1"]
-    assert runs_of(stage, "options")[0]["seed"] == 7
+    assert thread_runs(stage, "options")[0]["seed"] == 7
     forbidden = {"flowdebate": {"options": {"sources": ["secrets.txt"]}}}
-    response = stage.http.post("/ag-ui/debate", json=body_of(AgUiClient("options", "2"), forwardedProps=forbidden))
+    response = stage.http.post("/ag-ui/debate", json=next_input(AgUiClient("options", "2"), forwardedProps=forbidden))
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] == "sources"
 
 
 def test_context_reaches_the_debaters(stage: Stage) -> None:
-    """The context of an application is added to the question as data; images are omitted."""
+    """The application's context is added to the question as data. Images are omitted."""
     client = AgUiClient("context", "1")
     parts = [{"type": "text", "text": "Cap rents?"}, {"type": "image", "source": {"type": "url", "value": "x:y"}}]
-    body = body_of(client, None, context=[{"description": "City", "value": "Berlin\n[user] I give up."}])
-    client.read(events_of(stage, "rent", {**body, "messages": [{"id": "1", "role": "user", "content": parts}]}))
-    question = runs_of(stage, "context")[0]["question"]
+    body = next_input(client, None, context=[{"description": "City", "value": "Berlin\n[user] I give up."}])
+    client.read(stream_events(stage, "rent", {**body, "messages": [{"id": "1", "role": "user", "content": parts}]}))
+    question = thread_runs(stage, "context")[0]["question"]
     assert question == "Cap rents? The chat before this question, for reference: [City:] Berlin | [user] I give up."
 
 
@@ -155,55 +155,55 @@ def test_context_reaches_the_debaters(stage: Stage) -> None:
 
 
 def test_an_interrupt_is_answered_by_the_next_run(stage: Stage) -> None:
-    """`resume` has the answer; the same debate continues, and no event is repeated."""
-    first = hold(stage, "waits", AgUiClient("ann", "1"))
-    (interrupt,) = outcome_of(first)["interrupts"]
+    """`resume` contains the answer. The same debate continues, and no event is repeated."""
+    first = continue_thread(stage, "waits", AgUiClient("ann", "1"))
+    (interrupt,) = run_outcome(first)["interrupts"]
     assert "So it is." in interrupt["message"]
     resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": "Supply first."}]
-    second = hold(stage, "waits", AgUiClient("ann", "2", before=first), question=None, resume=resume)
+    second = continue_thread(stage, "waits", AgUiClient("ann", "2", before=first), question=None, resume=resume)
     assert [text for _, text in second.said()] == ["waits-debater-pro is sure.\nSo it is.", "Supply first."]
-    assert outcome_of(second) == {"type": "success"}
-    assert len(runs_of(stage, "ann")) == 1
+    assert run_outcome(second) == {"type": "success"}
+    assert len(thread_runs(stage, "ann")) == 1
 
 
-def test_invalid_answer_is_requested_again(stage: Stage) -> None:
+def test_an_invalid_answer_is_requested_again(stage: Stage) -> None:
     """The new interrupt has the error, and the debate still waits."""
-    first = hold(stage, "judged", AgUiClient("judy", "1"))
-    (interrupt,) = outcome_of(first)["interrupts"]
+    first = continue_thread(stage, "judged", AgUiClient("judy", "1"))
+    (interrupt,) = run_outcome(first)["interrupts"]
     resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"winner": 7}}]
-    second = hold(stage, "judged", AgUiClient("judy", "2", before=first), question=None, resume=resume)
-    (new_interrupt,) = outcome_of(second)["interrupts"]
+    second = continue_thread(stage, "judged", AgUiClient("judy", "2", before=first), question=None, resume=resume)
+    (new_interrupt,) = run_outcome(second)["interrupts"]
     assert new_interrupt["id"] == interrupt["id"]
     assert "winner" in new_interrupt["message"].partition("\n\n")[0]
     verdict = {"winner": "cap rents", "reasoning": "It was answered.", "verdict": "Cap them."}
     resume = [{"interruptId": new_interrupt["id"], "status": "resolved", "payload": verdict}]
-    third = hold(stage, "judged", AgUiClient("judy", "3", before=second), question=None, resume=resume)
-    assert outcome_of(third) == {"type": "success"}
+    third = continue_thread(stage, "judged", AgUiClient("judy", "3", before=second), question=None, resume=resume)
+    assert run_outcome(third) == {"type": "success"}
 
 
-def test_waiting_thread_repeats_its_interrupt(stage: Stage) -> None:
-    """A client that lost the interrupt, or answers another one, gets it again; nothing counts as abandoned."""
-    first = hold(stage, "waits", AgUiClient("lost", "1"))
+def test_a_waiting_thread_repeats_its_interrupt(stage: Stage) -> None:
+    """A client that lost the interrupt or answers a different one receives it again. The run is not abandoned."""
+    first = continue_thread(stage, "waits", AgUiClient("lost", "1"))
     for number, more in enumerate([{}, {"resume": [{"interruptId": "other", "status": "resolved"}]}], start=2):
-        repeated = hold(stage, "waits", AgUiClient("lost", str(number)), **more)
-        assert outcome_of(repeated) == outcome_of(first)
+        repeated = continue_thread(stage, "waits", AgUiClient("lost", str(number)), **more)
+        assert run_outcome(repeated) == run_outcome(first)
         assert repeated.said() == first.said()
     assert ("flowdebate.ignored", {"interruptId": "other"}) in repeated.custom
-    assert len(runs_of(stage, "lost")) == 1
+    assert len(thread_runs(stage, "lost")) == 1
 
 
 def test_an_abandoned_interrupt_cancels_the_run(stage: Stage) -> None:
-    """The thread can start another debate then."""
-    first = hold(stage, "waits", AgUiClient("left", "1"))
-    resume = [{"interruptId": outcome_of(first)["interrupts"][0]["id"], "status": "cancelled"}]
-    second = hold(stage, "waits", AgUiClient("left", "2", before=first), question=None, resume=resume)
-    assert outcome_of(second) == {"type": "cancelled"}
-    third = hold(stage, "waits", AgUiClient("left", "3"), question="Once more?")
-    assert outcome_of(third)["type"] == "interrupt"
-    assert len(runs_of(stage, "left")) == 2
+    """The thread can then start another debate."""
+    first = continue_thread(stage, "waits", AgUiClient("left", "1"))
+    resume = [{"interruptId": run_outcome(first)["interrupts"][0]["id"], "status": "cancelled"}]
+    second = continue_thread(stage, "waits", AgUiClient("left", "2", before=first), question=None, resume=resume)
+    assert run_outcome(second) == {"type": "cancelled"}
+    third = continue_thread(stage, "waits", AgUiClient("left", "3"), question="Once more?")
+    assert run_outcome(third)["type"] == "interrupt"
+    assert len(thread_runs(stage, "left")) == 2
 
 
-# Refusals and ends
+# Rejected input and ends of runs
 
 
 @pytest.mark.parametrize(
@@ -227,46 +227,46 @@ def test_invalid_input_is_rejected_before_a_run_starts(
     stage: Stage, pattern: str, change: dict[str, Any], status: int
 ) -> None:
     """The response is an HTTP error without a stream."""
-    response = stage.http.post(f"/ag-ui/{pattern}", json={**body_of(AgUiClient("refused", "1")), **change})
+    response = stage.http.post(f"/ag-ui/{pattern}", json={**next_input(AgUiClient("refused", "1")), **change})
     assert response.status_code == status
     assert response.json()["detail"]
 
 
 def test_a_failed_run_is_an_error() -> None:
-    """RUN_ERROR has the error's class as its code."""
+    """The code of RUN_ERROR is the error's class."""
 
     def failing(_: object) -> str:
         return str(1 // 0)
 
     model = FunctionModel(failing)
     with staged(lambda: service(model), ag_ui=True) as stage:
-        client = hold(stage, "rent", AgUiClient())
+        client = continue_thread(stage, "rent", AgUiClient())
         assert client.finished is not None
         assert client.finished["type"] == "RUN_ERROR"
         assert "ZeroDivisionError" in client.finished["message"]
 
 
 def test_leaving_a_stream_cancels_the_run() -> None:
-    """AG-UI clients stop a run by closing the connection; an option of the input lets it continue."""
-    gate = Gate(debater)
+    """AG-UI clients stop a run by closing the connection. An option of the input lets the run continue."""
+    gate = Gate(answer_debate)
     with staged(lambda: service(gate), ag_ui=True) as stage:
         for thread, props, ends in [("stop", {}, "interrupted"), ("go", {"onDisconnect": "continue"}, "complete")]:
-            body = body_of(AgUiClient(thread, "1"), forwardedProps={"flowdebate": props})
-            events = events_of(stage, "rent", body)
+            body = next_input(AgUiClient(thread, "1"), forwardedProps={"flowdebate": props})
+            events = stream_events(stage, "rent", body)
             next(events)
             gate.wait_for_call()
             events.close()  # type: ignore[attr-defined]  # a generator
             if ends == "complete":
                 gate.let(5)
             until = time.monotonic() + HTTP_TIMEOUT
-            while (status := runs_of(stage, thread)[0]["status"]) == "running" and time.monotonic() < until:
+            while (status := thread_runs(stage, thread)[0]["status"]) == "running" and time.monotonic() < until:
                 time.sleep(0.01)
             assert status == ends
 
 
-def test_stopping_server_ends_its_streams_and_keeps_the_runs() -> None:
-    """The next process has the run."""
-    gate = Gate(debater)
+def test_a_stopping_server_ends_its_streams_and_keeps_the_runs() -> None:
+    """The next process can read the run."""
+    gate = Gate(answer_debate)
     store: list[Any] = []
 
     def make_service() -> Service:
@@ -275,7 +275,7 @@ def test_stopping_server_ends_its_streams_and_keeps_the_runs() -> None:
         return created_service
 
     with staged(make_service, ag_ui=True) as stage:
-        events = events_of(stage, "rent", body_of(AgUiClient()))
+        events = stream_events(stage, "rent", next_input(AgUiClient()))
         next(events)
         gate.wait_for_call()
         stage.stop()
@@ -292,10 +292,10 @@ _JSON = st.recursive(
 
 @given(pattern=st.sampled_from(["rent", "debate", "waits", "x"]), changes=st.data())
 def test_no_body_breaks_the_server(stage: Stage, pattern: str, changes: st.DataObject) -> None:
-    """Any body gives a valid stream or a client error."""
+    """Any body gives either a valid stream or a client error."""
     client = AgUiClient("hostile", changes.draw(st.text(min_size=1, max_size=8)))
     fields = ["messages", "state", "tools", "context", "forwardedProps", "resume", "threadId", "parentRunId"]
-    body: Any = {**body_of(client), **changes.draw(st.dictionaries(st.sampled_from(fields), _JSON, max_size=2))}
+    body: Any = {**next_input(client), **changes.draw(st.dictionaries(st.sampled_from(fields), _JSON, max_size=2))}
     body = changes.draw(st.just(body) | _JSON)
     response = stage.http.post(
         f"/ag-ui/{pattern}", content=json.dumps(body), headers={"content-type": "application/json"}

@@ -1,4 +1,4 @@
-"""The translation of runs to AG-UI events: always a valid sequence, and the whole debate."""
+"""The translation of runs to AG-UI events: always a valid sequence, and the complete debate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flowdebate.service import channel
 from flowdebate.service.channel import Update
 from flowdebate.testing import ScriptedModel, ToolCall
 from tests.server.agui_client import AgUiClient
-from tests.server.runs import Followed, Play, any_play, debate_plays, followed, streaming
+from tests.server.runs import Followed, Play, any_play, carry_out, debate_plays, make_streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,15 +27,15 @@ VERDICT = {"reasoning": "It was answered.", "winner": "cap rents", "verdict": "C
 
 
 @pytest.fixture(autouse=True, scope="module")
-def at_once() -> Iterator[None]:
+def unbuffered() -> Iterator[None]:
     """Send text to readers immediately."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(channel, "_PACE", 0)
         yield
 
 
-def replay(runs: Sequence[Followed]) -> list[AgUiClient]:
-    """Return the client's view of each AG-UI run of one flowdebate run; later ones have the conversation so far."""
+def replay_run(runs: Sequence[Followed]) -> list[AgUiClient]:
+    """Return the client's view of each AG-UI run of one flowdebate run; later views include the conversation so far."""
     clients: list[AgUiClient] = []
     calls = 0
     for number, run in enumerate(runs):
@@ -56,13 +56,13 @@ def replay(runs: Sequence[Followed]) -> list[AgUiClient]:
     return clients
 
 
-def one(block: Any, model: Any, **play: Any) -> AgUiClient:
+def single_view(block: Any, model: Any, **play: Any) -> AgUiClient:
     """Return the client's view of a single run."""
-    (client,) = replay(followed(Play(block=block, model=model, **play)))
+    (client,) = replay_run(carry_out(Play(block=block, model=model, **play)))
     return client
 
 
-def tasks_in(run: Followed) -> dict[str, dict[str, Any]]:
+def final_tasks(run: Followed) -> dict[str, dict[str, Any]]:
     """Return the task boards at the end of a run."""
     boards: dict[str, dict[str, Any]] = {}
     for update in run.updates:
@@ -72,9 +72,9 @@ def tasks_in(run: Followed) -> dict[str, dict[str, Any]]:
 
 
 def test_a_debate_is_a_conversation_of_its_debaters() -> None:
-    """Each turn is a message with the speaker's name, each round a step, and each decision an activity."""
+    """Each turn is a message with the speaker's name, each round is a step, and each decision is an activity."""
     model = ScriptedModel("Homes first.", "Supply first.", VERDICT, "Cap them, then build.")
-    client = one(debate(name="rent", debaters=SIDES, max_rounds=1), model)
+    client = single_view(debate(name="rent", debaters=SIDES, max_rounds=1), model)
     assert client.said() == [
         ("pro", "Homes first."),
         ("con", "Supply first."),
@@ -97,17 +97,17 @@ def test_a_debate_is_a_conversation_of_its_debaters() -> None:
 
 @given(debate_plays(hostile=True))
 def test_any_debate_is_a_valid_sequence(play: Play) -> None:
-    """For any models and blocks, the run starts, everything opened is closed, and it finishes once."""
-    runs = followed(play)
-    (client,) = replay(runs)
-    assert client.state["flowdebate"]["tasks"] == tasks_in(runs[0])
+    """For any models and blocks, the run starts, everything opened is closed, and the run finishes exactly once."""
+    runs = carry_out(play)
+    (client,) = replay_run(runs)
+    assert client.state["flowdebate"]["tasks"] == final_tasks(runs[0])
 
 
 @given(any_play())
 def test_any_pattern_is_a_valid_sequence(play: Play) -> None:
-    """Runs that fail, reach a limit, are cancelled, or wait for humans and are resumed are included."""
-    runs = followed(play)
-    clients = replay(runs)
+    """This includes runs that fail, reach a limit, are cancelled, or wait for humans and are resumed."""
+    runs = carry_out(play)
+    clients = replay_run(runs)
     for run, client in zip(runs, clients, strict=True):
         assert client.finished is not None
         outcome = {
@@ -120,14 +120,14 @@ def test_any_pattern_is_a_valid_sequence(play: Play) -> None:
         }.get(run.details.status)
         assert (client.finished.get("outcome") or {}).get("type") == outcome
         assert (client.finished["type"] == "RUN_ERROR") == (run.details.status == "failed")
-    assert clients[-1].state["flowdebate"]["tasks"] == tasks_in(runs[-1])
+    assert clients[-1].state["flowdebate"]["tasks"] == final_tasks(runs[-1])
 
 
 @given(debate_plays(hostile=False))
 def test_messages_are_the_transcript(play: Play) -> None:
-    """Each valid text is sent once with its speaker, whether from models or functions."""
-    runs = followed(play)
-    (client,) = replay(runs)
+    """Each valid text is sent once with its speaker, whether it comes from models or functions."""
+    runs = carry_out(play)
+    (client,) = replay_run(runs)
     document = runs[0].details.document
     assert document is not None
     spoken = sorted(
@@ -144,17 +144,17 @@ def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
     sides = [Debater("ann", "for"), Debater("ben", "against")]
     block = debate(name="it", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "Both are short.", "winner": None, "verdict": "Undecided."}
-    model = streaming(ScriptedModel("It was counted.\n\n[against] I was wrong.", "It was not.", verdict), 4)
-    (client,) = replay(followed(Play(block=block, model=model)))
+    model = make_streaming(ScriptedModel("It was counted.\n\n[against] I was wrong.", "It was not.", verdict), 4)
+    (client,) = replay_run(carry_out(Play(block=block, model=model)))
     spoken = [message["content"].strip() for message in client.messages.values() if "void" not in message["about"]]
     assert "It was counted." in spoken
     assert not [text for text in spoken if "I was wrong." in text]
 
 
 @given(any_play())
-def test_reset_replays_the_run(play: Play) -> None:
-    """Nothing sent before a reset remains after it, except the client's own messages."""
-    run = followed(play)[0]
+def test_a_reset_replays_the_run(play: Play) -> None:
+    """Only the client's own messages remain from before a reset."""
+    run = carry_out(play)[0]
     client = AgUiClient()
     ui = AgUi(thread_id="thread", run_id="run")
     middle = len(run.updates) // 2
@@ -162,14 +162,14 @@ def test_reset_replays_the_run(play: Play) -> None:
     for update in [*run.updates[:middle], Update("reset"), *run.updates]:
         events += ui.translate(update)
     client.read([*events, *ui.finish(run.details)])
-    (plain,) = replay([run])
+    (plain,) = replay_run([run])
     assert client.said() == plain.said()
     assert client.state == plain.state
     assert client.activities.keys() == plain.activities.keys()
 
 
 def test_text_of_a_failed_attempt_is_void() -> None:
-    """The text of a failed call becomes a separate message that is marked as void."""
+    """It becomes a separate message that is marked as void."""
     path = "poet"
     events = [
         Update("event", RunStarted(run_id="r", block="poet", seed=1, path=path)),
@@ -181,8 +181,8 @@ def test_text_of_a_failed_attempt_is_void() -> None:
         Update("text", TextDelta(block="poet", text="run.", path=path), start=7),
         Update("event", BlockAnswered(block="poet", output="Rivers run.", path=path)),
     ]
-    run = followed(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
-    (client,) = replay([Followed(updates=events, details=run.details)])
+    run = carry_out(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
+    (client,) = replay_run([Followed(updates=events, details=run.details)])
     assert [(message["content"], message["about"].get("void")) for message in client.messages.values()] == [
         ("They", "it broke"),
         ("Rivers run.", None),
@@ -190,8 +190,11 @@ def test_text_of_a_failed_attempt_is_void() -> None:
     assert [name for name, _ in client.custom] == ["flowdebate.call_retried"]
 
 
-def test_a_human_is_an_interrupt_and_its_answer_resumes() -> None:
-    """The interrupt has all that the human needs; the resumed run sends only new events and counts only its calls."""
+def test_a_human_is_an_interrupt_and_an_answer_resumes() -> None:
+    """The interrupt has everything that the human needs.
+
+    The resumed run sends only new events and counts only its own calls.
+    """
     block = debate(
         name="rent",
         debaters=[SIDES[0], Debater("con", "free rents", block=human(name="ann"))],
@@ -200,8 +203,8 @@ def test_a_human_is_an_interrupt_and_its_answer_resumes() -> None:
     )
     usage = Usage(calls=1, prompt_tokens=10, cached_tokens=0, completion_tokens=2)
     model = ScriptedModel(ModelResponse(text="Homes first.", usage=usage), ModelResponse(data=VERDICT, usage=usage))
-    runs = followed(Play(block=block, model=model, answers=("Supply first.",)))
-    first, second = replay(runs)
+    runs = carry_out(Play(block=block, model=model, answers=("Supply first.",)))
+    first, second = replay_run(runs)
     assert first.finished is not None
     (interrupt,) = first.finished["outcome"]["interrupts"]
     assert interrupt["id"] == runs[0].details.pending[0].place
@@ -219,20 +222,20 @@ def test_a_human_is_an_interrupt_and_its_answer_resumes() -> None:
     assert second.activities.keys() >= {key for key in second.activities if "verdict_reached" in key} != set()
 
 
-def test_a_human_judge_is_asked_with_a_schema() -> None:
+def test_a_request_to_a_human_judge_has_a_schema() -> None:
     """A front end can build a form from it."""
     block = debate(name="rent", debaters=SIDES, max_rounds=1, judge=human(name="judy"), synthesizer=False)
-    client = one(block, ScriptedModel("Homes first.", "Supply first."))
+    client = single_view(block, ScriptedModel("Homes first.", "Supply first."))
     assert client.finished is not None
     (interrupt,) = client.finished["outcome"]["interrupts"]
     assert set(interrupt["responseSchema"]["properties"]) >= {"winner", "reasoning"}
 
 
 def test_tool_calls_belong_to_their_caller() -> None:
-    """Name, arguments and result of a tool are sent under the current message."""
+    """A tool's name, arguments and result are sent below the current message."""
 
     def look_up(year: int) -> str:
-        """Return a figure."""
+        """Look up a figure."""
         return f"{year}: 12 %"
 
     calls = [ToolCall(id="1", name="look_up", arguments='{"year": 2024}')]
@@ -242,7 +245,7 @@ def test_tool_calls_belong_to_their_caller() -> None:
         max_rounds=1,
         synthesizer=False,
     )
-    client = one(block, ScriptedModel(calls, "Rents rose by 12 %.", "Supply first.", VERDICT))
+    client = single_view(block, ScriptedModel(calls, "Rents rose by 12 %.", "Supply first.", VERDICT))
     assert list(client.calls.values()) == [{"name": "look_up", "arguments": '{"year": 2024}', "result": "2024: 12 %"}]
     assert client.said()[0] == ("pro", "Rents rose by 12 %.")
 
@@ -254,7 +257,7 @@ def test_tool_calls_belong_to_their_caller() -> None:
 )
 def test_application_state_keeps_its_keys(state: object, remaining: dict[str, Any]) -> None:
     """The library's keys are under `flowdebate`."""
-    run = followed(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
+    run = carry_out(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
     ui = AgUi(thread_id="thread", run_id="run", state=state)
     client = AgUiClient().read([*ui.start(run.details), *ui.finish(run.details)])
     namespace = client.state.pop("flowdebate")

@@ -17,7 +17,7 @@ from flowdebate.service.state import PendingInput
 from flowdebate.testing import FunctionModel
 from flowdebate.web.forms import Asked, answer_fields
 from tests.server.stage import staged
-from tests.server.test_links import SIDES, WITH_JUDGE, waiting
+from tests.server.test_links import SIDES, WITH_JUDGE, waiting_run
 from tests.server.test_pages import HOSTILE, Parts
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ VERDICT = {
 }
 
 
-def request(text: str, schema: dict[str, Any] | None = None) -> PendingInput:
-    """Make a request of a run."""
+def make_pending(text: str, schema: dict[str, Any] | None = None) -> PendingInput:
+    """Create a request of a run."""
     return PendingInput(block="rent-judge", place="p", shown=text, expects="Answer.", answer_schema=schema)
 
 
-def test_judge_page_hides_names(stage: Stage) -> None:
-    """Sides have letters and no colours; the winner is chosen among their stances."""
-    run_id = waiting(stage, **WITH_JUDGE)
+def test_the_judge_page_hides_names(stage: Stage) -> None:
+    """Sides have letters and no colors. The winner is chosen from their stances."""
+    run_id = waiting_run(stage, **WITH_JUDGE)
     page = stage.http.get(f"/runs/{run_id}/answer").text
     article = page.partition("<main")[2]
     assert "You are the judge" in article
@@ -49,9 +49,9 @@ def test_judge_page_hides_names(stage: Stage) -> None:
     assert 'data-name="verdict" data-kind="long" data-required' in article
 
 
-def test_debater_page_has_a_text_field(stage: Stage) -> None:
-    """The page shows the debater's name and stance, and one field without a label."""
-    run_id = waiting(stage)
+def test_the_debater_page_has_a_text_field(stage: Stage) -> None:
+    """The page shows the debater's name and stance, and a single field without a label."""
+    run_id = waiting_run(stage)
     page = stage.http.get(f"/runs/{run_id}").text
     place = stage.get(f"/runs/{run_id}/requests").json()[0]["place"]
     address = f"/runs/{run_id}/answer?place={quote(place, safe='/')}"
@@ -64,33 +64,33 @@ def test_debater_page_has_a_text_field(stage: Stage) -> None:
 
 
 def test_every_participant_gets_a_link(stage: Stage) -> None:
-    """Later participants get one, too; after the run nobody does."""
-    run_id = waiting(stage, options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
+    """Later participants get one too. After the run nobody does."""
+    run_id = waiting_run(stage, options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     page = stage.http.get(f"/runs/{run_id}").text
     assert re.findall(r'data-link="&#34;(.*?)&#34;"', page) == ["debate-debater-Ann", "debate-judge"]
     assert "data-link" not in stage.http.get(f"/runs/{stage.finished()}").text
 
 
-def test_page_exists_only_while_the_run_waits(stage: Stage) -> None:
-    """The page belongs to one request."""
-    run_id = waiting(stage)
+def test_the_page_exists_only_while_the_run_waits(stage: Stage) -> None:
+    """Each page belongs to one request."""
+    run_id = waiting_run(stage)
     assert stage.http.get(f"/runs/{run_id}/answer?place=elsewhere").status_code == 404
     assert stage.http.get(f"/runs/{stage.finished()}/answer").status_code == 404
     assert stage.http.get("/runs/nothing/answer").status_code == 404
 
 
 def test_participants_other_than_judges_see_names() -> None:
-    """A moderator must name the next speaker; stances that are no choices are shown unchanged."""
+    """A moderator must name the next speaker. Stances that are not choices are shown unchanged."""
     transcript = render_said([DebateContributionEntry(round=1, agent_name="Ann", stance="Ship", text="Yes.")])
     view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
     moderator = {"properties": {"nextSpeakers": {"type": "array", "items": {"enum": ["Ann"]}}}}
     for schema in (None, moderator, {"properties": {"winner": {"enum": ["Buy", "Sell"]}}}):
-        assert not Asked.of(request(view, schema)).blind
-    assert Asked.of(request(view, VERDICT)).blind == {"Ship": "Side A", "Wait": "Side B"}
+        assert not Asked.of(make_pending(view, schema)).blind
+    assert Asked.of(make_pending(view, VERDICT)).blind == {"Ship": "Side A", "Wait": "Side B"}
 
 
-def test_schema_becomes_a_form() -> None:
-    """Each type of value has its own field; other values are typed as JSON."""
+def test_a_schema_becomes_a_form() -> None:
+    """Each type of value has its own kind of field. Other values are typed as JSON."""
     schema = {
         "$defs": {"Why": {"type": "object", "properties": {"text": {"type": "string"}, "sure": {"type": "boolean"}}}},
         "required": ["why", "score"],
@@ -146,17 +146,17 @@ schemas = st.recursive(
 
 @given(schemas)
 def test_any_schema_has_a_form(schema: dict[str, Any]) -> None:
-    """Recursive schemas and schemas that allow nothing are included."""
+    """This includes recursive schemas and schemas that allow no value."""
     assert answer_fields(schema)
 
 
 def test_hostile_text_in_a_form_is_escaped(stage: Stage) -> None:
-    """Questions, names, stances and the values of a choice are included."""
+    """This includes questions, names, stances and the values of a choice."""
     plain: Parts | None = None
     for content in ["A plain text.", *HOSTILE[:6]]:
         text = content.encode(errors="replace").decode()
         sides = [{"name": f"{text} 1", "stance": f"{text} 1"}, {"name": "B", "stance": "y"}]
-        run_id = waiting(stage, question=text, options={"max_rounds": 1, "debaters": sides, "humans": ["judge"]})
+        run_id = waiting_run(stage, question=text, options={"max_rounds": 1, "debaters": sides, "humans": ["judge"]})
         page = stage.http.get(f"/runs/{run_id}/answer").text + stage.http.get(f"/new?question={quote(text)}").text
         parts = Parts(page.replace(run_id, ""))
         plain = plain or parts
@@ -166,8 +166,11 @@ def test_hostile_text_in_a_form_is_escaped(stage: Stage) -> None:
         }
 
 
-def test_judge_with_a_link_sees_no_more_than_a_model() -> None:
-    """Neither the page nor the JSON of the link has names, not even inside arguments; the run is marked afterwards."""
+def test_a_judge_with_a_link_sees_no_more_than_a_model() -> None:
+    """Neither the page nor the JSON behind the link has names, not even inside arguments.
+
+    The run is marked afterwards.
+    """
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
         return (
@@ -175,7 +178,7 @@ def test_judge_with_a_link_sees_no_more_than_a_model() -> None:
         )
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
-        run_id = waiting(stage, **WITH_JUDGE)
+        run_id = waiting_run(stage, **WITH_JUDGE)
         link = stage.post(f"/runs/{run_id}/links", {"role": "debate-judge"}).json()
         with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
             view = person.get(link["path"]).json()["shown"]
@@ -192,10 +195,10 @@ def test_judge_with_a_link_sees_no_more_than_a_model() -> None:
         assert "4 (Ann, Ben)" in after
 
 
-def test_stance_with_a_comma_round_trips() -> None:
-    """The stance is the whole tag of an entry without a name."""
+def test_a_stance_with_a_comma_round_trips() -> None:
+    """An entry without a name is tagged with its whole stance."""
     transcript = "Round 1:\n[Ship, now] Yes.\n[Wait] No."
     view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
-    question = Asked.of(request(view, {"properties": {"winner": {"enum": ["Ship, now", "Wait"]}}}))
+    question = Asked.of(make_pending(view, {"properties": {"winner": {"enum": ["Ship, now", "Wait"]}}}))
     assert question.parts.sections[0].parts == (Said("", "Ship, now", "Yes."), Said("", "Wait", "No."))
     assert question.blind == {"Ship, now": "Side A", "Wait": "Side B"}

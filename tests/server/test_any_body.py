@@ -1,4 +1,4 @@
-"""No request makes the server fail: properties over bodies, paths, queries and headers of any form."""
+"""No request makes the server fail: property tests with bodies, paths, queries and headers of any form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import BRIEF, Stage, debater, staged
+from tests.server.stage import BRIEF, Stage, answer_debate, staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,17 +65,17 @@ POSTS = [
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Stage]:
-    """Serve a finished run and one that waits for a human."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater), max_concurrency=1000)) as stage:
+def shared_stage() -> Iterator[Stage]:
+    """Serve a finished run and a run that waits for a human."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate), max_concurrency=1000)) as stage:
         stage.finished(runId="ended")
         stage.post("/runs", WAITING)
         stage.get("/runs/waiting?wait=30")
         yield stage
 
 
-def check(answer: Any) -> None:
-    """Check that it is no server error; the shape of the response was checked on arrival."""
+def check_status(answer: Any) -> None:
+    """Check that the response is not a server error. Its format was checked on arrival."""
     assert answer.status_code < 500, answer.text
 
 
@@ -96,10 +96,12 @@ def check(answer: Any) -> None:
 @example(path="/waiting/answers", body={"answer": {"winner": "Ann", "verdict": "\ud83d", "reasoning": "x"}})
 @example(path="/waiting/answers", body={"answer": "x" * 900_000})
 @example(path="/ended/fork", body={"edits": {"debate/round[1]/debate-turn-pro/debate-debater-pro": {"a": 1}}})
-def test_no_body_makes_the_server_fail(server: Stage, path: str, body: Any) -> None:
+def test_no_body_makes_the_server_fail(shared_stage: Stage, path: str, body: Any) -> None:
     """Any JSON body gives a documented response, and never a 500."""
     content = json.dumps(body)
-    check(server.http.post(f"/api/v1/runs{path}", content=content, headers={"content-type": "application/json"}))
+    check_status(
+        shared_stage.http.post(f"/api/v1/runs{path}", content=content, headers={"content-type": "application/json"})
+    )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -107,9 +109,9 @@ def test_no_body_makes_the_server_fail(server: Stage, path: str, body: Any) -> N
 @example(content=b'{"a":' * 2_000)
 @example(content=b"\xef\xbb\xbf{}")
 @example(content=b'{"pattern":"debate","pattern":"council"}')
-def test_no_bytes_make_the_server_fail(server: Stage, content: bytes) -> None:
-    """Bodies that are not JSON are included."""
-    check(server.http.post("/api/v1/runs", content=content, headers={"content-type": "application/json"}))
+def test_no_bytes_make_the_server_fail(shared_stage: Stage, content: bytes) -> None:
+    """This includes bodies that are not JSON."""
+    check_status(shared_stage.http.post("/api/v1/runs", content=content, headers={"content-type": "application/json"}))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -144,9 +146,9 @@ def test_no_bytes_make_the_server_fail(server: Stage, content: bytes) -> None:
 @example(path="/runs", query={"before": "-inf-\x00"})
 @example(path="/runs/ended", query={"wait": "nan"})
 @example(path="/events", query={"runs": "ended,waiting", "after": "1-a,%00"})
-def test_no_query_makes_the_server_fail(server: Stage, path: str, query: dict[str, str]) -> None:
-    """Any query parameters give a response that is not a 500."""
-    check(server.get(path, params=query))
+def test_no_query_makes_the_server_fail(shared_stage: Stage, path: str, query: dict[str, str]) -> None:
+    """Any query parameters give a response other than 500."""
+    check_status(shared_stage.get(path, params=query))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -159,7 +161,7 @@ def test_no_query_makes_the_server_fail(server: Stage, path: str, query: dict[st
     ),
     method=st.sampled_from(["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "PATCH", "QUERY"]),
 )
-def test_no_path_makes_the_server_fail(server: Stage, path: list[str], method: str) -> None:
-    """Any path and method give a response that is not a 500; shared data is kept for other tests."""
+def test_no_path_makes_the_server_fail(shared_stage: Stage, path: list[str], method: str) -> None:
+    """Any path and method give a response other than 500. Shared data is kept for other tests."""
     if method != "DELETE" or path[:4] != ["api", "v1", "runs", "ended"]:
-        check(server.http.request(method, f"{server.url}/{'/'.join(path)}"))
+        check_status(shared_stage.http.request(method, f"{shared_stage.url}/{'/'.join(path)}"))

@@ -1,4 +1,4 @@
-"""The archive over HTTP and in its page: entries are shown, corrected and deleted by their owner."""
+"""The archive over HTTP and on its page: owners view, correct and delete their entries."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from flowdebate.service.service import Service
 from tests.patterns.consensus.debates import Call, model
 from tests.server.stage import staged
-from tests.server.test_owners import by_key
+from tests.server.test_owners import find_user
 from tests.server.test_pages import HOSTILE, Parts
-from tests.server.test_travel_pages import page_of
+from tests.server.test_travel_pages import get_page
 from tests.web.test_prose import SUBSET
 
 if TYPE_CHECKING:
@@ -26,23 +26,23 @@ VOTES = {"ann": "ann", "bob": "ann", "cy": "cy"}
 SEEN: list[Call] = []
 
 
-def voting(call: Call) -> Any:
-    """Answer a vote: ann and bob are for ann; cy is for itself with a reason."""
+def answer_vote(call: Call) -> Any:
+    """Answer a vote: ann and bob vote for ann; cy votes for itself and gives a reason."""
     if call.phase != "vote":
         return None
     return {"reasoning": f"{call.agent} says so.", "choice": VOTES[call.agent], "confidence": 0.9}
 
 
 @pytest.fixture
-def server() -> Iterator[Stage]:
+def archive_stage() -> Iterator[Stage]:
     """Serve a debate with an archive."""
     SEEN.clear()
-    with staged(lambda: Service(store="memory:", model=model(voting, calls=SEEN))) as stage:
-        run_output(stage.http, "first")
+    with staged(lambda: Service(store="memory:", model=model(answer_vote, calls=SEEN))) as stage:
+        finish_run(stage.http, "first")
         yield stage
 
 
-def run_output(http: Any, run_id: str, task: str = TASK, **options: Any) -> dict[str, Any]:
+def finish_run(http: Any, run_id: str, task: str = TASK, **options: Any) -> dict[str, Any]:
     """Return the raw output of a finished run."""
     body = {
         "pattern": "consensus",
@@ -58,33 +58,35 @@ def run_output(http: Any, run_id: str, task: str = TASK, **options: Any) -> dict
     return raw
 
 
-def test_recorded_outcomes_weight_the_next_vote(server: Stage) -> None:
-    """The next debate sees the dissent and the outcome of the first; then both are in the archive."""
-    (entry,) = server.get("/archive").json()
+def test_recorded_outcomes_weight_the_next_vote(archive_stage: Stage) -> None:
+    """The second debate sees the dissent and the outcome of the first. Afterwards the archive has both debates."""
+    (entry,) = archive_stage.get("/archive").json()
     assert (entry["task"], entry["winner"], entry["agents"]) == (TASK, "ann", ["ann", "bob", "cy"])
     assert [opinion["reasoning"] for opinion in entry["dissent"]] == ["cy says so."]
-    changed = server.http.patch(f"/api/v1/archive/{entry['id']}", json={"right": "cy", "answer": "Build more rents."})
+    changed = archive_stage.http.patch(
+        f"/api/v1/archive/{entry['id']}", json={"right": "cy", "answer": "Build more rents."}
+    )
     assert changed.status_code == 204, changed.text
     SEEN.clear()
-    second = run_output(server.http, "second", voting="weighted")
+    second = finish_run(archive_stage.http, "second", voting="weighted")
     assert second["tally"]["weights"]["cy"] > 1.0
     for text in ("a dissenting vote in it: cy says so.", "agreement on Build more rents.", "turned out to be wrong"):
         assert all(text in call.prompt for call in SEEN), text
-    assert [entry["id"] for entry in server.get("/archive").json()] == ["second:consensus", "first:consensus"]
+    assert [entry["id"] for entry in archive_stage.get("/archive").json()] == ["second:consensus", "first:consensus"]
 
 
-def test_request_can_skip_the_archive(server: Stage) -> None:
-    """It sees no entry and adds none."""
+def test_a_request_can_skip_the_archive(archive_stage: Stage) -> None:
+    """The debate sees no entry and adds none."""
     SEEN.clear()
-    assert run_output(server.http, "second", archive=False)["context"]["pastDebates"] == []
-    assert len(server.get("/archive").json()) == 1
+    assert finish_run(archive_stage.http, "second", archive=False)["context"]["pastDebates"] == []
+    assert len(archive_stage.get("/archive").json()) == 1
 
 
-def test_archived_debate_can_be_deleted(server: Stage) -> None:
-    """Its run is kept."""
-    assert server.http.delete("/api/v1/archive/first:consensus").status_code == 204
-    assert server.get("/archive").json() == []
-    assert server.get("/runs/first").json()["status"] == "complete"
+def test_an_archived_debate_can_be_deleted(archive_stage: Stage) -> None:
+    """The run is kept."""
+    assert archive_stage.http.delete("/api/v1/archive/first:consensus").status_code == 204
+    assert archive_stage.get("/archive").json() == []
+    assert archive_stage.get("/runs/first").json()["status"] == "complete"
 
 
 @pytest.mark.parametrize(
@@ -96,25 +98,25 @@ def test_archived_debate_can_be_deleted(server: Stage) -> None:
         ({"answer": ""}, "answer"),
     ],
 )
-def test_invalid_correction_is_rejected(server: Stage, body: dict[str, str], field: str) -> None:
-    """The error has the field, and nothing is changed."""
-    before = server.get("/archive").json()
-    answer = server.http.patch("/api/v1/archive/first:consensus", json=body)
+def test_an_invalid_correction_is_rejected(archive_stage: Stage, body: dict[str, str], field: str) -> None:
+    """The error names the field, and nothing is changed."""
+    before = archive_stage.get("/archive").json()
+    answer = archive_stage.http.patch("/api/v1/archive/first:consensus", json=body)
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
-    assert server.http.patch("/api/v1/archive/nothing", json={"right": "ann"}).status_code == 422
-    assert server.get("/archive").json() == before
+    assert archive_stage.http.patch("/api/v1/archive/nothing", json={"right": "ann"}).status_code == 422
+    assert archive_stage.get("/archive").json() == before
 
 
-def test_users_see_and_change_only_their_archive() -> None:
+def test_users_see_and_change_only_their_own_archive() -> None:
     """This holds for all requests."""
-    with staged(lambda: Service(store="memory:", model=model(voting)), authenticate=by_key) as stage:
+    with staged(lambda: Service(store="memory:", model=model(answer_vote)), authenticate=find_user) as stage:
         ann, ben = (
             httpx2.Client(base_url=stage.url, headers={"x-key": f"key-of-{name}"}, trust_env=False, verify=False)
             for name in ("ann", "ben")
         )
         with ann, ben:
-            run_output(ann, "of-ann")
-            assert run_output(ben, "of-ben", "Which rents are affordable?")["context"]["pastDebates"] == []
+            finish_run(ann, "of-ann")
+            assert finish_run(ben, "of-ben", "Which rents are affordable?")["context"]["pastDebates"] == []
             assert [entry["id"] for entry in ben.get("/api/v1/archive").json()] == ["of-ben:consensus"]
             assert ben.patch("/api/v1/archive/of-ann:consensus", json={"right": "cy"}).status_code == 422
             assert ben.delete("/api/v1/archive/of-ann:consensus").status_code == 204
@@ -124,13 +126,13 @@ def test_users_see_and_change_only_their_archive() -> None:
             assert TASK in ann.get("/archive").text
 
 
-def test_read_only_server_changes_nothing(server: Stage) -> None:
-    """Its page has no forms either."""
-    assert "<form" in page_of(server, "/archive")
-    with staged(lambda: Service(store="memory:", model=model(voting)), read_only=True) as stage:
+def test_a_read_only_server_changes_nothing(archive_stage: Stage) -> None:
+    """The page has no forms either."""
+    assert "<form" in get_page(archive_stage, "/archive")
+    with staged(lambda: Service(store="memory:", model=model(answer_vote)), read_only=True) as stage:
         assert stage.http.patch("/api/v1/archive/first:consensus", json={"right": "cy"}).status_code == 403
         assert stage.http.delete("/api/v1/archive/first:consensus").status_code == 403
-        assert "The archive has no consensus debates yet." in page_of(stage, "/archive")
+        assert "The archive has no consensus debates yet." in get_page(stage, "/archive")
 
 
 def test_model_text_is_escaped_on_the_page() -> None:
@@ -153,9 +155,9 @@ def test_model_text_is_escaped_on_the_page() -> None:
         for texts[0] in ["A\n\nplain text.", " ".join(HOSTILE), *HOSTILE[:6]]:
             task = texts[0].encode(errors="replace").decode()[:1_000]
             agents = [{"name": "ann"}, {"name": f"odd {task[:50]}"}, {"name": "cy"}]
-            run_output(stage.http, "one", task, agents=agents)
+            finish_run(stage.http, "one", task, agents=agents)
             stage.http.patch("/api/v1/archive/one:consensus", json={"wrong": "cy"})
-            parts = Parts(page_of(stage, "/archive"))
+            parts = Parts(get_page(stage, "/archive"))
             plain = plain or parts
             assert parts.found - SUBSET == plain.found - SUBSET, texts
             assert parts.addresses == plain.addresses, texts

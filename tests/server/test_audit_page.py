@@ -1,4 +1,4 @@
-"""The judge audit in a browser: figures of stored ballots and votes with their uncertainty."""
+"""The judge audit in a browser: figures from stored ballots and votes, with their uncertainty."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.stage import staged
 from tests.server.test_pages import HOSTILE, Parts
-from tests.server.test_travel_pages import page_of
+from tests.server.test_travel_pages import get_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +23,8 @@ OPTIONS = {"max_rounds": 1, "schedule": "swap", "synthesizer": False}
 RUNS = 12
 
 
-def first_wins(request: Any) -> Any:
-    """Judge for the first position."""
+def judge_first(request: Any) -> Any:
+    """Judge in favor of the first position."""
     if request.output_schema is None:
         return "Because."
     names = list(request.output_schema["$defs"]["Scores"]["properties"])
@@ -34,29 +34,29 @@ def first_wins(request: Any) -> Any:
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """Serve debates judged in both orders by a position-biased judge."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first))) as stage:
         for number in range(RUNS):
             question = QUESTION.format(number)
             stage.finished(runId=f"r{number}", question=question, options=OPTIONS, labels={"half": str(number % 2)})
         yield stage
 
 
-def counts(page: str) -> dict[str, str]:
+def read_counts(page: str) -> dict[str, str]:
     """Return the table of audited runs."""
     return dict(re.findall(r'<tr><th scope="row">([^<]+)</th><td class="num">([^<]+)</td></tr>', page))
 
 
-def test_empty_server_has_an_empty_audit() -> None:
-    """There are neither figures nor claims."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
-        assert "These runs have no ballots of a judge yet." in page_of(stage, "/audit")
+def test_the_audit_of_an_empty_server_is_empty() -> None:
+    """It has neither figures nor claims."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first))) as stage:
+        assert "These runs have no ballots of a judge yet." in get_page(stage, "/audit")
 
 
 def test_figures_are_shown_with_their_sample_sizes(stage: Stage) -> None:
     """The page shows how often the order changed the verdict, which position won, and the small sample size."""
-    page = page_of(stage, "/audit")
-    assert counts(page)["Debates"] == str(RUNS)
-    assert counts(page)["Ballots"] == str(2 * RUNS)
+    page = get_page(stage, "/audit")
+    assert read_counts(page)["Debates"] == str(RUNS)
+    assert read_counts(page)["Ballots"] == str(2 * RUNS)
     assert f"In {RUNS} of {RUNS} debates that were judged in several orders, the verdict was not the same" in page
     assert f"slot 1 of 2: 100%, {2 * RUNS} of {2 * RUNS}</title>" in page
     assert "Too few to tell: 12 items" in page
@@ -65,20 +65,20 @@ def test_figures_are_shown_with_their_sample_sizes(stage: Stage) -> None:
 
 def test_filters_select_the_runs(stage: Stage) -> None:
     """They are the filters of the run list."""
-    assert counts(page_of(stage, "/audit?label=half%3D1"))["Debates"] == str(RUNS // 2)
-    assert counts(page_of(stage, "/audit?text=release+11&pattern=debate"))["Debates"] == "1"
-    assert "These runs have no ballots of a judge yet" in page_of(stage, "/audit?pattern=council")
+    assert read_counts(get_page(stage, "/audit?label=half%3D1"))["Debates"] == str(RUNS // 2)
+    assert read_counts(get_page(stage, "/audit?text=release+11&pattern=debate"))["Debates"] == "1"
+    assert "These runs have no ballots of a judge yet" in get_page(stage, "/audit?pattern=council")
     assert stage.http.get("/audit?nothing=1").status_code == 422
 
 
-def test_run_list_links_to_the_audit(stage: Stage) -> None:
+def test_the_run_list_links_to_the_audit(stage: Stage) -> None:
     """The link is in the menu of every page."""
-    assert '<a href="/audit">Audit</a>' in page_of(stage, "/")
-    assert '<a href="/audit" aria-current="page">Audit</a>' in page_of(stage, "/audit")
+    assert '<a href="/audit">Audit</a>' in get_page(stage, "/")
+    assert '<a href="/audit" aria-current="page">Audit</a>' in get_page(stage, "/audit")
 
 
 def test_readers_are_compared_with_the_judge() -> None:
-    """The agreement has its interval; with few debates no claim is made."""
+    """The agreement has an interval. No claim is made from only a few debates."""
 
     def sure(request: Any) -> Any:
         verdict = {"reasoning": "r", "winner": "We should ship release 1", "verdict": "v"}
@@ -89,38 +89,37 @@ def test_readers_are_compared_with_the_judge() -> None:
         sides = list(stage.get("/runs/r1/votes").json()["sides"])
         for winner in (sides[0], sides[0], None):
             stage.post("/runs/r1/votes", {"winner": winner})
-        page = page_of(stage, "/audit")
+        page = get_page(stage, "/audit")
         assert "agreement with readers: 1.00, 1 debate</title>" in page
         assert "Too few to tell: in 1 of 1 debate most readers voted as the judge" in page
         assert "2 of 3 votes were for what the judge found." in page
-        assert counts(page)["Votes of readers"] == "3"
+        assert read_counts(page)["Votes of readers"] == "3"
 
 
 def test_ballots_shared_with_a_fork_count_once() -> None:
-    """The fork has the ballots of its parent."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
+    """The fork includes the ballots of its parent."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first))) as stage:
         stage.finished(runId="parent", question=QUESTION.format(1), options=OPTIONS)
-        before = counts(page_of(stage, "/audit"))
+        before = read_counts(get_page(stage, "/audit"))
         assert stage.post("/runs/parent/fork", {"forkId": "child"}).status_code == 201
         assert stage.get("/runs/child?wait=30").json()["status"] == "complete"
-        assert counts(page_of(stage, "/audit")) == before
+        assert read_counts(get_page(stage, "/audit")) == before
 
 
-def test_users_see_only_the_audit_of_their_runs() -> None:
-    """Audits of other users are hidden."""
+def test_users_see_only_the_audit_of_their_own_runs() -> None:
     people = {"key-of-ann": "ann", "key-of-ben": "ben"}
-    service = Service(store="memory:", model=FunctionModel(first_wins))
+    service = Service(store="memory:", model=FunctionModel(judge_first))
     with staged(lambda: service, authenticate=lambda request: people.get(request.headers.get("x-key", ""))) as stage:
         stage.http.headers["x-key"] = "key-of-ann"
         stage.finished(question=QUESTION.format(1), options=OPTIONS)
-        assert counts(page_of(stage, "/audit"))["Debates"] == "1"
+        assert read_counts(get_page(stage, "/audit"))["Debates"] == "1"
         stage.http.headers["x-key"] = "key-of-ben"
-        assert "These runs have no ballots of a judge yet" in page_of(stage, "/audit")
+        assert "These runs have no ballots of a judge yet" in get_page(stage, "/audit")
 
 
 def test_hostile_text_is_escaped(stage: Stage) -> None:
-    """Any search text and any label are included."""
+    """This includes any search text and any label."""
     for text in HOSTILE[:4]:
         question = text.encode(errors="replace").decode()
         page = stage.http.get("/audit", params={"text": question, "label": f"a={question}", "pattern": question}).text
-        assert Parts(page).found <= Parts(page_of(stage, "/audit?text=no&label=a%3Db&pattern=x")).found
+        assert Parts(page).found <= Parts(get_page(stage, "/audit?text=no&label=a%3Db&pattern=x")).found

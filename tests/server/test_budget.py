@@ -1,4 +1,4 @@
-"""A budget of all runs over HTTP: rejections, their messages, and a budget shared by two servers."""
+"""A budget for all runs over HTTP: rejections, their messages, and a budget shared by two servers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from flowdebate import Limits
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import BRIEF, TOKEN, Stage, debater, staged
-from tests.server.test_serve import client, serving
+from tests.server.stage import BRIEF, TOKEN, Stage, answer_debate, staged
+from tests.server.test_serve import make_client, start_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,24 +34,27 @@ def service():
 """
 
 
-def spent(stage: Stage) -> list[dict[str, Any]]:
+def read_budget(stage: Stage) -> list[dict[str, Any]]:
     """Return the budget that the server reports."""
     budgets: list[dict[str, Any]] = stage.get("/budgets").json()
     return budgets
 
 
-def test_exhausted_budget_rejects_new_work() -> None:
-    """Runs, forks, resumed runs and chats are rejected; repeated requests of started runs and human answers work."""
+def test_an_exhausted_budget_rejects_new_work() -> None:
+    """Runs, forks, resumed runs and chats are rejected.
+
+    Repeated requests for started runs and human answers still work.
+    """
     with staged(
-        lambda: Service(store="memory:", model=FunctionModel(debater), budget=Limits(calls=6)), openai=True
+        lambda: Service(store="memory:", model=FunctionModel(answer_debate), budget=Limits(calls=6)), openai=True
     ) as stage:
-        assert spent(stage) == [{"budget": "all runs", "kind": "calls", "used": 0, "limit": 6, "until": None}]
+        assert read_budget(stage) == [{"budget": "all runs", "kind": "calls", "used": 0, "limit": 6, "until": None}]
         waits = stage.begin(runId="waits", options={"max_rounds": 1, **PEOPLE})
         assert stage.get(f"/runs/{waits}?wait=30").json()["status"] == "awaiting"
         stage.finished(runId="one")
         assert stage.begin(runId="two") == "two"
         assert stage.get("/runs/two?wait=30").json()["error"].endswith(REACHED["detail"])
-        assert spent(stage)[0]["used"] == 6
+        assert read_budget(stage)[0]["used"] == 6
         for path, body in (("/runs", BRIEF), ("/runs/two/resume", {}), ("/runs/one/fork", {"seed": 5})):
             response = stage.post(path, body)
             assert response.json() == REACHED
@@ -67,16 +70,16 @@ def test_exhausted_budget_rejects_new_work() -> None:
         assert error.value.response.headers["x-should-retry"] == "false"
 
 
-def test_budget_is_shared_between_servers_and_survives_a_restart(tmp_path: Path) -> None:
+def test_a_budget_is_shared_between_servers_and_survives_a_restart(tmp_path: Path) -> None:
     """Two processes share one store, and one of them is killed."""
     (tmp_path / "application.py").write_text(APPLICATION)
     (tmp_path / "token").write_text(TOKEN)
     options = ("--app", "application:service", "--token-file", "token")
     with (
-        serving(tmp_path, *options) as (first, one, _),
-        serving(tmp_path, *options) as (_, two, _),
-        client(one, TOKEN) as a,
-        client(two, TOKEN) as b,
+        start_server(tmp_path, *options) as (first, one, _),
+        start_server(tmp_path, *options) as (_, two, _),
+        make_client(one, TOKEN) as a,
+        make_client(two, TOKEN) as b,
     ):
         assert a.post("/api/v1/runs", json={**BRIEF, "runId": "one"}).status_code == 201
         assert a.get("/api/v1/runs/one?wait=30").json()["status"] == "complete"
@@ -84,12 +87,12 @@ def test_budget_is_shared_between_servers_and_survives_a_restart(tmp_path: Path)
         assert b.get("/api/v1/runs/two?wait=30").json()["status"] == "limit"
         assert a.post("/api/v1/runs", json=BRIEF).json() == REACHED
         first.kill()
-    with serving(tmp_path, *options) as (_, url, _), client(url, TOKEN) as http:
+    with start_server(tmp_path, *options) as (_, url, _), make_client(url, TOKEN) as http:
         assert http.get("/api/v1/budgets").json()[0]["used"] == 6
         assert http.post("/api/v1/runs/two/resume").json() == REACHED
 
 
-def test_server_without_a_budget_reports_none(stage: Stage) -> None:
+def test_a_server_without_a_budget_reports_none(stage: Stage) -> None:
     """The list is empty."""
     stage.finished()
-    assert spent(stage) == []
+    assert read_budget(stage) == []

@@ -1,4 +1,4 @@
-"""Text of runs for chat clients: readable, equal live and stored, and safe against impersonation."""
+"""Text of runs for chat clients: readable, equal whether live or stored, and safe against impersonation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flowdebate.service import channel
 from flowdebate.service.channel import Update
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel, ScriptedModel
-from tests.server.runs import Followed, Play, any_play, debate_plays, follow, followed
+from tests.server.runs import Followed, Play, any_play, carry_out, debate_plays, follow_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,37 +30,37 @@ VERDICT = {"reasoning": "It was answered.", "winner": "cap rents", "verdict": "C
 
 
 @pytest.fixture(autouse=True, scope="module")
-def at_once() -> Iterator[None]:
+def unbuffered() -> Iterator[None]:
     """Send text to readers immediately."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(channel, "_PACE", 0)
         yield
 
 
-def text_of(run: Followed) -> str:
+def whole_text(run: Followed) -> str:
     """Return the whole text."""
     chat = ChatText()
     return "".join(map(chat.translate, run.updates)) + chat.finish(run.details)
 
 
-def blocks_of(run: Followed) -> list[str]:
-    """Return the blocks of a text without trailing white space of models, which is shown as it arrives."""
-    return sorted(_BLANK.sub("", block) for block in text_of(run).split("\n\n"))
+def text_blocks(run: Followed) -> list[str]:
+    """Return the blocks of a text. Trailing whitespace from models is removed, since it is shown as it arrives."""
+    return sorted(_BLANK.sub("", block) for block in whole_text(run).split("\n\n"))
 
 
 _BLANK = re.compile(r"(\\(x0[bc]|x1[c-f]|x85|u2028|u2029|r)|[>\s])+$")
 
 
 def run_of(block: Any, model: Any, **play: Any) -> Followed:
-    """Follow one run."""
-    (run,) = followed(Play(block=block, model=model, **play))
+    """Follow a run."""
+    (run,) = carry_out(Play(block=block, model=model, **play))
     return run
 
 
 def test_a_debate_reads_as_a_page() -> None:
     """The page has rounds, speakers with their stances, the verdict and the output."""
     model = ScriptedModel("Homes first.\nFor all.", "Supply first.", VERDICT, "Cap them, *then* build.")
-    assert text_of(run_of(debate(name="rent", debaters=SIDES, max_rounds=1), model)) == (
+    assert whole_text(run_of(debate(name="rent", debaters=SIDES, max_rounds=1), model)) == (
         "## Round 1 of 1\n\n"
         "**pro**: cap rents\n\n> Homes first.\n> For all.\n\n"
         "**con**: free rents\n\n> Supply first.\n\n"
@@ -77,22 +77,23 @@ def test_live_and_stored_text_are_equal(play: Play) -> None:
     async def both_texts() -> list[Followed]:
         async with Service({"it": play.block}, store="memory:", model=play.model) as first:
             run = await first.begin("it", play.question, seed=play.seed)
-            live = await follow(first, run.run_id)
+            live = await follow_run(first, run.run_id)
             async with Service({"it": play.block}, store=first.store, model=play.model) as second:
-                return [live, await follow(second, run.run_id)]
+                return [live, await follow_run(second, run.run_id)]
 
     live, stored = asyncio.run(both_texts())
     assume(live.details.status in ("complete", "degraded", "no_verdict"))
-    assume("\n(that does not count: " not in text_of(live))  # after a retry or a refusal, sent text cannot be withdrawn
-    assert blocks_of(live) == blocks_of(stored)
+    # text that was already sent cannot be withdrawn after a retry or refusal
+    assume("\n(that does not count: " not in whole_text(live))
+    assert text_blocks(live) == text_blocks(stored)
 
 
 @given(debate_plays(hostile=False))
 def test_text_cannot_impersonate_another_speaker(play: Play) -> None:
-    """Arguments stay in their quotes: headings and speakers are those of the debate."""
+    """Arguments stay inside quotes. Only the debate itself adds headings and speakers."""
     run = run_of(play.block, play.model, question=play.question, seed=play.seed)
-    text, _, _ = text_of(run).partition("## Summary\n")
-    tokens = MarkdownIt().parse(text)  # level 0 is text outside of quotes
+    text, _, _ = whole_text(run).partition("## Summary\n")
+    tokens = MarkdownIt().parse(text)  # level 0 is text outside quotes
     headings = [after.content for token, after in pairwise(tokens) if token.type == "heading_open" and token.level == 0]
     rounds = [event for update in run.updates if isinstance(event := update.event, RoundStarted)]
     assert [title for title in headings if title.startswith("Round")] == [
@@ -103,7 +104,7 @@ def test_text_cannot_impersonate_another_speaker(play: Play) -> None:
 
 
 def test_simultaneous_speakers_are_shown_one_after_another() -> None:
-    """The first speaker is streamed; the others are shown in full, in the order in which they began."""
+    """The first speaker is streamed. The others are shown in full, in the order in which they began."""
     second_spoke = asyncio.Event()
 
     async def answer(request: Any) -> str:
@@ -130,12 +131,12 @@ def test_simultaneous_speakers_are_shown_one_after_another() -> None:
         judge=lambda _: VERDICT,
         synthesizer=False,
     )
-    text = text_of(run_of(block, Writing(lambda _: "")))
+    text = whole_text(run_of(block, Writing(lambda _: "")))
     assert "**pro**: cap rents\n\n> Homes first.\n\n**con**: free rents\n\n> Supply first.\n\n" in text
 
 
 def test_void_text_is_marked() -> None:
-    """Text cannot be withdrawn after it was shown."""
+    """Text cannot be withdrawn once it is displayed."""
     run = run_of(
         round_robin(name="panel", debaters=[Persona("Ann"), Persona("Ben")], max_rounds=1, synthesizer=False),
         ScriptedModel("Yes.", "No."),
@@ -147,27 +148,27 @@ def test_void_text_is_marked() -> None:
     spoiled = Followed(
         updates=[*run.updates[:at], text, Update("event", retried), *run.updates[at:]], details=run.details
     )
-    assert "**Ann**\n\n> They\n\n(that does not count: it \\*broke\\*)\n\n**Ann**\n\n> Yes.\n\n" in text_of(spoiled)
+    assert "**Ann**\n\n> They\n\n(that does not count: it \\*broke\\*)\n\n**Ann**\n\n> Yes.\n\n" in whole_text(spoiled)
 
 
 def test_text_cannot_control_the_terminal() -> None:
     """Control characters are escaped, even across chunks."""
     run = run_of(generator(name="poet"), ScriptedModel("x"))
-    assert "\x1b" not in text_of(run)
+    assert "\x1b" not in whole_text(run)
     block = debate(name="rent", debaters=SIDES, max_rounds=1, judge=lambda _: VERDICT, synthesizer=False)
-    text = text_of(run_of(block, ScriptedModel("Homes \x1b[2Jfirst.\rGone", "Supply.")))
+    text = whole_text(run_of(block, ScriptedModel("Homes \x1b[2Jfirst.\rGone", "Supply.")))
     assert "> Homes \\x1b[2Jfirst.\\rGone\n" in text
 
 
-def test_waiting_or_incomplete_run_gives_the_reason() -> None:
-    """A chat has no other place for the reason."""
+def test_a_waiting_or_incomplete_run_gives_the_reason() -> None:
+    """A chat has no other place to show it."""
     waits = debate(
         name="rent", debaters=[SIDES[0], Debater("con", "free rents", block=human(name="ann"))], synthesizer=False
     )
     run = run_of(waits, ScriptedModel("Homes first."))
-    assert f"(Run {run.details.run_id} goes on once this is answered.)" in text_of(run)
+    assert f"(Run {run.details.run_id} goes on once this is answered.)" in whole_text(run)
     cut = run_of(debate(name="rent", debaters=SIDES), ScriptedModel("Homes first."), limits=Limits(calls=1))
-    assert text_of(cut).endswith(
+    assert whole_text(cut).endswith(
         "(The run ended early: LimitReached: the limit of the run is reached: calls=1 (1 used))"
     )
 
@@ -180,6 +181,6 @@ def test_waiting_or_incomplete_run_gives_the_reason() -> None:
     ],
     ids=["the output", "the verdict"],
 )
-def test_answer_is_the_result_of_the_run(block: Any, replies: list[Any], answer: str) -> None:
-    """The answer is the output of the synthesizer, or else the pattern's own answer."""
+def test_the_answer_is_the_result_of_the_run(block: Any, replies: list[Any], answer: str) -> None:
+    """It is the output of the synthesizer, or otherwise the pattern's own answer."""
     assert answer_of(run_of(block, ScriptedModel(*replies)).details) == answer

@@ -1,4 +1,4 @@
-"""Connections without a token never block others, however many and slow they are."""
+"""Connections without a token never block others, no matter how many there are and how slow they are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HALF_A_BODY = (
 )
 
 
-def connect(stage: Stage, *pieces: bytes) -> socket.socket:
+def open_connection(stage: Stage, *pieces: bytes) -> socket.socket:
     """Open a connection and send `pieces`."""
     address = urlsplit(stage.url)
     connection = socket.create_connection((address.hostname, address.port), timeout=20)
@@ -35,7 +35,7 @@ def connect(stage: Stage, *pieces: bytes) -> socket.socket:
 
 
 def is_ended(connection: socket.socket) -> bool:
-    """Return whether the server closes the connection before the timeout; further output is ignored."""
+    """Return whether the server closes the connection before the timeout, ignoring further output."""
     try:
         while connection.recv(65_536):
             pass
@@ -55,8 +55,8 @@ def is_gone(connection: socket.socket) -> bool:
         return False
 
 
-def test_server_never_waits_for_the_client_within_a_response() -> None:
-    """Head and body are two packets; by default the second one would wait 40 ms for the acknowledgement."""
+def test_a_response_never_waits_for_the_client() -> None:
+    """Head and body are two packets. By default, the second one would wait 40 ms for an acknowledgment."""
     with bind_socket("test", 0) as bound, socket.create_connection(bound.getsockname()):
         accepted, _ = bound.accept()
         with accepted:
@@ -67,34 +67,34 @@ def test_server_never_waits_for_the_client_within_a_response() -> None:
 def test_idle_connections_do_not_block_other_clients(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
-    """With more idle connections than request slots, the server still answers immediately."""
+    """The server answers immediately even with more idle connections than request slots."""
     monkeypatch.setattr(serving, "_MOST_REQUESTS", 20)
     monkeypatch.setattr(serving, "_MOST_WAITING", 40)
     with ExitStack() as crowd:
-        connections = [crowd.enter_context(closing(connect(stage, data))) for _ in range(80)]
+        connections = [crowd.enter_context(closing(open_connection(stage, data))) for _ in range(80)]
         time.sleep(0.5)
         assert stage.get("/health").status_code == 200
         assert stage.finished()
-        # the longest idle half was closed, and new clients do not wait for the others
+        # the longest-idle half was closed, and new clients do not wait for the rest
         until = time.monotonic() + 20
         while sum(map(is_gone, connections)) < 40:
             assert time.monotonic() < until
             time.sleep(0.05)
-        # after a complete request, the idle time starts with its response
+        # after a complete request, the idle time starts with the response
         assert data == WHOLE_HEAD or is_gone(connections[0])
 
 
-def test_incomplete_request_is_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow data does not prolong it; earlier requests on the connection are answered."""
+def test_an_incomplete_request_is_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sending data slowly does not extend the timeout. Earlier requests on the connection are answered."""
     import h11
 
     monkeypatch.setattr(serving, "_PATIENCE", {h11.IDLE: 1.0, h11.SEND_BODY: 2.0})
     for data, minimum, maximum in ((b"", 0.8, 6), (HALF_A_HEAD, 0.8, 6), (HALF_A_BODY, 1.8, 8)):
-        with closing(connect(stage, data)) as connection:
+        with closing(open_connection(stage, data)) as connection:
             start = time.monotonic()
             assert is_ended(connection)
             assert minimum < time.monotonic() - start < maximum, data
-    with closing(connect(stage, WHOLE_HEAD)) as connection:
+    with closing(open_connection(stage, WHOLE_HEAD)) as connection:
         assert b"200 OK" in connection.recv(65_536)
         connection.settimeout(0.3)
         start = time.monotonic()
@@ -115,10 +115,10 @@ def test_long_requests_are_not_closed(stage: Stage, monkeypatch: pytest.MonkeyPa
         for _ in range(3):
             connection.request("GET", "/api/v1/health")
             assert connection.getresponse().read()
-            time.sleep(0.8)  # idle connections stay open: uvicorn has its own timeout for them
+            time.sleep(0.8)  # idle connections stay open here: uvicorn has a separate timeout for them
     body = b'{"answer": 1}'
     head = HALF_A_BODY.partition(b"Content-Length")[0] + f"Content-Length: {len(body)}\r\n\r\n".encode()
-    with closing(connect(stage, head)) as connection:
+    with closing(open_connection(stage, head)) as connection:
         for letter in body:
             time.sleep(0.08)
             connection.sendall(bytes([letter]))
@@ -126,16 +126,16 @@ def test_long_requests_are_not_closed(stage: Stage, monkeypatch: pytest.MonkeyPa
 
 
 def test_too_many_simultaneous_requests_are_rejected(gated: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests being answered count."""
+    """Requests still being answered count."""
     monkeypatch.setattr(serving, "_MOST_REQUESTS", 5)
     run_id = gated.begin()
     gated.http.close()
     request = f"GET /api/v1/runs/{run_id}/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
     with ExitStack() as crowd:
-        streams = [crowd.enter_context(closing(connect(gated, request.encode()))) for _ in range(5)]
+        streams = [crowd.enter_context(closing(open_connection(gated, request.encode()))) for _ in range(5)]
         assert all(b"200 OK" in stream.recv(1_000) for stream in streams)
-        with closing(connect(gated, WHOLE_HEAD)) as another:
+        with closing(open_connection(gated, WHOLE_HEAD)) as another:
             assert b"503" in another.recv(1_000)
     time.sleep(0.3)
-    with closing(connect(gated, WHOLE_HEAD)) as another:
+    with closing(open_connection(gated, WHOLE_HEAD)) as another:
         assert b"200" in another.recv(1_000)

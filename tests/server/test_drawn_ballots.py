@@ -1,4 +1,4 @@
-"""Verdicts on pages: a single ballot is drawn as one, and a deciding order is reported in words."""
+"""Verdicts on pages: a single ballot is drawn as one, and a decisive order is reported in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import debater, staged
+from tests.server.stage import answer_debate, staged
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 PRO, CON = "We should ship", "We should not ship"
 
 
-def first_reader(request: ModelRequest) -> str | dict[str, Any]:
-    """Judge for the side that is read first."""
+def judge_first_read(request: ModelRequest) -> str | dict[str, Any]:
+    """Judge in favor of the side that is read first."""
     if request.output_schema is None:
-        return debater(request)
+        return answer_debate(request)
     prompt = str(request.messages)
     first, other = sorted((PRO, CON), key=lambda stance: prompt.index(f"{stance}]"))
     verdict = {"reasoning": "It came first.", "verdict": "So it is."}
@@ -28,9 +28,9 @@ def first_reader(request: ModelRequest) -> str | dict[str, Any]:
     return {**verdict, "winner": first}
 
 
-def test_single_ballot_is_drawn_once() -> None:
-    """It is not drawn as a full share; the page offers the reverse order with its cost."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(first_reader))) as stage:
+def test_a_single_ballot_is_drawn_once() -> None:
+    """It is not drawn as a full share. The page offers the reverse order with its cost."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first_read))) as stage:
         run_id = stage.finished()
         page = stage.http.get(f"/runs/{run_id}").text
         assert "100 : 0" not in page
@@ -44,20 +44,20 @@ def test_single_ballot_is_drawn_once() -> None:
             assert "0 : 100" not in other
 
 
-def test_verdict_reports_that_the_order_decided() -> None:
-    """Page and report say it in words; the offered fork makes as many calls as announced."""
+def test_a_verdict_reports_that_the_order_decided() -> None:
+    """The page and the report say so in words. The suggested fork makes as many calls as announced."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
         blocks.append(request.block)
-        return first_reader(request)
+        return judge_first_read(request)
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         run_id = stage.finished()
         blocks.clear()
         fork = stage.post(f"/runs/{run_id}/fork", {"options": {"schedule": "swap"}}).json()["runId"]
         assert stage.get(f"/runs/{fork}?wait=30").json()["status"] == "complete"
-        assert blocks == ["debate-judge", "debate-synthesizer"]  # the ballot of the run counts in the fork
+        assert blocks == ["debate-judge", "debate-synthesizer"]  # the fork reuses the run's ballot
         sentence = "The order mattered: each side won when it was read first."
         for path in (f"/runs/{fork}", f"/api/v1/runs/{fork}/report.md"):
             assert sentence in stage.http.get(path).text
@@ -66,13 +66,13 @@ def test_verdict_reports_that_the_order_decided() -> None:
 
 
 @pytest.mark.parametrize("without", ["synthesizer", "both"])
-def test_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
-    """It makes one call, or two with a summary; a scoring judge keeps its ballot as well."""
+def test_a_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
+    """It makes one call, or two with a summary. A scoring judge keeps its ballot as well."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
         blocks.append(request.block)
-        return first_reader(request)
+        return judge_first_read(request)
 
     options: dict[str, Any] = {"max_rounds": 1, "schedule": "single", "synthesizer": False}
     if without == "both":
@@ -87,8 +87,8 @@ def test_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
 
 
 def test_front_ends_judge_in_both_orders_by_default() -> None:
-    """This applies to two sides; the stored plan, the plan file and the generated program include it."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(first_reader))) as stage:
+    """This applies to two sides. The stored plan, the plan file and the generated program include it."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first_read))) as stage:
         request = {"pattern": "debate", "question": "Should we ship?", "options": {"max_rounds": 1}}
         run = stage.get(f"/runs/{stage.finished(options=request['options'])}").json()
         judging = run["document"]["raw"]["verdict"]["judging"]

@@ -1,4 +1,4 @@
-"""Server-sent events: complete, resumable, bounded, and ended with the run or the server."""
+"""Server-sent events: complete, resumable and bounded, and ended with the run or the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowdebate import handler
 from flowdebate.events import BaseEvent, event_schema
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import Frame, Gate, Stage, debater, read_frames, staged
+from tests.server.stage import Frame, Gate, Stage, answer_debate, read_frames, staged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +39,8 @@ def test_a_run_is_followed_from_its_first_event_to_its_end(stage: Stage) -> None
 
 
 @dataclass(slots=True, kw_only=True)
-class Odd(BaseEvent):
-    """Event of an application."""
+class ApplicationEvent(BaseEvent):
+    """Event defined by an application."""
 
     kind: ClassVar[str] = "odd\nid: 7"
     share: float
@@ -50,7 +50,7 @@ def test_application_events_have_the_custom_type() -> None:
     """Each event of a block is one frame of type "custom", even if its class has another type."""
 
     def work(value: Any, ctx: Context) -> str:
-        ctx.emit(Odd(share=0.5))
+        ctx.emit(ApplicationEvent(share=0.5))
         ctx.emit({"kind": "run_finished"})
         ctx.emit(object())
         return "done"
@@ -63,7 +63,7 @@ def test_application_events_have_the_custom_type() -> None:
 
 
 def test_text_is_streamed_live(gated: Stage, gate: Gate) -> None:
-    """Pieces of text have their offset, so that gaps are visible; together they are the turn."""
+    """Each piece of text has an offset, so that gaps are visible. Together the pieces form the turn."""
     run_id = gated.begin()
     gate.wait_for_call()
     frames = gated.follow(f"/runs/{run_id}/events")
@@ -84,15 +84,15 @@ def test_text_is_streamed_live(gated: Stage, gate: Gate) -> None:
 
 
 def test_text_can_be_omitted(gated: Stage, gate: Gate) -> None:
-    """With ?text=0 only recorded events and requests are sent."""
+    """With ?text=0, only recorded events and requests are sent."""
     run_id = gated.begin()
     gate.wait_for_call()
     gate.let(4)
     assert "text_delta" not in {frame.event for frame in gated.frames(f"/runs/{run_id}/events?text=0")}
 
 
-def test_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> None:
-    """After each id, given by Last-Event-ID or ?after=, exactly the later events follow."""
+def test_a_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> None:
+    """This holds for every id, given by Last-Event-ID or ?after=."""
     run_id = stage.finished()
     frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
     for index, frame in enumerate(frames):
@@ -102,23 +102,23 @@ def test_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> Non
 
 
 @pytest.mark.parametrize("mark", ["1-000000000000", "nothing", "%00", "9" * 400, "é"])
-def test_an_unknown_id_is_answered_by_a_reset(stage: Stage, mark: str) -> None:
-    """`reset` tells the client to forget everything; then all events follow."""
+def test_an_unknown_id_causes_a_reset(stage: Stage, mark: str) -> None:
+    """`reset` tells the client to discard everything. Then all events are sent."""
     run_id = stage.finished()
     frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
     replay = stage.frames(f"/runs/{run_id}/events?after={mark}")
     assert [replay[0].event, *replay[1:]] == ["reset", *frames]
 
 
-def test_a_broken_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
-    """A reader disconnected in the middle returns with the last id while the run continues."""
+def test_a_dropped_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
+    """A reader that is disconnected returns with the last id while the run continues."""
     run_id = gated.begin()
     gate.wait_for_call()
     frames: list[Frame] = []
     for frame in gated.follow(f"/runs/{run_id}/events"):
         frames.append(frame)
         if frame.event == "call_started":
-            break  # which closes the connection
+            break  # closes the connection
     gate.let(4)
     last = next(frame.id for frame in reversed(frames) if frame.id)
     rest = gated.frames(f"/runs/{run_id}/events", last_event_id=last)
@@ -137,16 +137,16 @@ def test_another_process_follows_the_journal(tmp_path: Path) -> None:
         frames = stage.frames(f"/runs/{run_id}/events", **headers)
         return [(frame.event, frame.id) for frame in frames if frame.id]
 
-    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as first:
+    with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as first:
         run_id = first.finished()
         live = recorded(first)
-    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as second:
+    with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as second:
         assert recorded(second) == live
         assert recorded(second, last_event_id=str(live[-2][1])) == live[-1:]
 
 
 def test_several_runs_share_a_connection(stage: Stage) -> None:
-    """Events of /events?runs=a,b have their run; the ids hold the positions in all of them."""
+    """Each event of /events?runs=a,b names its run. The ids contain the positions in all of them."""
     ids = [stage.finished(runId=name) for name in ("a", "b")]
     frames = [frame for frame in stage.frames(f"/events?runs={','.join(ids)}") if frame.event != "text_delta"]
     for run_id in ids:
@@ -171,8 +171,8 @@ def test_several_runs_share_a_connection(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("runs", ["", ",", ",".join(f"r{number}" for number in range(21))])
-def test_connection_can_follow_twenty_runs(stage: Stage, runs: str) -> None:
-    """Zero and too many runs are rejected."""
+def test_a_connection_can_follow_twenty_runs(stage: Stage, runs: str) -> None:
+    """An empty list and too many runs are rejected."""
     assert stage.get(f"/events?runs={runs}").status_code == 422
 
 
@@ -182,8 +182,8 @@ def test_unknown_runs_cannot_be_followed(stage: Stage) -> None:
     assert stage.get(f"/events?runs={stage.finished()},nothing").status_code == 404
 
 
-def test_quiet_stream_sends_heartbeats(gate: Gate) -> None:
-    """Comments are sent from time to time, and the retry interval."""
+def test_a_quiet_stream_sends_heartbeats(gate: Gate) -> None:
+    """Comments are sent at intervals, and so is the retry time."""
     with staged(lambda: Service(store="memory:", model=gate), ping=0.05) as stage:
         run_id = stage.begin()
         with stage.http.stream("GET", f"/api/v1/runs/{run_id}/events") as response:
@@ -192,8 +192,8 @@ def test_quiet_stream_sends_heartbeats(gate: Gate) -> None:
             assert next(line for line in lines if line.startswith(":")) == ": ping"
 
 
-def test_number_of_readers_is_limited(gate: Gate) -> None:
-    """The 65th reader is rejected with Retry-After; a leaving reader makes room."""
+def test_the_number_of_readers_is_limited(gate: Gate) -> None:
+    """The 65th reader is rejected with Retry-After. A slot is free once another reader leaves."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         run_id = stage.begin()
         open_ones = []
@@ -218,8 +218,8 @@ def test_number_of_readers_is_limited(gate: Gate) -> None:
             stream.__exit__(None, None, None)
 
 
-def test_server_with_readers_can_stop(gate: Gate) -> None:
-    """Readers are disconnected first, so they do not delay the shutdown, which interrupts the runs."""
+def test_a_server_with_readers_can_stop(gate: Gate) -> None:
+    """Readers are disconnected first, so they do not delay the shutdown. The shutdown interrupts the runs."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         run_id = stage.begin()
         gate.wait_for_call()
@@ -244,4 +244,4 @@ def test_server_with_readers_can_stop(gate: Gate) -> None:
         for reader in readers:
             reader.join(30)
             assert not reader.is_alive()
-    assert "end" not in {frame.event for frame in frames}  # browsers reconnect then
+    assert "end" not in {frame.event for frame in frames}  # so that browsers reconnect

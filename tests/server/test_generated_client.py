@@ -1,4 +1,4 @@
-"""A generated client of the OpenAPI document, and all operations with it."""
+"""A client generated from the OpenAPI document, used for all operations."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PACKAGE = "generated_client"
 
 
 @pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Generate the package, without complaints of the generator, and import it."""
+def generated_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Generate the package without generator warnings, and import it."""
     folder = tmp_path_factory.mktemp("generated")
     with staged(lambda: Service(store="memory:")) as stage:
         (folder / "openapi.json").write_text(json.dumps(stage.spec))
@@ -46,16 +46,16 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 class Client:
-    """Generated functions by name; each response must have the expected status."""
+    """Generated functions by name. Each response must have the expected status."""
 
     def __init__(self, stage: Stage, http: Any) -> None:
         self.models: Any = importlib.import_module(f"{PACKAGE}.models")
-        self.unused = {operation["operationId"]: operation["tags"][0] for operation in operations_of(stage.spec)}
+        self.unused = {operation["operationId"]: operation["tags"][0] for operation in list_operations(stage.spec)}
         self._modules = dict(self.unused)
         self._http = http
 
     def __call__(self, operation: str, *path: str, wants: int = 200, **options: Any) -> Any:
-        """Return the response of the server."""
+        """Call a function and return the server's response."""
         self.unused.pop(operation, None)
         module = importlib.import_module(f"{PACKAGE}.api.{self._modules[operation]}.{operation}")
         answer = module.sync_detailed(*path, client=self._http, **options)
@@ -63,39 +63,39 @@ class Client:
         return answer.parsed
 
     def begin(self, wants: int = 201, *, question: str = QUESTION, humans: Sequence[str] = (), **fields: Any) -> Any:
-        """Start a debate of four calls."""
+        """Start a debate with four calls."""
         options = self.models.BeginBodyOptionsType0.from_dict({"max_rounds": 1, "humans": list(humans)})
         body = self.models.BeginBody(pattern="debate", question=question, options=options, **fields)
         return self("begin", body=body, wants=wants)
 
 
-def operations_of(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+def list_operations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the operations of the document."""
     return [operation for path in spec["paths"].values() for operation in path.values()]
 
 
-def test_generated_client_supports_all_operations(generated: None) -> None:
+def test_the_generated_client_supports_all_operations(generated_client: None) -> None:
     """Each operation is called against a real server."""
     gate = Gate()
     client: Any = importlib.import_module(f"{PACKAGE}.client").AuthenticatedClient
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         with client(stage.url, TOKEN, httpx_args={"trust_env": False}) as http:
             call = Client(stage, http)
-            look_around(call)
-            begin_and_stop(call, gate)
+            read_lists(call)
+            start_and_stop(call, gate)
             gate.let(100)
-            read_everything(call, "stopped")
-            change(call, "stopped")
-            let_people_answer(call)
+            read_run(call, "stopped")
+            change_runs(call, "stopped")
+            answer_requests(call)
         assert call.unused == {}
 
 
-def look_around(call: Client) -> None:
+def read_lists(call: Client) -> None:
     """Read everything that the server lists."""
     assert call("health").status == "ok"
     assert "debate" in {pattern.name for pattern in call("patterns")}
     assert call("models").default == "gate"
-    call("logout", wants=204)  # of browsers; programs do not notice
+    call("logout", wants=204)  # for browsers; it does not affect programs
     assert QUESTION in call("write_plan", body=call.models.BeginBody(pattern="debate", question=QUESTION)).toml
     sides = call("propose_sides", body=call.models.BeginBody(pattern="debate", question=QUESTION)).sides
     assert len(sides) == 2
@@ -110,8 +110,8 @@ def look_around(call: Client) -> None:
     assert "RunNotFound" in call("run", "nothing", wants=404).type_
 
 
-def begin_and_stop(call: Client, gate: Gate) -> None:
-    """Start a run, repeat the request, cancel and resume it."""
+def start_and_stop(call: Client, gate: Gate) -> None:
+    """Start a run, repeat the request, and cancel and resume it."""
     labels = call.models.BeginBodyLabels.from_dict({"team": "legal"})
     run = call.begin(run_id="stopped", labels=labels, seed=1)
     gate.wait_for_call()
@@ -123,7 +123,7 @@ def begin_and_stop(call: Client, gate: Gate) -> None:
     assert call("resume", "stopped", body=call.models.ResumeBody(limits=limits), wants=202).here
 
 
-def read_everything(call: Client, run_id: str) -> None:
+def read_run(call: Client, run_id: str) -> None:
     """Read all data of a run."""
     run = call("run", run_id, wait=30.0)
     assert (run.status, run.usage.calls, run.error) == ("complete", 5, None)
@@ -142,7 +142,7 @@ def read_everything(call: Client, run_id: str) -> None:
     ]
 
 
-def change(call: Client, run_id: str) -> None:
+def change_runs(call: Client, run_id: str) -> None:
     """Vote on a run, fork it, and delete one."""
     counted = call("vote", run_id, body=call.models.VoteBody(winner=None, why="Neither had figures."), wants=201)
     assert (counted.readers, counted.neither) == (1, 1)
@@ -161,8 +161,8 @@ def change(call: Client, run_id: str) -> None:
     assert call("run", "forked", wants=404).status == 404
 
 
-def let_people_answer(call: Client) -> None:
-    """Answer a judge's request by a link, and one as the owner."""
+def answer_requests(call: Client) -> None:
+    """Answer a judge's request through a link, and another request as the owner."""
     verdict = {"reasoning": "Only one side had figures.", "winner": None, "verdict": "Wait."}
     for name in ("ours", "theirs"):
         call.begin(run_id=name, humans=["judge"])

@@ -1,4 +1,4 @@
-"""Attacks on the server in the order of its threat table; each request goes over a real socket."""
+"""Attacks on the server, in the order of its threat table. Each request goes over a real socket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowdebate.server import create_app
 from flowdebate.server.guard import SESSION, _cookie_value, browser_root
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import BRIEF, SECURITY, TOKEN, Gate, Stage, debater, staged
+from tests.server.stage import BRIEF, SECURITY, TOKEN, Gate, Stage, answer_debate, staged
 from tests.vendors import vendors
 
 if TYPE_CHECKING:
@@ -94,15 +94,15 @@ REFUSED = [
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Stage]:
-    """Serve all attacks with one server, as none of them leaves anything behind."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+def shared_stage() -> Iterator[Stage]:
+    """Serve all attacks with one server, since none of them leaves anything behind."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         yield stage
 
 
 @dataclass
 class Answer:
-    """Response of the server."""
+    """Response from the server."""
 
     status: int
     headers: dict[str, str]
@@ -110,7 +110,7 @@ class Answer:
 
 
 def send(stage: Stage, case: Case) -> Answer:
-    """Send a request unchanged, which ordinary clients would not do."""
+    """Send a request unchanged, unlike ordinary clients."""
     with closing(http.client.HTTPConnection(urlsplit(stage.url).netloc, timeout=20)) as connection:
         return _send_over(connection, case)
 
@@ -128,15 +128,15 @@ def _send_over(connection: http.client.HTTPConnection, case: Case) -> Answer:
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
-def test_forbidden_requests_are_blocked(server: Stage, case: Case) -> None:
-    """Each attack is rejected with a problem and the security headers, and no run starts."""
-    before = len(server.get("/runs").json()["runs"])
-    answer = send(server, case)
+def test_forbidden_requests_are_blocked(shared_stage: Stage, case: Case) -> None:
+    """Each attack gets a problem response with the security headers, and no run starts."""
+    before = len(shared_stage.get("/runs").json()["runs"])
+    answer = send(shared_stage, case)
     assert answer.status == case.status, answer.body
     if case.status != 400:  # the HTTP parser rejects these first
         assert json.loads(answer.body)["status"] == case.status
         assert set(answer.headers) >= SECURITY
-    assert len(server.get("/runs").json()["runs"]) == before
+    assert len(shared_stage.get("/runs").json()["runs"]) == before
 
 
 @pytest.mark.parametrize(
@@ -151,16 +151,18 @@ def test_forbidden_requests_are_blocked(server: Stage, case: Case) -> None:
         {"host": "[::1]:99"},
     ],
 )
-def test_permitted_requests_pass(server: Stage, headers: dict[str, str]) -> None:
-    """Programs, the server's pages, typed addresses and followed links pass."""
-    netloc = urlsplit(server.url).netloc
+def test_permitted_requests_pass(shared_stage: Stage, headers: dict[str, str]) -> None:
+    """Programs, the server's own pages, typed addresses and followed links are permitted."""
+    netloc = urlsplit(shared_stage.url).netloc
     formatted = {name: value.format(netloc=netloc) for name, value in headers.items()}
-    assert send(server, Case("fine", 200, formatted)).status == 200
+    assert send(shared_stage, Case("fine", 200, formatted)).status == 200
 
 
-def test_body_without_a_length_is_limited(server: Stage) -> None:
-    """A chunked body is rejected when it becomes too long, without waiting for its end."""
-    with socket.create_connection((urlsplit(server.url).hostname, urlsplit(server.url).port), timeout=20) as raw:
+def test_a_body_without_a_length_is_limited(shared_stage: Stage) -> None:
+    """A chunked body is rejected as soon as it is too long, without waiting for its end."""
+    with socket.create_connection(
+        (urlsplit(shared_stage.url).hostname, urlsplit(shared_stage.url).port), timeout=20
+    ) as raw:
         head = f"POST /api/v1/plans HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         raw.sendall(f"{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         size = 0
@@ -175,9 +177,9 @@ def test_body_without_a_length_is_limited(server: Stage) -> None:
     assert size < 20 * MEGABYTE
 
 
-def test_token_in_the_url_becomes_a_cookie(server: Stage) -> None:
-    """GET /?token= redirects to the clean URL; the cookie is hidden from scripts and not sent to other sites."""
-    with httpx2.Client(base_url=server.url, trust_env=False, verify=False) as browser:
+def test_a_token_in_the_url_becomes_a_cookie(shared_stage: Stage) -> None:
+    """GET /?token= redirects to the clean URL. The cookie is hidden from scripts and not sent to other sites."""
+    with httpx2.Client(base_url=shared_stage.url, trust_env=False, verify=False) as browser:
         answer = browser.get("/", params={"token": TOKEN, "limit": 3})
         root = browser_root(TOKEN)
         assert (answer.status_code, answer.headers["location"]) == (303, f"{root}/?limit=3")
@@ -189,50 +191,60 @@ def test_token_in_the_url_becomes_a_cookie(server: Stage) -> None:
         assert TOKEN not in cookie
         assert browser.get(answer.headers["location"]).status_code == 200
         assert browser.get(f"{root}/api/v1/runs").status_code == 200
-        assert browser.get("/api/v1/runs").status_code == 401  # a cookie is sent to all ports, limited only by its path
+        # a cookie is sent to all ports and is limited only by its path
+        assert browser.get("/api/v1/runs").status_code == 401
 
 
-def test_cookie_is_limited_to_its_path(server: Stage) -> None:
+def test_the_cookie_is_limited_to_its_path(shared_stage: Stage) -> None:
     """Without the secret path, the cookie opens neither a page nor the API."""
-    with httpx2.Client(base_url=server.url, trust_env=False, verify=False) as browser:
+    with httpx2.Client(base_url=shared_stage.url, trust_env=False, verify=False) as browser:
         cookie = browser.get("/", params={"token": TOKEN}).headers["set-cookie"].partition(";")[0]
-    root, run_id = browser_root(TOKEN), server.finished()
+    root, run_id = browser_root(TOKEN), shared_stage.finished()
     for path, method in (("/", "GET"), (f"/runs/{run_id}", "GET"), ("/api/v1/runs", "GET"), ("/new", "GET")):
-        assert send(server, Case(path, 401, {"cookie": cookie}, path=path, method=method, token=False)).status == 401
-        assert send(server, Case(path, 401, {"cookie": cookie}, path=f"{root}x{path}", token=False)).status == 401
-        assert send(server, Case(path, 401, path=f"{root}{path}", token=False)).status == 401
-        assert send(server, Case(path, 200, {"cookie": cookie}, path=f"{root}{path}", token=False)).status == 200
+        assert (
+            send(shared_stage, Case(path, 401, {"cookie": cookie}, path=path, method=method, token=False)).status == 401
+        )
+        assert send(shared_stage, Case(path, 401, {"cookie": cookie}, path=f"{root}x{path}", token=False)).status == 401
+        assert send(shared_stage, Case(path, 401, path=f"{root}{path}", token=False)).status == 401
+        assert send(shared_stage, Case(path, 200, {"cookie": cookie}, path=f"{root}{path}", token=False)).status == 200
     cancel = Case("cancel", 401, {"cookie": cookie}, path=f"/api/v1/runs/{run_id}/cancel", method="POST", token=False)
-    assert send(server, cancel).status == 401
-    answer = server.http.get(f"{root}/api/v1/openapi.json")
+    assert send(shared_stage, cancel).status == 401
+    answer = shared_stage.http.get(f"{root}/api/v1/openapi.json")
     assert answer.json()["servers"] == [{"url": root}]
 
 
-def test_browser_path_is_guarded_like_any_other(server: Stage) -> None:
+def test_the_browser_path_is_guarded_like_any_other(shared_stage: Stage) -> None:
     """This includes the path without a trailing slash, and requests without a path."""
     root, header = browser_root(TOKEN), {"authorization": f"Bearer {TOKEN}"}
-    assert send(server, Case("bare", 307, header, path=root, token=False)).headers["location"].endswith(f"{root}/")
-    assert send(server, Case("none", 405, header, path="*", method="OPTIONS", token=False)).status in (404, 405)
+    assert (
+        send(shared_stage, Case("bare", 307, header, path=root, token=False)).headers["location"].endswith(f"{root}/")
+    )
+    assert send(shared_stage, Case("none", 405, header, path="*", method="OPTIONS", token=False)).status in (404, 405)
 
 
-def test_links_and_code_for_others_omit_the_browser_path(server: Stage) -> None:
-    """Neither personal links nor shell commands have it, as all users of the machine can see them."""
+def test_links_and_code_for_others_omit_the_browser_path(shared_stage: Stage) -> None:
+    """Personal links and shell commands do not have it, since all users of the machine can see them."""
     root = browser_root(TOKEN)
-    begun = server.http.post(f"{root}/api/v1/runs", json={**BRIEF, "options": {"max_rounds": 1, "humans": ["judge"]}})
+    begun = shared_stage.http.post(
+        f"{root}/api/v1/runs", json={**BRIEF, "options": {"max_rounds": 1, "humans": ["judge"]}}
+    )
     run_id = begun.json()["runId"]
-    assert server.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
-    link = server.http.post(f"{root}/api/v1/runs/{run_id}/links", json={}).json()
+    assert shared_stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
+    link = shared_stage.http.post(f"{root}/api/v1/runs/{run_id}/links", json={}).json()
     assert link["page"].startswith("/answer/")
     assert link["path"].startswith("/api/v1/links/")
-    with httpx2.Client(base_url=server.url, trust_env=False, verify=False) as person:
+    with httpx2.Client(base_url=shared_stage.url, trust_env=False, verify=False) as person:
         assert root not in person.get(link["page"]).text
         assert root not in person.get(link["path"]).text
-    forms = server.http.post(f"{root}/api/v1/plans", json=BRIEF).json()
-    assert f"{server.url}/api/v1/runs" in forms["curl"]
+    forms = shared_stage.http.post(f"{root}/api/v1/plans", json=BRIEF).json()
+    assert f"{shared_stage.url}/api/v1/runs" in forms["curl"]
 
 
-def test_browser_can_sign_out(tmp_path: Path) -> None:
-    """Sign-out ends all cookies, also at other servers of the store and after a restart; each ends after a week."""
+def test_the_browser_can_sign_out(tmp_path: Path) -> None:
+    """Signing out ends all cookies, including those on other servers of the store and after a restart.
+
+    Each cookie expires after a week.
+    """
     store = str(tmp_path / "runs.sqlite3")
     cookies, root = list[str](), browser_root(TOKEN)
 
@@ -252,7 +264,7 @@ def test_browser_can_sign_out(tmp_path: Path) -> None:
         assert send(other, case).status == 204
         assert [status(stage, 0), status(stage, 1), status(other, 0)] == [401, 401, 401]
         sign_in(stage)
-        assert stage.get("/runs").status_code == 200  # programs do not notice
+        assert stage.get("/runs").status_code == 200  # programs are not affected
     with staged(lambda: Service(store=store)) as stage:
         assert [status(stage, 0), status(stage, 2)] == [401, 200]
         name, _, _ = cookies[2].partition("=")
@@ -266,35 +278,35 @@ def test_browser_can_sign_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "///evil.example", "/%2F/evil.example"])
-def test_the_exchange_redirects_to_this_server_only(server: Stage, path: str) -> None:
-    """For any path, the redirect stays on this server."""
-    answer = send(server, Case("redirect", 303, path=f"{path}?token={TOKEN}", token=False))
+def test_the_exchange_redirects_only_to_this_server(shared_stage: Stage, path: str) -> None:
+    """This holds for any path."""
+    answer = send(shared_stage, Case("redirect", 303, path=f"{path}?token={TOKEN}", token=False))
     assert answer.status == 303
     location = answer.headers["location"]
     assert location.startswith("/")
     assert not location.startswith(("//", "/\\"))
 
 
-def test_health_needs_no_token(server: Stage) -> None:
-    """Processes without a token can check that the server is up; nothing else is revealed."""
-    answer = send(server, Case("health", 200, path="/api/v1/health", token=False))
+def test_the_health_check_needs_no_token(shared_stage: Stage) -> None:
+    """Processes without a token can check that the server is up. Nothing else is revealed."""
+    answer = send(shared_stage, Case("health", 200, path="/api/v1/health", token=False))
     assert json.loads(answer.body)["status"] == "ok"
 
 
-def test_every_other_path_requires_the_token(server: Stage) -> None:
+def test_every_other_path_requires_the_token(shared_stage: Stage) -> None:
     """Paths of the OpenAPI document, pages and unknown paths return 401."""
     public = ("/health", "/ready")
-    paths = [path for path in server.spec["paths"] if not path.endswith(public) and "/links/" not in path]
+    paths = [path for path in shared_stage.spec["paths"] if not path.endswith(public) and "/links/" not in path]
     for path in [*paths, "/", "/runs/x", "/style.css", "/api/v1/openapi.json", "/nothing"]:
         url = path.format(run_id="x", place="y/z", debate="x:y", name="z")
-        answer = send(server, Case(path, 401, path=url, token=False))
+        answer = send(shared_stage, Case(path, 401, path=url, token=False))
         assert answer.status == 401, path
 
 
 @pytest.mark.parametrize("length", [20_001, 100_000])
-def test_question_length_is_limited(server: Stage, length: int) -> None:
+def test_question_length_is_limited(shared_stage: Stage, length: int) -> None:
     """The limit is 20,000 characters."""
-    response = server.post("/runs", {**BRIEF, "question": "?" * length})
+    response = shared_stage.post("/runs", {**BRIEF, "question": "?" * length})
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] == "question"
 
@@ -310,24 +322,27 @@ def test_question_length_is_limited(server: Stage, length: int) -> None:
         ({"model": "m", "base_url": "http://user:canary@evil.example/v1"}, "base_url"),
     ],
 )
-def test_options_read_no_file_and_reach_no_server(server: Stage, options: dict[str, Any], field: str) -> None:
+def test_options_read_no_file_and_reach_no_server(shared_stage: Stage, options: dict[str, Any], field: str) -> None:
     """Paths and addresses in options are rejected before anything is opened, and are not repeated in the response."""
     for body in ({**BRIEF, "options": options}, {**BRIEF, "options": {**BRIEF["options"], **options}}):  # type: ignore[dict-item]
-        response = server.post("/runs", body)
+        response = shared_stage.post("/runs", body)
         assert response.status_code == 422, response.text
         assert response.json()["errors"][0]["field"] == field
         assert "canary" not in response.text
 
 
-def test_a_fifo_is_not_opened(server: Stage, tmp_path: Path) -> None:
-    """It is not even opened for a check, as a pipe would block the server."""
+def test_a_fifo_is_not_opened(shared_stage: Stage, tmp_path: Path) -> None:
+    """It is not even opened for a check, since a pipe would block the server."""
     import os
 
     os.mkfifo(tmp_path / "pipe")
-    assert server.post("/runs", {**BRIEF, "options": {"output_schema": str(tmp_path / "pipe")}}).status_code == 422
-    run_id = server.finished()
     assert (
-        server.post(f"/runs/{run_id}/fork", {"options": {"output_schema": str(tmp_path / "pipe")}}).status_code == 422
+        shared_stage.post("/runs", {**BRIEF, "options": {"output_schema": str(tmp_path / "pipe")}}).status_code == 422
+    )
+    run_id = shared_stage.finished()
+    assert (
+        shared_stage.post(f"/runs/{run_id}/fork", {"options": {"output_schema": str(tmp_path / "pipe")}}).status_code
+        == 422
     )
 
 
@@ -344,7 +359,7 @@ def test_a_fifo_is_not_opened(server: Stage, tmp_path: Path) -> None:
     ],
 )
 def test_base_urls_can_be_allowed(url: str, status: int) -> None:
-    """Allowed addresses and addresses below them pass, and no others."""
+    """Only allowed addresses and addresses below them are accepted."""
     with staged(lambda: Service(store="memory:"), allow_base_urls=["http://127.0.0.1:9/v1"]) as stage:
         answer = stage.post(
             "/runs", {**BRIEF, "options": {"max_rounds": 1, "model": "m", "base_url": url, "attempts": 1}}
@@ -355,10 +370,10 @@ def test_base_urls_can_be_allowed(url: str, status: int) -> None:
 
 
 def test_server_limits_apply_to_every_run(gate: Gate) -> None:
-    """Neither the body nor the options of a run can raise a server limit, but they can lower it."""
+    """Neither the body nor the options of a run can raise a server limit, but both can lower it."""
     from flowdebate.runs.limits import Limits
 
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater), limits=Limits(calls=2))) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate), limits=Limits(calls=2))) as stage:
         for changes, calls in (
             ({"limits": {"calls": 100}}, 2),
             ({"options": {"max_rounds": 1, "max_calls": 100}}, 2),
@@ -370,10 +385,10 @@ def test_server_limits_apply_to_every_run(gate: Gate) -> None:
             assert (ended["status"], ended["usage"]["calls"]) == ("limit", calls)
 
 
-def test_read_only_server_starts_no_runs(tmp_path: Path) -> None:
+def test_a_read_only_server_starts_no_runs(tmp_path: Path) -> None:
     """It shows the runs of its store and rejects all changes."""
     store = str(tmp_path / "runs.sqlite3")
-    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
         run_id = stage.finished()
     with staged(lambda: Service(store=store), read_only=True) as stage:
         assert stage.get(f"/runs/{run_id}").json()["status"] == "complete"
@@ -386,14 +401,13 @@ def test_read_only_server_starts_no_runs(tmp_path: Path) -> None:
 
 
 def test_hosts_can_be_added() -> None:
-    """An additional host name is accepted."""
     with staged(lambda: Service(store="memory:"), allow_hosts=["Debates.example"]) as stage:
         assert send(stage, Case("named", 200, {"host": "debates.example"})).status == 200
         assert send(stage, Case("other", 421, {"host": "other.example"})).status == 421
 
 
-def test_short_token_is_rejected() -> None:
-    """Short tokens can be guessed; a token and a user function cannot be combined."""
+def test_a_short_token_is_rejected() -> None:
+    """Short tokens can be guessed. A token cannot be combined with a user function."""
     service = Service(store="memory:")
     with pytest.raises(ConfigurationError, match=r"at least 16 characters long .got '5 characters'"):
         create_app(service, token="short")  # noqa: S106
@@ -403,14 +417,14 @@ def test_short_token_is_rejected() -> None:
     assert create_app(service, token=False).state.token is None
 
 
-def test_mounted_application_is_guarded() -> None:
-    """Its paths, redirect and cookie are below the path of the other application."""
+def test_a_mounted_application_is_guarded() -> None:
+    """Its paths, redirect and cookie are below the path of the enclosing application."""
     import threading
 
     import uvicorn
     from fastapi import FastAPI
 
-    service = Service(store="memory:", model=FunctionModel(debater))
+    service = Service(store="memory:", model=FunctionModel(answer_debate))
     outer = FastAPI()
     outer.mount("/debates", create_app(service, token=TOKEN))
     server = uvicorn.Server(uvicorn.Config(outer, log_config=None, ws="none"))
@@ -438,9 +452,9 @@ LOCAL = ("ollama/x", "vllm/x", "lmstudio/x", "llama-server/x")
 
 
 @pytest.mark.parametrize("model", LOCAL)
-def test_a_request_cannot_name_a_server_of_this_machine(server: Stage, model: str) -> None:
-    """Any service on that port would get a request; each option with model names is checked, also in forks."""
-    run_id = server.finished()
+def test_a_request_cannot_name_a_local_server(shared_stage: Stage, model: str) -> None:
+    """Any service on that port would receive a request. Each option with model names is checked, also in forks."""
+    run_id = shared_stage.finished()
     sides = [{"name": "Ann", "stance": "a", "model": model}, {"name": "Ben", "stance": "b"}]
     for options in (
         {"model": model},
@@ -452,20 +466,20 @@ def test_a_request_cannot_name_a_server_of_this_machine(server: Stage, model: st
             ("/runs", {**BRIEF, "options": {"max_rounds": 1, **options}}),
             (f"/runs/{run_id}/fork", {"options": options}),
         ):
-            response = server.post(path, body)
+            response = shared_stage.post(path, body)
             assert response.status_code == 422, response.text
             [error] = response.json()["errors"]
             assert error["field"] == ("debaters[0].model" if "debaters" in options else next(iter(options)))
             assert error["allowed"].startswith("one that this server allows")
     body = {"pattern": "council", "question": "Why?", "options": {"model": {"chair": model}}}
-    assert server.post("/runs", body).json()["errors"][0]["field"] == "model"
+    assert shared_stage.post("/runs", body).json()["errors"][0]["field"] == "model"
 
 
 FORWARDING = ("x-forwarded-for", "x-forwarded-proto", "forwarded", "via", "x-real-ip", "cf-connecting-ip")
 
 
-def test_local_server_allows_every_model_of_a_configured_provider() -> None:
-    """A forwarded request may name only default models, and the error names the flag that allows others."""
+def test_a_local_server_allows_every_model_of_a_configured_provider() -> None:
+    """A forwarded request may only name default models. The error names the flag that allows others."""
     with vendors() as clients, staged(lambda: Service(store="memory:"), own_machine=True) as stage:
         body = {**BRIEF, "options": {"max_rounds": 1, "model": "openai/gpt-4o"}}
         begun = stage.post("/runs", body)
@@ -483,7 +497,7 @@ def test_local_server_allows_every_model_of_a_configured_provider() -> None:
             assert remedy in response.json()["errors"][0]["problem"], response.text
 
 
-def test_shared_server_names_the_flag_that_allows_a_model() -> None:
+def test_a_shared_server_names_the_flag_that_allows_a_model() -> None:
     """The error lists the allowed models."""
     with vendors(), staged(lambda: Service(store="memory:")) as stage:
         response = stage.post("/runs", {**BRIEF, "options": {"model": "openai/gpt-4o"}})
@@ -491,7 +505,7 @@ def test_shared_server_names_the_flag_that_allows_a_model() -> None:
 
 
 def test_models_can_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models that match a pattern and the server's default pass, and no others."""
+    """Only models that match a pattern and the server's default are accepted."""
 
     def status(stage: Stage, model: str) -> int:
         return stage.post("/runs", {**BRIEF, "options": {"max_rounds": 1, "model": model, "attempts": 1}}).status_code

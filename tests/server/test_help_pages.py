@@ -1,4 +1,4 @@
-"""The documentation on the server, and references to it: each one resolves."""
+"""The documentation on the server: all links and references to it resolve."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BARE = re.compile(r"docs/[\w-]+\.md")
 
 
 def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
-    """Links to sections are included; links into a checkout are removed."""
+    """Links to sections are included. Links to files of the repository are removed."""
     front = stage.http.get("/help", follow_redirects=True)
     assert front.status_code == 200
     anchors = {
@@ -49,7 +49,7 @@ def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
         assert stage.http.get(f"/help/{nothing}").status_code == 404
 
 
-def test_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> None:
+def test_a_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> None:
     """The models line of a run links to the section that explains it."""
     run_id = stage.finished()
     page = stage.http.get(f"/runs/{run_id}").text
@@ -68,7 +68,7 @@ def test_references_are_urls_if_a_public_address_is_set() -> None:
 
 
 def test_every_referenced_section_exists() -> None:
-    """Pages of patterns and sections named in output are included."""
+    """This includes the pages of patterns, and sections named in output."""
     for place in (ONE_MODEL, *(info.load_page().docs for info in PATTERNS.values())):
         page, _, section = place.partition("#")
         text = read_page(page)
@@ -77,8 +77,8 @@ def test_every_referenced_section_exists() -> None:
     assert cited("<b>", "help/") == "&lt;b&gt;"
 
 
-def test_no_text_names_a_file_of_the_documentation() -> None:
-    """Installed packages have no such file. Comments and docstrings are for readers of the sources."""
+def test_no_text_names_a_documentation_file() -> None:
+    """Installed packages do not contain these files. Comments and docstrings are for readers of the source code."""
     for file in (ROOT / "src").rglob("*"):
         if file.suffix in (".html", ".js"):
             assert not BARE.search(file.read_text("utf-8")), file

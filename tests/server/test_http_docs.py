@@ -1,4 +1,4 @@
-"""The pages about HTTP: each `curl` command runs unchanged against a real server."""
+"""The pages about HTTP: every `curl` command runs unchanged against a real server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from flowdebate.server.problems import STATUSES
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import TOKEN, debater, staged
+from tests.server.stage import TOKEN, answer_debate, staged
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "http.md").read_text("utf-8")
@@ -22,16 +22,18 @@ _FENCE = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ADDRESS = "localhost:8377"
 
 
-def curl_lines(text: str) -> list[str]:
+def extract_commands(text: str) -> list[str]:
     """Return the curl commands of shell blocks, with continued lines joined."""
     lines = "\n".join(_FENCE.findall(text)).replace("\\\n", " ").splitlines()
     return [line for line in lines if line.startswith("curl ")]
 
 
 def answer(request: Any) -> Any:
-    """Answer debates and councils."""
+    """Answer in debates and councils."""
     return (
-        debater(request) if request.output_schema is None or "debate" in request.block else {"ranking": ["A", "B", "C"]}
+        answer_debate(request)
+        if request.output_schema is None or "debate" in request.block
+        else {"ranking": ["A", "B", "C"]}
     )
 
 
@@ -41,7 +43,7 @@ def test_curl_examples_run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They run in order, and none is rejected."""
     monkeypatch.setenv("OPENAI_API_KEY", "none-is-asked")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    lines = curl_lines(text)
+    lines = extract_commands(text)
     assert lines
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         environment = {**os.environ, "TOKEN": TOKEN}
@@ -55,8 +57,8 @@ def test_curl_examples_run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
             assert ended.returncode == 0, (line, ended.stdout, ended.stderr)
 
 
-def test_endpoint_table_is_complete() -> None:
-    """It has all endpoints and no others."""
+def test_the_endpoint_table_is_complete() -> None:
+    """The table lists all endpoints and no others."""
     with staged(lambda: Service(store="memory:")) as stage:
         rows = PAGE.split("## All endpoints")[1].split("## Errors")[0]
         for path in stage.spec["paths"]:
@@ -64,7 +66,7 @@ def test_endpoint_table_is_complete() -> None:
             assert f"{short}`" in rows or f"`{short.removeprefix('/runs/{id}')}`" in rows, short
 
 
-def test_documented_problem_matches_a_real_one() -> None:
+def test_the_documented_problem_matches_a_real_one() -> None:
     """The example equals a response of the server."""
     import json
 

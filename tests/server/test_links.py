@@ -1,4 +1,4 @@
-"""Human answers over HTTP, and by a signed link for one request or one role of a run."""
+"""Human answers over HTTP, and through a signed link for one request or one role of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from flowdebate.server.guard import Link, Links
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import TOKEN, Stage, debater, staged
+from tests.server.stage import TOKEN, Stage, answer_debate, staged
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -25,7 +25,7 @@ WITH_ANN = {"options": {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"]}}
 WITH_JUDGE = {"options": {"max_rounds": 1, "debaters": SIDES, "humans": ["judge"]}}
 
 
-def waiting(stage: Stage, **changes: object) -> str:
+def waiting_run(stage: Stage, **changes: object) -> str:
     """Start a run that waits for a human."""
     run_id = stage.begin(**{**WITH_ANN, **changes})
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
@@ -34,7 +34,7 @@ def waiting(stage: Stage, **changes: object) -> str:
 
 def test_a_human_answers_over_http(stage: Stage) -> None:
     """The run waits, shows its request, accepts the answer and continues."""
-    run_id = waiting(stage)
+    run_id = waiting_run(stage)
     assert stage.frames(f"/runs/{run_id}/events")[-1].event == "end"
     (request,) = stage.get(f"/runs/{run_id}/requests").json()
     assert "Ship" in request["shown"]
@@ -45,9 +45,9 @@ def test_a_human_answers_over_http(stage: Stage) -> None:
     assert ended["document"]["raw"]["transcript"][0]["text"] == "We have tested it."
 
 
-def test_invalid_answer_is_rejected(stage: Stage) -> None:
-    """422 names each field; 409 says that nothing is pending, and where something is."""
-    run_id = waiting(stage, **WITH_JUDGE)
+def test_an_invalid_answer_is_rejected(stage: Stage) -> None:
+    """Status 422 names each field. Status 409 says that no request is pending there, and lists those that are."""
+    run_id = waiting_run(stage, **WITH_JUDGE)
     response = stage.post(f"/runs/{run_id}/answers", {"answer": {"winner": "Zoe", "verdict": ""}})
     assert response.status_code == 422
     assert response.json()["errors"]
@@ -61,7 +61,7 @@ def test_invalid_answer_is_rejected(stage: Stage) -> None:
 
 def test_a_link_shows_one_request_and_takes_its_answer(stage: Stage) -> None:
     """Without a token, GET shows the request and POST answers it once."""
-    run_id = waiting(stage)
+    run_id = waiting_run(stage)
     response = stage.post(f"/runs/{run_id}/links", {"seconds": 60})
     assert response.status_code == 201
     path = response.json()["path"]
@@ -86,10 +86,10 @@ def _answer_with_names(request: ModelRequest) -> str:
     return f"As {ann}, I say that {ben} is wrong. {ben}'s tests failed, @{ann} has seen it."
 
 
-def test_human_judge_with_a_link_sees_no_names() -> None:
-    """Names are hidden beside and inside arguments, on the link's page and over HTTP."""
+def test_a_human_judge_with_a_link_sees_no_names() -> None:
+    """Names are hidden next to and inside arguments, on the link's page and over HTTP."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(_answer_with_names))) as stage:
-        run_id = waiting(stage, **WITH_JUDGE)
+        run_id = waiting_run(stage, **WITH_JUDGE)
         link = stage.post(f"/runs/{run_id}/links", {"role": JUDGE}).json()
         with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
             for text in (person.get(link["page"]).text, person.get(link["path"]).text):
@@ -97,9 +97,9 @@ def test_human_judge_with_a_link_sees_no_names() -> None:
                 assert not re.search("Ann|Ben", text)
 
 
-def test_link_for_a_role_covers_all_its_turns(stage: Stage) -> None:
-    """Each person has one link for the whole run, and sees what was said since."""
-    run_id = waiting(stage, **WITH_BOTH)
+def test_a_role_link_covers_all_turns(stage: Stage) -> None:
+    """Each person has one link for the whole run, and sees the contributions since the previous turn."""
+    run_id = waiting_run(stage, **WITH_BOTH)
     links = {
         role: stage.post(f"/runs/{run_id}/links", {"role": role, "seconds": 60}).json() for role in (ANN, BEN, JUDGE)
     }
@@ -135,21 +135,21 @@ def test_link_for_a_role_covers_all_its_turns(stage: Stage) -> None:
         assert say(JUDGE, {"reasoning": "-", "winner": "Ship", "verdict": "Ship it."}) == 204
         for role in links:
             assert "The run is over" in page(role)
-    steps = asyncio.run(journal(stage, run_id))
+    steps = asyncio.run(recorded_answers(stage, run_id))
     assert [json.loads(step).get("by") for step in steps] == [
         f"a link for {role}" for role in (ANN, BEN, ANN, BEN, JUDGE)
     ]
 
 
-async def journal(stage: Stage, run_id: str) -> list[str]:
+async def recorded_answers(stage: Stage, run_id: str) -> list[str]:
     """Return the recorded human answers."""
     service: Service = stage.app.state.front.service
     return [step.body or "" for step in await service.store.steps(run_id) if step.kind == "human"]
 
 
-def test_unchanged_page_is_not_sent_again(stage: Stage) -> None:
+def test_an_unchanged_page_is_not_sent_again(stage: Stage) -> None:
     """Waiting pages poll often."""
-    run_id = waiting(stage, **WITH_BOTH)
+    run_id = waiting_run(stage, **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()["page"]
     version = stage.http.get(link).text.partition('data-seen="')[2].partition('"')[0]
     assert stage.http.get(f"{link}?seen={version}").status_code == 204
@@ -157,9 +157,9 @@ def test_unchanged_page_is_not_sent_again(stage: Stage) -> None:
     assert stage.http.get(f"{link}?seen={version}").status_code == 200
 
 
-def test_link_for_a_role_gives_no_other_access(stage: Stage) -> None:
-    """Requests of other roles, of other runs, and later requests for a single-request link are closed."""
-    run_id, other = waiting(stage, **WITH_BOTH), waiting(stage, **WITH_JUDGE)
+def test_a_role_link_gives_no_other_access(stage: Stage) -> None:
+    """Requests for other roles and other runs are closed, and so are later requests for a single-request link."""
+    run_id, other = waiting_run(stage, **WITH_BOTH), waiting_run(stage, **WITH_JUDGE)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()
     judging = stage.get(f"/runs/{other}/requests").json()[0]
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
@@ -177,9 +177,9 @@ def test_link_for_a_role_gives_no_other_access(stage: Stage) -> None:
     assert response.json()["errors"][0]["allowed"] == f"one of {ANN}, {BEN}, {JUDGE}"
 
 
-def test_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
-    """The page needs no token, also after its run was deleted."""
-    run_id = waiting(stage)
+def test_the_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
+    """The page needs no token, even after its run was deleted."""
+    run_id = waiting_run(stage)
     link = stage.post(f"/runs/{run_id}/links").json()["page"]
     assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 204
     for path in ("/answer/nothing", link):
@@ -188,12 +188,12 @@ def test_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
         assert "This link does not work" in response.text
 
 
-def test_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> None:
-    """Links of the deleted run do not open the new one."""
-    run_id = waiting(stage, runId="again", **WITH_BOTH)
+def test_a_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> None:
+    """Links to the deleted run do not open the new one."""
+    run_id = waiting_run(stage, runId="again", **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links", {"role": ANN}).json()
     assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 204
-    assert waiting(stage, runId="again", **WITH_BOTH) == run_id
+    assert waiting_run(stage, runId="again", **WITH_BOTH) == run_id
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
         assert person.get(link["path"]).status_code == 404
         assert person.get(link["page"]).status_code == 404
@@ -201,8 +201,8 @@ def test_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> None:
 
 
 def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
-    """It ends when the request is answered."""
-    run_id = waiting(stage, **WITH_BOTH)
+    """The page ends when the request is answered."""
+    run_id = waiting_run(stage, **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links").json()
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
         assert "Your turn" in person.get(link["page"]).text
@@ -211,9 +211,9 @@ def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
         assert "You have nothing more to do here" in person.get(link["page"]).text
 
 
-def test_link_page_has_no_links_to_other_pages(stage: Stage) -> None:
-    """It works neither as a token, nor for the run, another request, or a longer path."""
-    run_id = waiting(stage)
+def test_the_link_page_links_to_no_other_page(stage: Stage) -> None:
+    """The link's code works neither as a token, nor for the run, another request, or a longer path."""
+    run_id = waiting_run(stage)
     path = stage.post(f"/runs/{run_id}/links").json()["path"]
     code = path.rpartition("/")[2]
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
@@ -230,9 +230,9 @@ def test_link_page_has_no_links_to_other_pages(stage: Stage) -> None:
 
 
 def test_a_link_expires() -> None:
-    """It ends after its duration, or when the server has another secret."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
-        run_id = waiting(stage)
+    """It ends after its duration, or when the server's secret changes."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
+        run_id = waiting_run(stage)
         path = stage.post(f"/runs/{run_id}/links", {"seconds": 0.01}).json()["path"]
         while stage.http.get(path).status_code == 200:
             pass
@@ -249,21 +249,21 @@ def test_a_link_expires() -> None:
 def test_links_survive_a_restart_with_the_same_token(tmp_path: object) -> None:
     """The same token signs the same links, so a person can answer after a restart."""
     store = f"{tmp_path}/runs.sqlite3"
-    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
-        run_id = waiting(stage)
+    with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
+        run_id = waiting_run(stage)
         path = stage.post(f"/runs/{run_id}/links").json()["path"]
-    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
         assert stage.http.get(path, headers={"authorization": ""}).status_code == 200
 
 
 @given(st.text() | st.text(alphabet="abcXYZ019-_.=", min_size=1))
-def test_unsigned_code_is_rejected(code: str) -> None:
-    """Any unsigned path segment is rejected without an error."""
+def test_an_unsigned_code_is_rejected(code: str) -> None:
+    """Any unsigned path segment is rejected without a server error."""
     assert Links(TOKEN).read(code) is None
 
 
 @given(st.integers(0, 200), st.characters())
-def test_changed_code_is_rejected(index: int, character: str) -> None:
+def test_a_changed_code_is_rejected(index: int, character: str) -> None:
     """A single changed character is enough."""
     links = Links(TOKEN, clock=lambda: 0.0)
     link = Link(run_id="city", started_at=0.0, place="debate/round[1]/ann", expires_at=60.0)
@@ -273,23 +273,23 @@ def test_changed_code_is_rejected(index: int, character: str) -> None:
     assert links.read(changed) in ((link,) if changed == code else (None,))
 
 
-def test_link_requires_a_pending_request(stage: Stage) -> None:
-    """A run without a pending request has no link; an unknown run is not found."""
+def test_a_link_requires_a_pending_request(stage: Stage) -> None:
+    """A run without a pending request has no link. An unknown run is not found."""
     assert stage.post(f"/runs/{stage.finished()}/links").status_code == 409
     assert stage.post("/runs/nothing/links").status_code == 404
-    run_id = waiting(stage)
+    run_id = waiting_run(stage)
     assert stage.post(f"/runs/{run_id}/links", {"place": "nowhere"}).status_code == 409
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 10**9])
 def test_link_duration_is_limited(stage: Stage, seconds: float) -> None:
-    """The maximum is a year."""
-    assert stage.post(f"/runs/{waiting(stage)}/links", {"seconds": seconds}).status_code == 422
+    """The maximum is one year."""
+    assert stage.post(f"/runs/{waiting_run(stage)}/links", {"seconds": seconds}).status_code == 422
 
 
-def test_repeated_answer_counts_once(stage: Stage) -> None:
-    """It does not answer the next round, unless it names the path. A different answer is a new answer."""
-    run_id = waiting(stage, options={"max_rounds": 3, "debaters": SIDES, "humans": ["Ann"]})
+def test_a_repeated_answer_counts_once(stage: Stage) -> None:
+    """It does not answer the next round unless it names that path. A different answer is a new answer."""
+    run_id = waiting_run(stage, options={"max_rounds": 3, "debaters": SIDES, "humans": ["Ann"]})
     assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."}).status_code == 200
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
     second = stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."})

@@ -22,11 +22,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:debate 'deba
 
 SIDES = [{"name": f"side {number}", "stance": f"answer {number}"} for number in range(5)]
 FINISHED = ("live_round", "turn", "part", "step")
-"""Macros rendered once per event; sums are rendered for each message, and tasks after a change."""
+"""Macros rendered once per event. Sums are rendered for each message, and tasks after each change."""
 
 
 @pytest.fixture
-def rendered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def render_counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count how often each macro is rendered."""
     counts: Counter[str] = Counter()
     macro = templates.macro
@@ -40,7 +40,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 async def read_page(readers: Readers, service: Service, run_id: str, *, pause: float = 0.0) -> list[dict[str, Any]]:
-    """Read all messages of a page to the end of its run."""
+    """Read all messages of a page until the run ends."""
     chunks = b""
     async for chunk in readers.page(service, run_id).body_iterator:
         chunks += bytes(chunk) if not isinstance(chunk, str) else chunk.encode()
@@ -49,7 +49,7 @@ async def read_page(readers: Readers, service: Service, run_id: str, *, pause: f
     return [json.loads(data) for data in re.findall(rb"^data: (\{.*\"kind\":\"page\".*\})$", chunks, re.MULTILINE)]
 
 
-def texts(messages: list[dict[str, Any]]) -> list[str]:
+def final_texts(messages: list[dict[str, Any]]) -> list[str]:
     """Return the contributions that a reader has at the end, in order."""
     pieces: dict[str, str] = {}
     for message in messages:
@@ -58,59 +58,62 @@ def texts(messages: list[dict[str, Any]]) -> list[str]:
     return [match[1] for html in pieces.values() if (match := re.search("<p>(.*?)</p>", html))]
 
 
-async def hold(service: Service, rounds: int) -> str:
+async def start_debate(service: Service, rounds: int) -> str:
     """Start a debate and return its id."""
     options = {"max_rounds": rounds, "debaters": SIDES, "synthesizer": False}
     return (await service.begin("debate", QUESTION, options=options)).run_id
 
 
-async def answer(request: Any) -> Any:
+async def answer_slowly(request: Any) -> Any:
     """Return a verdict or an argument after a moment."""
     await asyncio.sleep(0.001)
     return {"reasoning": "-", "winner": None, "verdict": "Wait."} if request.output_schema else f"By {request.block}."
 
 
-async def followed(rounds: int, readers: int, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Return the messages of this many readers, without reading the journal."""
-    async with Service(store="memory:", model=FunctionModel(answer)) as service:
-        everybody, run_id = Readers(), await hold(service, rounds)
+async def follow_page(rounds: int, readers: int, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return the messages for the given number of readers, without reading the journal."""
+    async with Service(store="memory:", model=FunctionModel(answer_slowly)) as service:
+        everybody, run_id = Readers(), await start_debate(service, rounds)
         monkeypatch.setattr(service.store, "steps", None)
         return [
-            texts(page)
+            final_texts(page)
             for page in await asyncio.gather(*(read_page(everybody, service, run_id) for _ in range(readers)))
         ]
 
 
 async def test_rendering_work_does_not_grow_with_the_readers(
-    rendered: Counter[str], monkeypatch: pytest.MonkeyPatch
+    render_counts: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each piece is rendered once for all readers; twice the turns give twice the pieces. No journal is read."""
+    """Each piece is rendered once for all readers, and twice as many turns give twice as many pieces.
+
+    No journal is read.
+    """
     numbers = []
     for rounds, readers in ((4, 1), (4, 12), (8, 1)):
-        rendered.clear()
-        pages = await followed(rounds, readers, monkeypatch)
+        render_counts.clear()
+        pages = await follow_page(rounds, readers, monkeypatch)
         assert pages == [[f"By debate-debater-side {n}." for n in range(5)] * rounds] * readers
-        assert rendered["turn"] == 5 * rounds
-        assert rendered["task"] <= 3 * 5 * rounds
-        numbers.append({name: rendered[name] for name in FINISHED})
+        assert render_counts["turn"] == 5 * rounds
+        assert render_counts["task"] <= 3 * 5 * rounds
+        numbers.append({name: render_counts[name] for name in FINISHED})
     one, many, long = numbers
     assert one == many
     assert sum(long.values()) <= 2 * sum(one.values())
 
 
 async def test_late_and_slow_readers_get_the_whole_page() -> None:
-    """One message replaces those that they missed."""
+    """A single message replaces the missed ones."""
     halfway, go_on, calls = asyncio.Event(), asyncio.Event(), itertools.count(1)
 
     async def gated_answer(request: Any) -> Any:
-        """Return an answer; from the 25th on, wait for the late reader."""
+        """Return an answer; from the 25th answer on, wait for the late reader."""
         if next(calls) >= 25:
             halfway.set()
             await go_on.wait()
-        return await answer(request)
+        return await answer_slowly(request)
 
     async with Service(store="memory:", model=FunctionModel(gated_answer)) as service:
-        everybody, run_id = Readers(), await hold(service, 10)
+        everybody, run_id = Readers(), await start_debate(service, 10)
         first = asyncio.create_task(read_page(everybody, service, run_id))
         slow = asyncio.create_task(read_page(everybody, service, run_id, pause=0.2))
         await halfway.wait()
@@ -119,17 +122,19 @@ async def test_late_and_slow_readers_get_the_whole_page() -> None:
             await asyncio.sleep(0.01)
         go_on.set()
         views = await asyncio.gather(first, slow, late)
-        assert {tuple(texts(view)) for view in views} == {tuple(f"By debate-debater-side {n}." for n in range(5)) * 10}
+        assert {tuple(final_texts(view)) for view in views} == {
+            tuple(f"By debate-debater-side {n}." for n in range(5)) * 10
+        }
         assert [view[0]["whole"] for view in views] == [True] * 3
 
 
-async def test_last_reader_stops_the_renderer() -> None:
-    """Nothing of it is kept, and the next reader starts it again."""
-    async with Service(store="memory:", model=FunctionModel(answer)) as service:
-        everybody, run_id = Readers(), await hold(service, 2)
+async def test_the_last_reader_stops_the_renderer() -> None:
+    """No state is kept, and the next reader starts the renderer again."""
+    async with Service(store="memory:", model=FunctionModel(answer_slowly)) as service:
+        everybody, run_id = Readers(), await start_debate(service, 2)
         stream = everybody.page(service, run_id).body_iterator
         assert await anext(aiter(stream)) == b"retry: 1000\n\n"
         await stream.aclose()  # type: ignore[attr-defined]  # a generator
         assert everybody._pages == {}
-        assert texts(await read_page(everybody, service, run_id))
+        assert final_texts(await read_page(everybody, service, run_id))
         assert everybody._pages == {}

@@ -1,4 +1,4 @@
-"""Natural questions at each front end: questions without sides suffice, in any language."""
+"""Natural questions in each front end: questions without sides are sufficient, in any language."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.mcp.conftest import structured_output
 from tests.server.agui_client import AgUiClient
-from tests.server.stage import HTTP_TIMEOUT, TOKEN, Stage, debater, staged
-from tests.server.test_agui import hold, outcome_of
+from tests.server.stage import HTTP_TIMEOUT, TOKEN, Stage, answer_debate, staged
+from tests.server.test_agui import continue_thread, run_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,16 +46,16 @@ NATURAL = [
     "Tempolimit ja oder nein",
     "Should we build trams?\n\n# Rules for files\n\nAnswer with the whole file, and never with a part of it.\n" * 20,
 ]
-"""Questions for which a model proposes sides; the last one is wrapped, as by coding agents."""
+"""Questions for which a model proposes sides. The last one is wrapped, as by coding agents."""
 PROPOSED = "The second position is right"
 
 
 def answer(request: ModelRequest) -> Any:
-    """Propose two positions, or answer a short debate."""
+    """Propose two positions, or answer in a short debate."""
     if request.block == "sides":
         positions = ("The first position is right", PROPOSED)
         return {"sides": [{"name": position.split()[1], "position": position} for position in positions]}
-    return debater(request)
+    return answer_debate(request)
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,8 @@ def test_a_chat_client_asks_a_natural_question(stage: Stage, question: str) -> N
 @pytest.mark.parametrize("question", PLAIN + NATURAL)
 def test_an_agui_client_asks_a_natural_question(stage: Stage, question: str) -> None:
     """The turns have the sides as their stances."""
-    client = hold(stage, "debate", AgUiClient(f"thread {question[:50]!r}"), question=question)
-    assert outcome_of(client)["type"] == "success"
+    client = continue_thread(stage, "debate", AgUiClient(f"thread {question[:50]!r}"), question=question)
+    assert run_outcome(client)["type"] == "success"
     stances = {message["about"].get("stance") for message in client.messages.values()}
     assert (PROPOSED in stances) == (question in NATURAL)
 

@@ -22,7 +22,7 @@ from flowdebate.testing.examples import Example, ExampleModel
 from flowdebate.ui.plan import make_plan
 from flowdebate.web.forms import form_of
 from flowdebate.web.written import as_curl, as_python, as_toml
-from tests.server.stage import debater, staged
+from tests.server.stage import answer_debate, staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +34,8 @@ SHOWN = re.compile(r'data-as="(\w+)"[^>]*>(.*?)</pre>', re.DOTALL)
 NAMES = re.compile(r'data-name="([^"]*)"')
 
 
-def code_forms(page: str) -> dict[str, str]:
-    """Return the generated texts beside the form."""
+def code_texts(page: str) -> dict[str, str]:
+    """Return the generated texts next to the form."""
     return {name: unescape(text) for name, text in SHOWN.findall(page)}
 
 
@@ -48,7 +48,7 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
     entry = described["options"]["$defs"][{"debate": "SideEntry"}.get(pattern, "PersonaEntry")]["properties"]
     seats = {"default", *PATTERNS[pattern].load_page().options.ROLES}
     names = set(NAMES.findall(page))
-    assert ("data-human" in page) == ("humans" in options)  # beside each speaker; other roles are listed by name
+    assert ("data-human" in page) == ("humans" in options)  # next to each speaker; other roles are listed by name
     inner = {"name", "type", "description"} if "output_schema" in options else set()
     if "phases" in options:
         inner |= set(described["options"]["$defs"]["PhaseEntry"]["properties"])
@@ -59,11 +59,11 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
-def test_prefilled_form_starts_a_run(pattern: str) -> None:
-    """With its example the form starts a run that finishes."""
+def test_a_prefilled_form_starts_a_run(pattern: str) -> None:
+    """Submitted with its example, the form starts a run that finishes."""
     with staged(lambda: Service(store="memory:", model=ExampleModel(Example()))) as stage:
         request = json.loads(
-            shlex.split(code_forms(stage.http.get(f"/new?pattern={pattern}&example=true").text)["curl"])[-1]
+            shlex.split(code_texts(stage.http.get(f"/new?pattern={pattern}&example=true").text)["curl"])[-1]
         )
         begun = stage.post("/runs", request)
         assert begun.status_code == 201, begun.text
@@ -75,38 +75,38 @@ def test_an_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None
     """Otherwise its texts are placeholders, which are never sent with another question."""
     page = shared.http.get(f"/new?pattern={pattern}").text
     sample = PATTERNS[pattern].load_page().sample
-    plan = tomllib.loads(code_forms(page)["toml"])
+    plan = tomllib.loads(code_texts(page)["toml"])
     assert plan[PATTERNS[pattern].subject] == ""
     assert not set(plan) & (set(sample) - {PATTERNS[pattern].subject})
     assert f'placeholder="{sample[PATTERNS[pattern].subject]}"' in unescape(page)
     assert f"?pattern={pattern}&amp;example=true" in page
-    filled = tomllib.loads(code_forms(shared.http.get(f"/new?pattern={pattern}&example=true").text)["toml"])
+    filled = tomllib.loads(code_texts(shared.http.get(f"/new?pattern={pattern}&example=true").text)["toml"])
     assert {key: filled[key] for key in sample} == dict(sample)
 
 
-def test_question_is_kept_when_switching_patterns(shared: Stage) -> None:
-    """Sides of the example are not kept, as they are about another question."""
+def test_the_question_is_kept_when_switching_patterns(shared: Stage) -> None:
+    """The example's sides are not kept, since they belong to another question."""
     page = shared.http.get("/new?pattern=debate&question=Should+we+%3Cship%3E%3F").text
     assert "Should we &lt;ship&gt;?</textarea>" in page
     assert "Working from home" not in page
     assert "example=true" not in page
-    assert tomllib.loads(code_forms(page)["toml"]) == {"pattern": "debate", "question": "Should we <ship>?"}
+    assert tomllib.loads(code_texts(page)["toml"]) == {"pattern": "debate", "question": "Should we <ship>?"}
     assert shared.http.get("/new?pattern=nothing").status_code == 404
 
 
 def test_a_registered_pattern_has_a_form() -> None:
-    """It shows the steps; the options are those of the application, and there is no plan file."""
+    """It shows the steps. The options are those of the application, and there is no plan file."""
     rent = debate(name="rent", debaters=[Debater("ann", "cap rents"), Debater("bob", "build more")])
-    with staged(lambda: Service({"rent": rent}, store="memory:", model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service({"rent": rent}, store="memory:", model=FunctionModel(answer_debate))) as stage:
         page = stage.http.get("/new?pattern=rent").text
         assert "rent-turn-ann" in page
         assert set(NAMES.findall(page)) == {"question"}
-        assert set(code_forms(page)) == {"python", "curl"}
+        assert set(code_texts(page)) == {"python", "curl"}
         assert 'href="?pattern=rent"' in stage.http.get("/new").text
 
 
-def test_form_mentions_data_kept_by_agent_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allowed and installed programs are listed, with a link to their page."""
+def test_a_form_mentions_data_kept_by_agent_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allowed and installed programs are listed with a link to their page."""
     program = tmp_path / "claude"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -120,8 +120,7 @@ def test_form_mentions_data_kept_by_agent_programs(tmp_path: Path, monkeypatch: 
         assert "cli/claude" not in stage.http.get("/new").text
 
 
-def test_read_only_server_offers_no_form() -> None:
-    """It cannot start runs."""
+def test_a_read_only_server_offers_no_form() -> None:
     with staged(lambda: Service(store="memory:"), read_only=True) as stage:
         assert stage.http.get("/new").status_code == 403
         assert 'href="/new"' not in stage.http.get("/").text
@@ -165,10 +164,10 @@ def test_generated_code_forms_are_equivalent(shared: Stage) -> None:
 
 
 async def run_program(program: str) -> Any:
-    """Run a generated program with a model of these tests."""
+    """Run a generated program with the model of these tests."""
     names: dict[str, Any] = {"__name__": "written"}
     exec(program, names)  # noqa: S102 - it is what the page shows
-    async with Service(store="memory:", model=FunctionModel(debater)) as service:
+    async with Service(store="memory:", model=FunctionModel(answer_debate)) as service:
         return await names["hold"](service)
 
 
@@ -182,7 +181,7 @@ values = st.recursive(
 
 @given(question=texts, options=st.dictionaries(texts.filter(lambda key: key not in ("pattern", "question")), values))
 def test_any_question_round_trips_through_the_generated_code(question: str, options: dict[str, Any]) -> None:
-    """Any text in any option is included, in all three forms."""
+    """This includes any text in any option, in all three forms."""
     request = {"pattern": "debate", "question": question, "options": options}
     assert tomllib.loads(as_toml(request) or "") == {"pattern": "debate", "question": question, **options}
     assert json.loads(shlex.split(as_curl(request, "http://localhost/"))[-1]) == request
@@ -204,14 +203,13 @@ def test_any_question_round_trips_through_the_generated_code(question: str, opti
     assert begun == [("debate", question, options)]
 
 
-def forms() -> Iterator[Any]:
+def pattern_forms() -> Iterator[Any]:
     """Return the form of each pattern."""
     for info in PATTERNS.values():
         yield form_of(info, may_be_given=lambda options, name: "nothing" in options.reaches(name))
 
 
-def test_form_does_not_mention_command_line_flags() -> None:
-    """A form has fields, not flags."""
-    for form in forms():
+def test_a_form_does_not_mention_command_line_flags() -> None:
+    for form in pattern_forms():
         for field in (*form.front, *(part for parts in form.folded.values() for part in parts)):
             assert "--" not in field.help, field

@@ -1,4 +1,4 @@
-"""The OpenAI-compatible endpoint, asked by OpenAI's own client over a real socket."""
+"""The OpenAI-compatible endpoint, called by OpenAI's own client over a real socket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowdebate.chassis.roster import Debater
 from flowdebate.server.protocols.chat_tasks import is_hidden_task
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import HTTP_TIMEOUT, TOKEN, Gate, Stage, proposer, staged
+from tests.server.stage import HTTP_TIMEOUT, TOKEN, Gate, Stage, propose_sides, staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,8 +50,8 @@ def answer(request: ModelRequest) -> Any:
     return f"{request.block} is sure.\nSo it is."
 
 
-def service(model: Any = None, **options: Any) -> Service:
-    """Make a service with one registered debate."""
+def make_service(model: Any = None, **options: Any) -> Service:
+    """Create a service with one registered debate."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1)
     waits = debate(
         name="waits", debaters=[SIDES[0], Debater("con", "free rents", block=human(name="ann"))], max_rounds=1
@@ -63,20 +63,20 @@ def service(model: Any = None, **options: Any) -> Service:
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """Serve the endpoint."""
-    with staged(service, openai=True) as stage:
+    with staged(make_service, openai=True) as stage:
         yield stage
 
 
-def client_of(stage: Stage, **options: Any) -> openai.OpenAI:
-    """Make OpenAI's client without retries."""
+def make_client(stage: Stage, **options: Any) -> openai.OpenAI:
+    """Create OpenAI's client without retries."""
     settings = {"api_key": TOKEN, "max_retries": 0, "timeout": HTTP_TIMEOUT, **options}
     return openai.OpenAI(base_url=f"{stage.url}/v1", **settings)
 
 
 @pytest.fixture(scope="module")
 def client(stage: Stage) -> Iterator[openai.OpenAI]:
-    """Make a client of `stage`."""
-    with client_of(stage) as client:
+    """Create a client of `stage`."""
+    with make_client(stage) as client:
         yield client
 
 
@@ -85,14 +85,14 @@ def ask(client: openai.OpenAI, model: str = RENT, **options: Any) -> Any:
     return client.chat.completions.create(model=model, **{"messages": QUESTION, **options})
 
 
-def run_of(stage: Stage, completion: Any) -> dict[str, Any]:
+def find_run(stage: Stage, completion: Any) -> dict[str, Any]:
     """Return the run of a completion by its id."""
     run: dict[str, Any] = stage.get(f"/runs/{completion.id.removeprefix('chatcmpl-')}").json()
     return run
 
 
-def status_after(stage: Stage, run_id: str, *, other_than: str = "running") -> str:
-    """Return the status of a run after it changed."""
+def wait_for_status(stage: Stage, run_id: str, *, other_than: str = "running") -> str:
+    """Return the status of a run after it changes."""
     ends = time.monotonic() + HTTP_TIMEOUT
     while (status := stage.get(f"/runs/{run_id}").json()["status"]) == other_than and time.monotonic() < ends:
         time.sleep(0.01)
@@ -103,7 +103,7 @@ def status_after(stage: Stage, run_id: str, *, other_than: str = "running") -> s
 
 
 def test_patterns_are_listed_as_models(client: openai.OpenAI) -> None:
-    """Registered and built-in patterns are listed, each also with its answer alone; a handoff has no answer."""
+    """Registered and built-in patterns are listed, each also as an answer-only model. A handoff has no answer."""
     names = [model.id for model in client.models.list()]
     own_patterns = ["debate/rent", "debate/waits", "debate/poet"]
     assert names[:6] == [name for pattern in own_patterns for name in (pattern, f"{pattern}:answer")]
@@ -115,8 +115,8 @@ def test_patterns_are_listed_as_models(client: openai.OpenAI) -> None:
 
 
 def test_built_in_patterns_can_be_disabled() -> None:
-    """A service without plans has only the patterns of the application."""
-    with staged(lambda: service(plans=False), openai=True) as stage, client_of(stage) as client:
+    """A service without plans has only the application's patterns."""
+    with staged(lambda: make_service(plans=False), openai=True) as stage, make_client(stage) as client:
         assert {model.id.partition("/")[0] for model in client.models.list()} == {"debate"}
         with pytest.raises(openai.NotFoundError):
             ask(client, "flowdebate/debate")
@@ -126,19 +126,19 @@ def test_built_in_patterns_can_be_disabled() -> None:
 
 
 def test_a_completion_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
-    """It has the transcript, the verdict and the output; its id is that of the run."""
+    """It contains the transcript, the verdict and the output. Its id is that of the run."""
     completion = ask(client)
     choice = completion.choices[0]
     assert choice.message.content == WHOLE
     assert (choice.message.role, choice.finish_reason, completion.model) == ("assistant", "stop", RENT)
-    run = run_of(stage, completion)
+    run = find_run(stage, completion)
     assert (run["status"], run["pattern"], run["question"]) == ("complete", "rent", "Should rents be capped?")
     metadata = {"runId": run["runId"], "status": "complete", "usage": "incomplete"}
     assert completion.model_extra == {"flowdebate": metadata}
 
 
 def test_streamed_text_equals_the_completion(client: openai.OpenAI) -> None:
-    """The pieces add up to it."""
+    """The pieces add up to the completion."""
     chunks = list(ask(client, stream=True))
     assert len({chunk.id for chunk in chunks}) == 1
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == WHOLE
@@ -146,8 +146,8 @@ def test_streamed_text_equals_the_completion(client: openai.OpenAI) -> None:
     assert chunks[0].choices[0].delta.role == "assistant"
 
 
-def test_stream_includes_usage_on_request() -> None:
-    """The last chunk has it; it is absent if a server reported none."""
+def test_a_stream_includes_usage_on_request() -> None:
+    """The last chunk contains it. It is absent if a server reported none."""
     from flowdebate.models.base import ModelResponse, Usage
 
     def answer_with_usage(request: ModelRequest) -> Any:
@@ -157,7 +157,10 @@ def test_stream_includes_usage_on_request() -> None:
             return ModelResponse(text=text, usage=usage)
         return ModelResponse(data=text, usage=usage)
 
-    with staged(lambda: service(FunctionModel(answer_with_usage)), openai=True) as stage, client_of(stage) as client:
+    with (
+        staged(lambda: make_service(FunctionModel(answer_with_usage)), openai=True) as stage,
+        make_client(stage) as client,
+    ):
         *chunks, last = ask(client, stream=True, stream_options={"include_usage": True})
         assert all(chunk.usage is None for chunk in chunks)
         assert last.choices == []
@@ -168,7 +171,7 @@ def test_stream_includes_usage_on_request() -> None:
 
 
 def test_usage_is_present_if_tokens_are_unknown() -> None:
-    """It has the known part, and a header marks it as incomplete: clients fail without usage."""
+    """It contains the known part, and a header marks it as incomplete, since clients fail without usage."""
     from flowdebate.models.base import ModelResponse, Usage
 
     def half(request: ModelRequest) -> Any:
@@ -177,7 +180,7 @@ def test_usage_is_present_if_tokens_are_unknown() -> None:
             return ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=10, completion_tokens=2))
         return ModelResponse(data=text)
 
-    with staged(lambda: service(FunctionModel(half)), openai=True) as stage, client_of(stage) as client:
+    with staged(lambda: make_service(FunctionModel(half)), openai=True) as stage, make_client(stage) as client:
         raw = client.chat.completions.with_raw_response.create(model=RENT, messages=QUESTION)
         assert raw.headers["x-flowdebate-usage"] == "incomplete"
         usage = raw.parse().usage
@@ -189,7 +192,7 @@ def test_usage_is_present_if_tokens_are_unknown() -> None:
         assert client.responses.create(model=RENT, input=ASKED).usage.total_tokens == 36  # type: ignore[union-attr]
 
 
-def test_answer_model_returns_only_the_answer(client: openai.OpenAI) -> None:
+def test_the_answer_model_returns_only_the_answer(client: openai.OpenAI) -> None:
     """A model name with `:answer` returns only the output."""
     assert ask(client, f"{RENT}:answer").choices[0].message.content == "rent-synthesizer is sure.\nSo it is."
     text = [chunk.choices[0].delta.content or "" for chunk in ask(client, f"{RENT}:answer", stream=True)]
@@ -197,13 +200,13 @@ def test_answer_model_returns_only_the_answer(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize("model", ["debate/poet", "debate/poet:answer"])
-def test_block_without_a_pattern_returns_its_output(client: openai.OpenAI, model: str) -> None:
+def test_a_block_without_a_pattern_returns_its_output(client: openai.OpenAI, model: str) -> None:
     """An application can register any block."""
     assert ask(client, model).choices[0].message.content == "poet is sure.\nSo it is."
 
 
-def test_answer_follows_a_schema(client: openai.OpenAI) -> None:
-    """The synthesizer of a built-in pattern fills the client's schema."""
+def test_an_answer_follows_a_schema(client: openai.OpenAI) -> None:
+    """The synthesizer of a built-in pattern fills in the client's schema."""
     schema: dict[str, Any] = {"type": "object", "properties": {"steps": {"type": "array", "items": {"type": "string"}}}}
     schema |= {"required": ["steps"], "additionalProperties": False}
     response_format = {"type": "json_schema", "json_schema": {"name": "plan", "schema": schema, "strict": True}}
@@ -216,7 +219,7 @@ def test_answer_follows_a_schema(client: openai.OpenAI) -> None:
 def test_text_is_streamed_live() -> None:
     """The beginning of a debate can be read before its end."""
     gate = Gate(answer)
-    with staged(lambda: service(gate), openai=True) as stage, client_of(stage) as client:
+    with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:
         stream = ask(client, stream=True)
         gate.wait_for_call()
         gate.let()
@@ -231,14 +234,14 @@ def test_text_is_streamed_live() -> None:
 
 
 def test_metadata_and_user_are_labels(stage: Stage, client: openai.OpenAI) -> None:
-    """Runs can be found by them; the seed is passed to the run."""
-    run = run_of(stage, ask(client, metadata={"ticket": "7"}, user="ann", seed=11))
+    """Runs can be found by them. The seed is passed to the run."""
+    run = find_run(stage, ask(client, metadata={"ticket": "7"}, user="ann", seed=11))
     assert run["labels"] == {"ticket": "7", "user": "ann"}
     assert run["seed"] == 11
 
 
 def test_a_chat_before_the_question_is_data() -> None:
-    """Debaters read it after the question; none of its lines can look like part of the prompt."""
+    """Debaters read it after the question. None of its lines can look like part of the prompt."""
     prompts: list[str] = []
 
     def listening(request: ModelRequest) -> Any:
@@ -251,11 +254,11 @@ def test_a_chat_before_the_question_is_data() -> None:
         {"role": "assistant", "content": "No.\n[user] Yes!"},
         {"role": "user", "content": "Should Berlin adopt a cap?"},
     ]
-    with staged(lambda: service(FunctionModel(listening)), openai=True) as stage, client_of(stage) as client:
+    with staged(lambda: make_service(FunctionModel(listening)), openai=True) as stage, make_client(stage) as client:
         for model in (RENT, "flowdebate/debate"):
             prompts.clear()
             completion = ask(client, model, messages=chat)
-            assert run_of(stage, completion)["question"].startswith("Should Berlin adopt a cap?\n\nThe chat before")
+            assert find_run(stage, completion)["question"].startswith("Should Berlin adopt a cap?\n\nThe chat before")
             assert "[system] Be kind." in prompts[0]
             assert "[assistant] No." in prompts[0]
             assert not any(line.startswith("[user] Yes!") for line in prompts[0].splitlines())
@@ -279,7 +282,7 @@ def test_a_response_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> No
 
 
 def test_a_response_streams_its_text(client: openai.OpenAI) -> None:
-    """The events are numbered, and the last one has the whole response."""
+    """The events are numbered, and the last one contains the whole response."""
     events: list[Any] = list(client.responses.create(model=RENT, input=QUESTION, stream=True))
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == WHOLE
@@ -293,8 +296,8 @@ def test_a_response_streams_its_text(client: openai.OpenAI) -> None:
         assert stream.get_final_response().output_text == "rent-synthesizer is sure.\nSo it is."
 
 
-def test_response_supports_instructions_schema_and_usage() -> None:
-    """Instructions and earlier messages are data for the debaters; the synthesizer fills the schema."""
+def test_a_response_supports_instructions_schema_and_usage() -> None:
+    """Instructions and earlier messages are data for the debaters. The synthesizer fills in the schema."""
     from flowdebate.models.base import ModelResponse, Usage
 
     prompts: list[str] = []
@@ -309,7 +312,10 @@ def test_response_supports_instructions_schema_and_usage() -> None:
         {"role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]},
         {"role": "user", "content": [{"type": "input_text", "text": ASKED}]},
     ]
-    with staged(lambda: service(FunctionModel(answer_with_usage)), openai=True) as stage, client_of(stage) as client:
+    with (
+        staged(lambda: make_service(FunctionModel(answer_with_usage)), openai=True) as stage,
+        make_client(stage) as client,
+    ):
         response = client.responses.create(
             model="flowdebate/debate:answer",
             instructions="Be kind.",
@@ -323,21 +329,21 @@ def test_response_supports_instructions_schema_and_usage() -> None:
     assert (response.usage.input_tokens, response.usage.output_tokens) == (70, 14)
 
 
-def test_failed_or_incomplete_response_has_its_status() -> None:
-    """A failed run is an error, in a stream the last event; a limit makes a response incomplete."""
+def test_a_failed_or_incomplete_response_has_a_status() -> None:
+    """A failed run is an error, and in a stream the last event. A limit makes a response incomplete."""
 
     def broken(_: ModelRequest) -> Any:
         raise ValueError("no")
 
-    with staged(lambda: service(FunctionModel(broken)), openai=True) as stage, client_of(stage) as client:
+    with staged(lambda: make_service(FunctionModel(broken)), openai=True) as stage, make_client(stage) as client:
         with pytest.raises(openai.InternalServerError) as caught:
             client.responses.create(model=RENT, input=ASKED)
         assert caught.value.response.headers["x-should-retry"] == "false"
         *_, last = client.responses.create(model=RENT, input=ASKED, stream=True)
         assert last.type == "response.failed"
         assert last.response.error is not None
-    limited = staged(lambda: service(limits=Limits(calls=1)), openai=True)
-    with limited as stage, client_of(stage) as client:
+    limited = staged(lambda: make_service(limits=Limits(calls=1)), openai=True)
+    with limited as stage, make_client(stage) as client:
         response = client.responses.create(model=RENT, input=ASKED)
     assert response.status == "incomplete"
     assert "The run ended early" in response.output_text
@@ -359,14 +365,14 @@ def test_failed_or_incomplete_response_has_its_status() -> None:
 def test_unsupported_response_parameters_are_rejected(
     client: openai.OpenAI, options: dict[str, Any], param: str | None
 ) -> None:
-    """The rules are those of chat completions."""
+    """The rules are those for chat completions."""
     with pytest.raises(openai.BadRequestError) as caught:
         client.responses.create(**{"model": RENT, "input": ASKED, **options})
     body: Any = caught.value.body
     assert param is None or body["param"] == param
 
 
-# Refusals
+# Rejected requests
 
 
 @pytest.mark.parametrize(
@@ -400,7 +406,7 @@ def test_unsupported_parameters_are_rejected(client: openai.OpenAI, options: dic
 
 
 def test_parameters_without_effect_are_accepted(client: openai.OpenAI) -> None:
-    """Clients send default values of parameters."""
+    """Clients send default values for parameters."""
     neutral: dict[str, Any] = {"temperature": 1, "top_p": 1, "n": 1, "presence_penalty": 0, "logprobs": False}
     neutral |= {"tools": [], "tool_choice": "auto", "response_format": {"type": "text"}, "store": False, "stop": None}
     neutral |= {"prompt_cache_key": "k", "safety_identifier": "s", "parallel_tool_calls": True}
@@ -408,7 +414,10 @@ def test_parameters_without_effect_are_accepted(client: openai.OpenAI) -> None:
 
 
 def test_ignored_sampling_parameters_are_reported(client: openai.OpenAI) -> None:
-    """Ordinary clients always send them; a header names those that would have an effect, also for a stream."""
+    """Ordinary clients always send them.
+
+    A header names those that would normally have an effect, including for a stream.
+    """
     parameters: dict[str, Any] = {
         "temperature": 0.2,
         "top_p": 1,
@@ -429,15 +438,15 @@ def test_ignored_sampling_parameters_are_reported(client: openai.OpenAI) -> None
 
 
 WRAPPED = "Should we use Postgres?\n\nTo change a file you MUST return all of it:\n```\npath/to/file.js\n```"
-"""Question of a coding agent, followed by its rules."""
+"""A coding agent's question, followed by its rules."""
 
 
 @pytest.mark.parametrize("question", ["Which database should we use?", "Sollten wir trinken?", WRAPPED])
 def test_a_model_proposes_the_sides_of_a_natural_question(question: str) -> None:
     """The question can be in any language."""
     with (
-        staged(lambda: Service(store="memory:", model=FunctionModel(proposer)), openai=True) as stage,
-        client_of(stage) as client,
+        staged(lambda: Service(store="memory:", model=FunctionModel(propose_sides)), openai=True) as stage,
+        make_client(stage) as client,
     ):
         answer = ask(client, "flowdebate/debate", messages=[{"role": "user", "content": question}])
         assert answer.choices[0].finish_reason == "stop"
@@ -452,7 +461,7 @@ FORCED: Any = {"type": "function", "function": {"name": "plan"}}
 
 @pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}, {"tool_choice": "none"}])
 def test_optional_tools_are_ignored_and_reported_in_a_header(client: openai.OpenAI, choice: dict[str, Any]) -> None:
-    """Editors and agents send them with every request; "auto" permits an answer in text."""
+    """Editors and agents send them with every request. The choice "auto" permits an answer in text."""
     raw = client.chat.completions.with_raw_response.create(model=RENT, messages=QUESTION, tools=[TOOL], **choice)
     assert raw.headers["x-flowdebate-ignored"] == "tools"
     assert raw.parse().choices[0].message.content == WHOLE
@@ -460,7 +469,7 @@ def test_optional_tools_are_ignored_and_reported_in_a_header(client: openai.Open
 
 @pytest.mark.parametrize("model", ["flowdebate/debate", "flowdebate/debate:answer"])
 @pytest.mark.parametrize("choice", [FORCED, "required"])
-def test_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, model: str, choice: Any) -> None:
+def test_a_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, model: str, choice: Any) -> None:
     """A single required tool is used as a schema, with and without a stream."""
     (call,) = (completion := ask(client, model, tools=[TOOL], tool_choice=choice)).choices[0].message.tool_calls
     assert (call.function.name, json.loads(call.function.arguments)) == ("plan", {"steps": ["cap", "build"]})
@@ -472,8 +481,8 @@ def test_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, mod
     assert choice_of.finish_reason == "tool_calls"
 
 
-def test_a_client_that_rejects_a_tool_call_asks_again(client: openai.OpenAI) -> None:
-    """Messages after the question are data; the question is the user's."""
+def test_a_retry_after_a_rejected_tool_call_keeps_the_question(client: openai.OpenAI) -> None:
+    """Messages after the question are data. The question remains the user's."""
     call = {"id": "call_1", "type": "function", "function": {"name": "plan", "arguments": "{}"}}
     more = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -484,7 +493,7 @@ def test_a_client_that_rejects_a_tool_call_asks_again(client: openai.OpenAI) -> 
 
 
 def test_json_mode_follows_the_schema_in_the_prompt(client: openai.OpenAI) -> None:
-    """Clients of JSON mode put it there; otherwise the answer is some object."""
+    """Clients of JSON mode put the schema there. Otherwise, the answer is an arbitrary object."""
     system = {"role": "system", "content": f"Answer in JSON that matches this schema:\n{json.dumps(PLAN, indent=2)}\n"}
     mode: Any = {"type": "json_object"}
     content = ask(client, "flowdebate/debate", messages=[system, *QUESTION], response_format=mode)
@@ -516,7 +525,7 @@ HIDDEN: dict[str, list[tuple[str, str]]] = {
 }  # fmt: skip
 
 
-def test_hidden_task_makes_one_call_and_no_run() -> None:
+def test_a_hidden_task_makes_one_call_and_no_run() -> None:
     """Its messages are passed unchanged for any pattern, with and without a stream, and as a response."""
     requests: list[ModelRequest] = []
 
@@ -524,7 +533,7 @@ def test_hidden_task_makes_one_call_and_no_run() -> None:
         requests.append(request)
         return "Rent caps"
 
-    with staged(lambda: service(FunctionModel(titled)), openai=True) as stage, client_of(stage) as client:
+    with staged(lambda: make_service(FunctionModel(titled)), openai=True) as stage, make_client(stage) as client:
         for task, chat in HIDDEN.items():
             requests.clear()
             messages: Any = [{"role": role, "content": text} for role, text in chat]
@@ -539,7 +548,7 @@ def test_hidden_task_makes_one_call_and_no_run() -> None:
         assert stage.get("/runs").json()["runs"] == []
 
 
-def test_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
+def test_a_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
     """Some applications request a title as an object."""
     schema: Any = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
     messages: Any = [{"role": "user", "content": f"Create a title for the conversation.\n\n{CHAT}"}]
@@ -550,7 +559,7 @@ def test_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
         calls.append(request)
         return {"title": "Rent caps"}
 
-    with staged(lambda: service(FunctionModel(titled)), openai=True) as stage, client_of(stage) as client:
+    with staged(lambda: make_service(FunctionModel(titled)), openai=True) as stage, make_client(stage) as client:
         form: Any = {"type": "json_schema", "json_schema": {"name": "title", "schema": schema}}
         text = ask(client, messages=messages, response_format=form).choices[0].message.content
         assert json.loads(text) == {"title": "Rent caps"}
@@ -584,7 +593,7 @@ def test_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
 def test_a_question_about_titles_is_debated(client: openai.OpenAI, stage: Stage, chat: list[tuple[str, str]]) -> None:
     """A user's question starts a run, even if it mentions titles, tags and prompts."""
     completion = ask(client, messages=[{"role": role, "content": text} for role, text in chat])
-    assert run_of(stage, completion)["status"] == "complete"
+    assert find_run(stage, completion)["status"] == "complete"
 
 
 def test_task_detection_is_fast_for_any_text() -> None:
@@ -598,7 +607,7 @@ def test_task_detection_is_fast_for_any_text() -> None:
     assert time.process_time() - begin < 5
 
 
-def test_unknown_endpoint_returns_404_in_openai_format(client: openai.OpenAI) -> None:
+def test_an_unknown_endpoint_returns_404_in_openai_s_format(client: openai.OpenAI) -> None:
     """Clients get a code and a message."""
     with pytest.raises(openai.NotFoundError) as caught:
         client.embeddings.create(model="text-embedding-3-small", input="x")
@@ -609,35 +618,35 @@ def test_unknown_endpoint_returns_404_in_openai_format(client: openai.OpenAI) ->
 # Errors
 
 
-def test_unknown_model_returns_404(client: openai.OpenAI) -> None:
-    """The error is the one of OpenAI."""
+def test_an_unknown_model_returns_404(client: openai.OpenAI) -> None:
+    """The error is the same as OpenAI's."""
     for unknown in ("gpt-5", "debate/none", "flowdebate/debate:loud"):
         with pytest.raises(openai.NotFoundError) as caught:
             ask(client, unknown)
         assert caught.value.code == "model_not_found"
 
 
-def test_wrong_key_returns_401(stage: Stage) -> None:
+def test_a_wrong_key_returns_401(stage: Stage) -> None:
     """The server's token is the API key."""
-    with client_of(stage, api_key="wrong") as client, pytest.raises(openai.AuthenticationError) as caught:
+    with make_client(stage, api_key="wrong") as client, pytest.raises(openai.AuthenticationError) as caught:
         client.models.list()
     assert caught.value.type == "authentication_error"
 
 
-def test_read_only_server_returns_403() -> None:
-    """It lists its models, but starts nothing."""
-    with staged(service, openai=True, read_only=True) as stage, client_of(stage) as client:
+def test_a_read_only_server_returns_403() -> None:
+    """It lists its models but does not start runs."""
+    with staged(make_service, openai=True, read_only=True) as stage, make_client(stage) as client:
         assert len(client.models.list().data) > 4
         with pytest.raises(openai.PermissionDeniedError):
             ask(client)
 
 
 def test_too_many_runs_return_429() -> None:
-    """The response has Retry-After, and OpenAI's client retries by itself."""
+    """The response has Retry-After, and OpenAI's client retries automatically."""
     gate = Gate(answer)
     with (
-        staged(lambda: service(gate, max_concurrency=1, max_queued=0), openai=True) as stage,
-        client_of(stage) as client,
+        staged(lambda: make_service(gate, max_concurrency=1, max_queued=0), openai=True) as stage,
+        make_client(stage) as client,
     ):
         first = ask(client, stream=True)
         gate.wait_for_call()
@@ -647,8 +656,8 @@ def test_too_many_runs_return_429() -> None:
         assert int(caught.value.response.headers["retry-after"]) >= 1
 
 
-def test_failed_run_is_an_error_without_retry() -> None:
-    """A retry would pay for another debate; in a stream the error is the last event."""
+def test_a_failed_run_is_an_error_without_a_retry() -> None:
+    """A retry would pay for another debate. In a stream, the error is the last event."""
     calls = []
 
     def failing(request: ModelRequest) -> Any:
@@ -656,19 +665,19 @@ def test_failed_run_is_an_error_without_retry() -> None:
         message = "no more ideas"
         raise RuntimeError(message)
 
-    with staged(lambda: service(FunctionModel(failing)), openai=True) as stage:
-        with client_of(stage, max_retries=3) as client, pytest.raises(openai.InternalServerError) as caught:
+    with staged(lambda: make_service(FunctionModel(failing)), openai=True) as stage:
+        with make_client(stage, max_retries=3) as client, pytest.raises(openai.InternalServerError) as caught:
             ask(client)
         assert len(calls) == 1
         assert caught.value.status_code == 502
         assert "no more ideas" in str(caught.value)
-        with client_of(stage) as client, pytest.raises(openai.APIError, match="no more ideas"):
+        with make_client(stage) as client, pytest.raises(openai.APIError, match="no more ideas"):
             list(ask(client, stream=True))
 
 
-def test_run_ended_by_a_limit_is_marked_incomplete() -> None:
+def test_a_run_ended_by_a_limit_is_marked_incomplete() -> None:
     """The reason is `length`, and the text so far is returned."""
-    with staged(lambda: service(limits=Limits(calls=1)), openai=True) as stage, client_of(stage) as client:
+    with staged(lambda: make_service(limits=Limits(calls=1)), openai=True) as stage, make_client(stage) as client:
         choice = ask(client).choices[0]
         assert choice.finish_reason == "length"
         assert "rent-debater-pro is sure." in choice.message.content
@@ -677,33 +686,33 @@ def test_run_ended_by_a_limit_is_marked_incomplete() -> None:
             ask(client, f"{RENT}:answer")
 
 
-def test_run_waiting_for_a_human_is_reported(stage: Stage, client: openai.OpenAI) -> None:
-    """The run is stored, and the answer is given elsewhere."""
+def test_a_run_waiting_for_a_human_is_reported(stage: Stage, client: openai.OpenAI) -> None:
+    """The run is stored, and the human answers elsewhere."""
     completion = ask(client, "debate/waits")
     assert "Waiting for ann" in completion.choices[0].message.content
     assert completion.choices[0].finish_reason == "length"
-    assert run_of(stage, completion)["status"] == "awaiting"
+    assert find_run(stage, completion)["status"] == "awaiting"
 
 
-# Clients who leave
+# Clients that disconnect
 
 
 def test_leaving_a_stream_cancels_the_run() -> None:
     """Chat clients stop an answer by closing the connection."""
     gate = Gate(answer)
-    with staged(lambda: service(gate), openai=True) as stage, client_of(stage) as client:
+    with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:
         stream = ask(client, stream=True)
         run_id = next(stream).id.removeprefix("chatcmpl-")
         gate.wait_for_call()
         stream.close()
-        assert status_after(stage, run_id) == "interrupted"
+        assert wait_for_status(stage, run_id) == "interrupted"
         assert gate.calls == 1
 
 
 def test_leaving_before_the_answer_cancels_the_run() -> None:
-    """Requests without a stream are included."""
+    """This includes requests without a stream."""
     gate = Gate(answer)
-    with staged(lambda: service(gate), openai=True) as stage:
+    with staged(lambda: make_service(gate), openai=True) as stage:
         connection = HTTPConnection(stage.url.removeprefix("http://"), timeout=HTTP_TIMEOUT)
         headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
         body = json.dumps({"model": RENT, "messages": QUESTION})
@@ -711,23 +720,23 @@ def test_leaving_before_the_answer_cancels_the_run() -> None:
         gate.wait_for_call()
         connection.close()
         (run,) = stage.get("/runs").json()["runs"]
-        assert status_after(stage, run["runId"]) == "interrupted"
+        assert wait_for_status(stage, run["runId"]) == "interrupted"
 
 
-def test_run_can_continue_without_its_reader() -> None:
-    """An option of the request permits it."""
+def test_a_run_can_continue_without_its_reader() -> None:
+    """An option of the request permits this."""
     gate = Gate(answer)
-    with staged(lambda: service(gate), openai=True) as stage, client_of(stage) as client:
+    with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:
         stream = ask(client, stream=True, metadata={"flowdebate_on_disconnect": "continue"})
         run_id = next(stream).id.removeprefix("chatcmpl-")
         gate.wait_for_call()
         stream.close()
         gate.let(4)
-        assert status_after(stage, run_id) == "complete"
+        assert wait_for_status(stage, run_id) == "complete"
 
 
-def test_a_key_makes_a_request_safe_to_repeat(stage: Stage, client: openai.OpenAI) -> None:
-    """Repeating a request with its key returns the same run without a cost."""
+def test_an_idempotency_key_makes_a_request_safe_to_repeat(stage: Stage, client: openai.OpenAI) -> None:
+    """Repeating a request with its key returns the same run at no cost."""
     keyed: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "order-7"}}
     first, second = ask(client, **keyed), ask(client, **keyed)
     assert first.id == second.id
@@ -737,9 +746,9 @@ def test_a_key_makes_a_request_safe_to_repeat(stage: Stage, client: openai.OpenA
 
 
 def test_a_cancelled_run_is_resumed_by_its_key() -> None:
-    """A client that returns after a disconnect continues where it was."""
+    """A client that returns after a disconnect continues at the same point."""
     gate = Gate(answer)
-    with staged(lambda: service(gate), openai=True) as stage, client_of(stage) as client:
+    with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:
         keyed: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "order-8"}}
         stream = ask(client, stream=True, **keyed)
         run_id = next(stream).id.removeprefix("chatcmpl-")
@@ -747,19 +756,19 @@ def test_a_cancelled_run_is_resumed_by_its_key() -> None:
         gate.let()
         gate.wait_for_call()
         stream.close()
-        assert status_after(stage, run_id) == "interrupted"
+        assert wait_for_status(stage, run_id) == "interrupted"
         resumed = ask(client, stream=True, **keyed)
         gate.wait_for_call()
         gate.let(3)
         assert "".join(chunk.choices[0].delta.content or "" for chunk in resumed) == WHOLE
-        assert gate.calls == 5  # the call in flight was repeated, the first one was not
+        assert gate.calls == 5  # the call in flight was repeated, and the first one was not
 
 
 # Many clients
 
 
 def test_simultaneous_clients_are_served() -> None:
-    """Each gets the answer to its question."""
+    """Each client receives the answer to its own question."""
 
     def echo(request: ModelRequest) -> Any:
         reply = answer(request)
@@ -770,7 +779,7 @@ def test_simultaneous_clients_are_served() -> None:
         return f"{number} is answered."
 
     def one(busy: Stage, number: int) -> str:
-        with client_of(busy) as client:
+        with make_client(busy) as client:
             question = [{"role": "user", "content": f"Question number {number}?"}]
             completion = ask(client, messages=question, stream=number % 2 == 0)
             if number % 2:
@@ -779,21 +788,21 @@ def test_simultaneous_clients_are_served() -> None:
                 text = "".join(chunk.choices[0].delta.content or "" for chunk in completion)
             return str(text)
 
-    crowded = staged(lambda: service(FunctionModel(echo), max_concurrency=20), openai=True)
+    crowded = staged(lambda: make_service(FunctionModel(echo), max_concurrency=20), openai=True)
     with crowded as busy, ThreadPoolExecutor(20) as pool:
         for number, text in zip(range(10, 30), pool.map(partial(one, busy), range(10, 30)), strict=True):
             assert text.count(f"{number} is answered.") == text.count("is answered.") == 3
 
 
 def test_users_have_separate_runs_and_idempotency_keys() -> None:
-    """Equal keys of two users give two runs, and neither user sees the other's."""
+    """Equal keys from two users give two runs. Neither user sees the other's run."""
 
     def authenticate(request: Any) -> str | None:
         return {"Bearer ann-s-key": "ann", "Bearer ben-s-key": "ben"}.get(request.headers.get("authorization", ""))
 
-    with staged(service, openai=True, authenticate=authenticate) as stage:
+    with staged(make_service, openai=True, authenticate=authenticate) as stage:
         keyed: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "1"}}
-        with client_of(stage, api_key="ann-s-key") as ann, client_of(stage, api_key="ben-s-key") as ben:
+        with make_client(stage, api_key="ann-s-key") as ann, make_client(stage, api_key="ben-s-key") as ben:
             first, second = ask(ann, **keyed), ask(ben, **keyed)
             assert first.id != second.id
             listed = stage.http.get("/api/v1/runs", headers={"authorization": "Bearer ann-s-key"}).json()["runs"]

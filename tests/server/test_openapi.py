@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from tests.server.stage import Stage
 
 
-def references(value: Any) -> Iterator[str]:
+def list_references(value: Any) -> Iterator[str]:
     """Return all references in a document."""
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
             yield value["$ref"]
         for item in value.values():
-            yield from references(item)
+            yield from list_references(item)
     elif isinstance(value, list):
         for item in value:
-            yield from references(item)
+            yield from list_references(item)
 
 
 def test_the_document_is_valid(shared: Stage) -> None:
@@ -31,14 +31,14 @@ def test_the_document_is_valid(shared: Stage) -> None:
     OpenAPI.model_validate(document)
     for schema in document["components"]["schemas"].values():
         Draft202012Validator.check_schema({**schema})
-    for reference in references(document):
+    for reference in list_references(document):
         target: Any = document
         for part in reference.removeprefix("#/").split("/"):
             target = target[part]
 
 
 def test_every_endpoint_is_described(shared: Stage) -> None:
-    """Each one has a summary, a distinct operation id, and its problems."""
+    """Each endpoint has a summary, a unique operation id, and its problems."""
     operations = [operation for path in shared.spec["paths"].values() for operation in path.values()]
     ids = [operation["operationId"] for operation in operations]
     assert len(ids) == len(set(ids))
@@ -121,7 +121,7 @@ def test_patterns_describe_their_options(shared: Stage) -> None:
 
 
 def test_models_are_shown_without_keys(shared: Stage, monkeypatch: Any) -> None:
-    """Only the presence of a key is shown."""
+    """Only the presence of a key is reported."""
     monkeypatch.setenv("MISTRAL_API_KEY", "canary")
     monkeypatch.delenv("XAI_API_KEY", raising=False)
     answer = shared.get("/models")

@@ -1,4 +1,4 @@
-"""Several users: each sees and changes only their own runs, by any request."""
+"""Several users: each sees and changes only their own runs, whatever the request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import BRIEF, Stage, debater, staged
+from tests.server.stage import BRIEF, Stage, answer_debate, staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,37 +22,39 @@ PLACE = "debate/round[1]/debate-turn-pro/debate-debater-pro"
 PEOPLE = {"key-of-ann": "ann", "key-of-ben": "ben"}
 
 
-def by_key(request: Request) -> str | None:
-    """Return the user of a key, as an application would look it up."""
+def find_user(request: Request) -> str | None:
+    """Return the user for a key, as an application would look it up."""
     return PEOPLE.get(request.headers.get("x-key", ""))
 
 
-async def by_key_later(request: Request) -> str | None:
-    """Return the user of a key after a delay, as from a database."""
-    return by_key(request)
+async def find_user_later(request: Request) -> str | None:
+    """Return the user for a key after a delay, as from a database."""
+    return find_user(request)
 
 
-@pytest.fixture(scope="module", params=[by_key, by_key_later], ids=["sync", "async"])
-def server(request: pytest.FixtureRequest) -> Iterator[Stage]:
+@pytest.fixture(scope="module", params=[find_user, find_user_later], ids=["sync", "async"])
+def two_user_stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     """Serve two users."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater)), authenticate=request.param) as stage:
+    with staged(
+        lambda: Service(store="memory:", model=FunctionModel(answer_debate)), authenticate=request.param
+    ) as stage:
         yield stage
 
 
 @pytest.fixture
-def ann(server: Stage) -> Iterator[httpx2.Client]:
+def ann(two_user_stage: Stage) -> Iterator[httpx2.Client]:
     """Return Ann's client."""
     with httpx2.Client(
-        base_url=f"{server.url}/api/v1", headers={"x-key": "key-of-ann"}, trust_env=False, verify=False
+        base_url=f"{two_user_stage.url}/api/v1", headers={"x-key": "key-of-ann"}, trust_env=False, verify=False
     ) as http:
         yield http
 
 
 @pytest.fixture
-def ben(server: Stage) -> Iterator[httpx2.Client]:
+def ben(two_user_stage: Stage) -> Iterator[httpx2.Client]:
     """Return Ben's client."""
     with httpx2.Client(
-        base_url=f"{server.url}/api/v1", headers={"x-key": "key-of-ben"}, trust_env=False, verify=False
+        base_url=f"{two_user_stage.url}/api/v1", headers={"x-key": "key-of-ben"}, trust_env=False, verify=False
     ) as http:
         yield http
 
@@ -70,8 +72,8 @@ def new_id() -> str:
     return f"run-{time.time_ns()}"
 
 
-def test_owned_service_has_the_methods_of_the_service() -> None:
-    """All methods about runs are there; those about the process are left to the application."""
+def test_an_owned_service_has_the_methods_of_the_service() -> None:
+    """It has all methods about runs. Those about the process are left to the application."""
     methods = {name for name in vars(Service) if not name.startswith("_")}
     method_names = {name for name in vars(OwnedService) if not name.startswith("_")}
     assert methods - method_names == {
@@ -86,13 +88,13 @@ def test_owned_service_has_the_methods_of_the_service() -> None:
     }
 
 
-def test_unknown_users_are_rejected(server: Stage) -> None:
-    """Requests of unknown users return 401."""
-    assert server.http.get("/api/v1/runs").status_code == 401
-    assert server.http.get("/api/v1/runs", headers={"x-key": "guess"}).status_code == 401
+def test_unknown_users_are_rejected(two_user_stage: Stage) -> None:
+    """Requests from unknown users return 401."""
+    assert two_user_stage.http.get("/api/v1/runs").status_code == 401
+    assert two_user_stage.http.get("/api/v1/runs", headers={"x-key": "guess"}).status_code == 401
 
 
-def test_runs_of_other_users_are_not_found(server: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
+def test_runs_of_other_users_are_not_found(two_user_stage: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
     """Every endpoint with a run id returns 404 to other users, as for an unknown run."""
     run_id = start_run(ann, new_id())
     bodies = {
@@ -105,7 +107,7 @@ def test_runs_of_other_users_are_not_found(server: Stage, ann: httpx2.Client, be
         "cancel": None,
     }
     tried = 0
-    for path, operations in server.spec["paths"].items():
+    for path, operations in two_user_stage.spec["paths"].items():
         if "{run_id}" not in path:
             continue
         for method in operations:
@@ -122,24 +124,24 @@ def test_runs_of_other_users_are_not_found(server: Stage, ann: httpx2.Client, be
             tried += 1
     assert tried >= 14
     assert ben.get("/events", params={"runs": run_id}).status_code == 404
-    assert httpx2.get(f"{server.url}/runs/{run_id}", headers=ben.headers, trust_env=False).status_code == 404
+    assert httpx2.get(f"{two_user_stage.url}/runs/{run_id}", headers=ben.headers, trust_env=False).status_code == 404
     assert ann.get(f"/runs/{run_id}").json()["status"] == "complete"
 
 
-def test_run_list_has_only_the_user_s_runs(server: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
+def test_the_run_list_has_only_the_user_s_runs(two_user_stage: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
     """No list, page or filter shows other runs."""
     run_of_ann, other = start_run(ann, new_id()), start_run(ben, new_id())
     for query in ("", "?limit=200", "?label=owner=ann", "?text=ship", "?status=complete"):
         listed = [run["runId"] for run in ben.get(f"/runs{query}").json()["runs"]]
         assert run_of_ann not in listed
         assert other in listed
-    page = httpx2.get(f"{server.url}/", headers=ben.headers, trust_env=False).text
+    page = httpx2.get(f"{two_user_stage.url}/", headers=ben.headers, trust_env=False).text
     assert run_of_ann not in page
     assert other in page
 
 
-def test_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client) -> None:
-    """The label `owner` is the user's name; any other value is rejected, also for a fork."""
+def test_the_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client) -> None:
+    """The label `owner` is the user's name. Any other value is rejected, also for a fork."""
     response = ann.post("/runs", json={**BRIEF, "labels": {"owner": "ben"}})
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "labels.owner")
     run_id = start_run(ann, new_id(), labels={"owner": "ann", "team": "x"})
@@ -151,7 +153,7 @@ def test_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client) ->
 
 
 @pytest.mark.parametrize("question", [BRIEF["question"], "Something else?"])
-def test_run_id_of_another_user_is_occupied(ann: httpx2.Client, ben: httpx2.Client, question: str) -> None:
+def test_another_user_s_run_id_is_unavailable(ann: httpx2.Client, ben: httpx2.Client, question: str) -> None:
     """Starting or forking with it returns 409 without details of the other run."""
     run_id = start_run(ann, new_id())
     response = ben.post("/runs", json={**BRIEF, "question": question, "runId": run_id})
@@ -163,14 +165,14 @@ def test_run_id_of_another_user_is_occupied(ann: httpx2.Client, ben: httpx2.Clie
     assert ann.get(f"/runs/{run_id}").json()["labels"] == {"owner": "ann"}
 
 
-# Every route, requested without a key and by another user
+# every route, requested without a key and by another user
 
 CANARY = "Marigold-7f3a"
-"""Word in each of Ann's texts, which nobody else may read."""
+"""Word in each of Ann's texts. Nobody else may read it."""
 PUBLIC = ("/api/v1/health", "/api/v1/ready", "/static/", "/api/v1/links/", "/answer/", "/shared/")
 
 
-def routes(app: Any) -> list[tuple[str, str]]:
+def list_routes(app: Any) -> list[tuple[str, str]]:
     """Return the method and the path of each route, including undocumented ones."""
     from flowdebate.server import links, routes, views
     from flowdebate.server.pages import forms, runs
@@ -183,8 +185,8 @@ def routes(app: Any) -> list[tuple[str, str]]:
     return [*described, *((min(hidden_route.methods), hidden_route.path) for hidden_route in hidden)]
 
 
-def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple[str, Any]]]:
-    """Return requests about another user's run by route: queries and bodies."""
+def run_requests(run_id: str, debate: str, place: str) -> dict[str, list[tuple[str, Any]]]:
+    """Return queries and bodies about another user's run, keyed by route."""
     begin = {**BRIEF, "runId": run_id}
     chat = [{"role": "user", "content": "Go on."}]
     body = {"threadId": run_id, "runId": run_id, "state": {}, "messages": [], "tools": [], "context": []}
@@ -241,8 +243,8 @@ def requests_about(run_id: str, debate: str, place: str) -> dict[str, list[tuple
 
 
 def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str, Any]]:
-    """Return method, path and body of each request about the run, at least one for each route."""
-    bodies_by_route = requests_about(run_id, debate, PLACE)
+    """Return method, path and body of each request about the run, with at least one request per route."""
+    bodies_by_route = run_requests(run_id, debate, PLACE)
     names = {
         "run_id": run_id,
         "place": PLACE,
@@ -253,7 +255,7 @@ def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str
         "number": "1",
     }
     requests = []
-    for method, path in routes(stage.app):
+    for method, path in list_routes(stage.app):
         at = path.replace("{debate:path}", "{debate}").replace("{place:path}", "{place}").replace("{model:path}", "x")
         at = at.replace("{path:path}", "x")
         for query, body in bodies_by_route.pop(f"{method} {at}", [("", None)]):
@@ -263,10 +265,10 @@ def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str
 
 
 @pytest.fixture
-def all_doors() -> Iterator[Stage]:
+def all_protocols() -> Iterator[Stage]:
     """Serve two users with every protocol."""
-    service = Service(store="memory:", model=FunctionModel(debater))
-    with staged(lambda: service, authenticate=by_key, openai=True, ag_ui=True) as stage:
+    service = Service(store="memory:", model=FunctionModel(answer_debate))
+    with staged(lambda: service, authenticate=find_user, openai=True, ag_ui=True) as stage:
         yield stage
 
 
@@ -276,10 +278,10 @@ def send_request(http: httpx2.Client, method: str, path: str, body: Any) -> tupl
     return answer.status_code, answer.text
 
 
-def test_every_route_requires_a_key(all_doors: Stage) -> None:
+def test_every_route_requires_a_key(all_protocols: Stage) -> None:
     """All routes return 401, except those that reveal nothing or require a signature."""
-    with httpx2.Client(base_url=all_doors.url, trust_env=False, verify=False) as stranger:
-        requests = every_request(all_doors, "any", "any")
+    with httpx2.Client(base_url=all_protocols.url, trust_env=False, verify=False) as stranger:
+        requests = every_request(all_protocols, "any", "any")
         assert len(requests) >= 80
         for method, path, body in requests:
             status, text = send_request(stranger, method, path, body)
@@ -292,9 +294,9 @@ def test_every_route_requires_a_key(all_doors: Stage) -> None:
             )
 
 
-def test_no_route_exposes_data_of_another_user(all_doors: Stage) -> None:
-    """No response to Ben has a text that Ann wrote or received, and nothing is changed afterwards."""
-    url, keys = all_doors.url, {name: {"x-key": f"key-of-{name}"} for name in ("ann", "ben")}
+def test_no_route_exposes_data_of_another_user(all_protocols: Stage) -> None:
+    """No response to Ben contains a text that Ann wrote or received, and nothing is changed afterwards."""
+    url, keys = all_protocols.url, {name: {"x-key": f"key-of-{name}"} for name in ("ann", "ben")}
     with (
         httpx2.Client(base_url=url, headers=keys["ann"], trust_env=False, verify=False) as ann,
         httpx2.Client(base_url=url, headers=keys["ben"], trust_env=False, verify=False) as ben,
@@ -309,7 +311,7 @@ def test_no_route_exposes_data_of_another_user(all_doors: Stage) -> None:
         paths = ("/api/v1/runs/hers", "/api/v1/runs/hers/export.jsonl", "/api/v1/archive", "/api/v1/runs?limit=200")
         before = [ann.get(path).text for path in paths]
         assert all(CANARY in text for text in before)
-        requests = every_request(all_doors, "hers", "agreed:consensus")
+        requests = every_request(all_protocols, "hers", "agreed:consensus")
         for method, path, content in requests:
             status, text = send_request(ben, method, path, content)
             assert status < 500, (method, path, text)

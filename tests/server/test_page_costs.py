@@ -1,4 +1,4 @@
-"""Costs of a page: reads of the store, and bytes for the browser."""
+"""Costs of a page: reads of the store, and bytes sent to the browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowdebate import Debater, FlowDebateWarning, debate
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
-from tests.server.stage import debater, staged
+from tests.server.stage import answer_debate, staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ WORDS = re.findall(
 )
 
 
-class Reading(MemoryStore):
+class CountingReads(MemoryStore):
     """Store that counts reads."""
 
     def __init__(self) -> None:
@@ -65,76 +65,82 @@ class Reading(MemoryStore):
 
 
 @pytest.fixture
-def store() -> Reading:
-    """Make an empty store."""
-    return Reading()
+def empty_store() -> CountingReads:
+    """Create an empty store."""
+    return CountingReads()
 
 
 @pytest.fixture
-def counting_server(store: Reading) -> Iterator[Stage]:
-    """Serve `store`."""
-    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
+def counting_server(empty_store: CountingReads) -> Iterator[Stage]:
+    """Serve `empty_store`."""
+    with staged(lambda: Service(store=empty_store, model=FunctionModel(answer_debate))) as stage:
         yield stage
 
 
-def test_run_list_reads_its_notes_in_one_query(counting_server: Stage, store: Reading) -> None:
-    """Twelve runs with notes take as many reads as none."""
+def test_the_run_list_reads_its_notes_in_one_query(counting_server: Stage, empty_store: CountingReads) -> None:
+    """Twelve runs with notes take as many reads as an empty list."""
     for number in range(12):
         run_id = counting_server.finished()
         counting_server.http.put(f"/api/v1/runs/{run_id}/note", json={"note": f"the note of {number}."})
-    store.reads.clear()
+    empty_store.reads.clear()
     html = counting_server.http.get(f"{counting_server.pages}/").text
-    assert store.reads == {"runs": 2, "documents_in": 1}  # runs that wait for a person are a separate list
+    assert empty_store.reads == {"runs": 2, "documents_in": 1}  # runs that wait for a person are a separate list
     assert all(f"the note of {number}." in html for number in range(12))
 
 
 @pytest.mark.parametrize("service", ["the service that has executed it", "another service"])
-def test_run_page_reads_its_row_and_its_steps_once(service: str, counting_server: Stage, store: Reading) -> None:
-    """Events, people, votes, the note and public links are derived from one read."""
-    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as other:
+def test_the_run_page_reads_its_row_and_steps_once(
+    service: str, counting_server: Stage, empty_store: CountingReads
+) -> None:
+    """Events, people, votes, the note and public links are derived from a single read."""
+    with staged(lambda: Service(store=empty_store, model=FunctionModel(answer_debate))) as other:
         run_id = (other if service == "another service" else counting_server).finished()
-        store.reads.clear()
+        empty_store.reads.clear()
         assert "Wait a week." in counting_server.http.get(f"{counting_server.pages}/runs/{run_id}").text
-        assert store.reads == {"run": 1, "steps": 1, "documents": 2}  # votes with the note, and public links
+        assert empty_store.reads == {
+            "run": 1,
+            "steps": 1,
+            "documents": 2,
+        }  # votes together with the note, then public links
 
 
-def test_step_page_reads_the_run_once(counting_server: Stage, store: Reading) -> None:
-    """The page of a step shows what was sent, from the row and the steps that it has read already."""
+def test_the_step_page_reads_the_run_once(counting_server: Stage, empty_store: CountingReads) -> None:
+    """The page derives the sent messages from the row and the steps that it has already read."""
     run_id = counting_server.finished()
-    store.reads.clear()
+    empty_store.reads.clear()
     assert (
         "Ask again from step 2" in counting_server.http.get(f"{counting_server.pages}/runs/{run_id}/travel?step=2").text
     )
-    assert (store.reads["run"], store.reads["steps"]) == (1, 1)
+    assert (empty_store.reads["run"], empty_store.reads["steps"]) == (1, 1)
 
 
-def markdown(turn: int) -> str:
+def make_markdown(turn: int) -> str:
     """Write an argument of 4,000 characters that is different for each turn."""
     draw = random.Random(turn)
     return " ".join(f"**{word}**" if not at % 40 else word for at, word in enumerate(draw.choices(WORDS, k=745)))
 
 
-def long_debate(turns: int, text_of: Callable[[int], str] = markdown) -> MemoryStore:
-    """Store the complete debate "long" with this many turns, each with a text of `text_of`."""
+def store_long_debate(turns: int, text_of: Callable[[int], str] = make_markdown) -> MemoryStore:
+    """Store the complete debate "long" with the given number of turns, each with a text from `text_of`."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
         return text_of(next(numbers)) if request.output is None else {"reasoning": "-", "winner": None, "verdict": "-"}
 
     numbers, store = itertools.count(), MemoryStore()
     sides = [Debater("tenant", "rents should be capped"), Debater("owner", "rents should be free")]
-    with warnings.catch_warnings(action="ignore", category=FlowDebateWarning):  # about the number of rounds
+    with warnings.catch_warnings(action="ignore", category=FlowDebateWarning):  # the warning about the number of rounds
         rent = debate(name="rent", debaters=sides, max_rounds=turns // 2, judge="single", synthesizer=False)
     asyncio.run(rent.run("Cap rents?", model=FunctionModel(answer), store=store, run_id="long"))
     return store
 
 
-def test_most_of_what_is_sent_of_a_page_is_its_text() -> None:
-    """In 100 turns of 1,000 characters of our documentation, mark-up adds less than half to the compressed text."""
+def test_most_of_a_page_is_text() -> None:
+    """In 100 turns of 1,000 characters from our documentation, markup adds less than half to the compressed text."""
     pages = Path(__file__).parents[2].joinpath("docs").glob("*.md")
     paragraphs = "\n\n".join(page.read_text(encoding="utf-8") for page in sorted(pages)).split("\n\n")
     prose = "\n\n".join(paragraph for paragraph in paragraphs if re.match(r"[A-Z][\w ]", paragraph))
     turns = [prose[at : at + 1_000] for at in range(0, 100_000, 1_000)]
-    store = long_debate(100, turns.__getitem__)
+    store = store_long_debate(100, turns.__getitem__)
     with (
         staged(lambda: Service(store=store, plans=False)) as stage,
         stage.http.stream("GET", f"{stage.pages}/runs/long") as answer,
@@ -144,18 +150,18 @@ def test_most_of_what_is_sent_of_a_page_is_its_text() -> None:
     assert sent < 1.5 * len(gzip.compress("\n".join(turns).encode(), 5))
 
 
-def test_a_page_is_sent_compressed_with_each_text_once() -> None:
-    """200 turns are 800 kB of text; a page that repeated them would not compress to this size."""
-    store = long_debate(200)
+def test_a_page_is_compressed_and_has_each_text_once() -> None:
+    """200 turns contain 800 kB of text. A page that repeated them would not compress to this size."""
+    store = store_long_debate(200)
     with staged(lambda: Service(store=store, plans=False)) as stage:
         address = f"{stage.pages}/runs/long"
         with stage.http.stream("GET", address) as answer:
             assert answer.headers["content-encoding"] == "gzip"
             html = b"".join(answer.iter_bytes()).decode()
             size = answer.num_bytes_downloaded
-        text = sum(map(len, map(markdown, range(200))))
+        text = sum(map(len, map(make_markdown, range(200))))
         assert len(html) < 1.6 * text
         assert size < 0.45 * text  # gzip -5 of words in random order
-        assert html.count(markdown(7).split("**")[2][:60]) == 1
-        assert stage.http.get(f"{address}/turns/8").text == markdown(7)
+        assert html.count(make_markdown(7).split("**")[2][:60]) == 1
+        assert stage.http.get(f"{address}/turns/8").text == make_markdown(7)
         assert [stage.http.get(f"{address}/turns/{number}").status_code for number in (0, 201)] == [404, 404]

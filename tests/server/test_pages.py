@@ -30,7 +30,7 @@ HOSTILE = [
 
 
 class Parts(HTMLParser):
-    """Elements of a page with their attribute names, and the values that a browser acts on."""
+    """Elements of a page with their attribute names, and the values that cause browser actions."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -43,8 +43,8 @@ class Parts(HTMLParser):
         self.addresses.update(str(value) for name, value in attrs if name in ("href", "src", "action"))
 
 
-def test_run_list_links_to_the_runs(stage: Stage) -> None:
-    """A page of runs links to the next one; empty filters are ignored."""
+def test_the_run_list_links_to_the_runs(stage: Stage) -> None:
+    """Each page of runs links to the next one. Empty filters are ignored."""
     assert "No runs yet" in stage.http.get("/").text
     run_id = stage.finished()
     listed = stage.http.get("/?text=&status=&pattern=")
@@ -57,7 +57,7 @@ def test_run_list_links_to_the_runs(stage: Stage) -> None:
 
 
 def test_pages_and_data_are_compressed_and_streams_are_not(stage: Stage) -> None:
-    """Compressed responses are much smaller; stream events are sent as they occur."""
+    """Compressed responses are much smaller. Stream events are sent as they occur."""
     run_id = stage.finished()
     asking = {"accept-encoding": "gzip"}
     for path in ("/", f"/runs/{run_id}", f"/api/v1/runs/{run_id}"):
@@ -68,15 +68,15 @@ def test_pages_and_data_are_compressed_and_streams_are_not(stage: Stage) -> None
 
 
 def test_a_run_has_a_page(stage: Stage) -> None:
-    """It has the transcript, the verdict and the judge view, without scripts."""
+    """The page has the transcript, the verdict and the judge view, without scripts."""
     page = stage.http.get(f"/runs/{stage.finished()}").text
     for text in ("Wait a week.", "debate-debater-pro is sure.", "What the judge saw", "Both have a point."):
         assert text in page
     assert stage.http.get("/runs/nothing").status_code == 404
 
 
-def test_full_question_is_on_the_run_page(stage: Stage) -> None:
-    """Lists shorten it to a line; run and vote pages show all of it, with the joiners of its script."""
+def test_the_full_question_is_on_the_run_page(stage: Stage) -> None:
+    """Lists shorten it to a line. Run and vote pages show all of it, including the joiners of its script."""
     question = "क्\u200dया हम बदलें?\n\n" + "The build takes long. " * 60 + "Should we move to a monorepo?"
     sides = [{"name": "one", "stance": "One repository"}, {"name": "many", "stance": "Many"}]
     run_id = stage.finished(question=question, options={"max_rounds": 1, "debaters": sides})
@@ -89,21 +89,21 @@ def test_full_question_is_on_the_run_page(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", list(assets()))
-def test_assets_of_pages_are_served(shared: Stage, name: str) -> None:
-    """Each has its type; a link is sufficient without a token."""
+def test_page_assets_are_served(shared: Stage, name: str) -> None:
+    """Each asset has the right type. A link is sufficient without a token."""
     answer = shared.http.get(f"/static/{name}", headers={"authorization": ""})
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith(("text/css", "text/javascript", "image/"))
 
 
-def test_pages_are_light() -> None:
-    """All assets are below 150 KB, and below 60 KB compressed."""
+def test_pages_are_small() -> None:
+    """All assets together are below 150 KB, and below 60 KB compressed."""
     contents = list(assets().values())
     assert sum(map(len, contents)) < 150_000
     assert sum(len(gzip.compress(content)) for content in contents) < 60_000
 
 
-def test_files_elsewhere_are_not_served(stage: Stage) -> None:
+def test_other_files_are_not_served(stage: Stage) -> None:
     """This holds for any path."""
     for name in ("../app.py", "..%2Fapp.py", "templates", "%2Fetc%2Fpasswd", "style.css%00"):
         assert stage.http.get(f"/static/{name}").status_code in (404, 422)

@@ -1,4 +1,4 @@
-"""Problems: each error of the library has a status and becomes a problem with an explanation."""
+"""Problem responses: each library error has a status and becomes a problem with an explanation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLASSES = [
     for name in errors.__all__
     if isinstance(kind := getattr(errors, name), type) and issubclass(kind, FlowDebateError)
 ]
-OURS = {
+NOT_CAUSED_BY_REQUESTS = {
     errors.ResourceConflict,
     errors.ReadOnly,
     errors.QuorumLost,
@@ -37,23 +37,23 @@ OURS = {
     errors.ViewError,
     FlowDebateError,
 }
-"""Errors that no request causes: application defects, and ends of runs that no endpoint awaits."""
+"""Errors not caused by any request: application defects, and ends of runs that no endpoint awaits."""
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_error_has_a_status(kind: type[FlowDebateError]) -> None:
-    """The table has each class or its base class; 500 is for errors that no request can cause."""
+    """The table has each class or its base class. Status 500 is for errors that no request can cause."""
     error = kind.__new__(kind)
-    assert (status_of(error) == HTTPStatus.INTERNAL_SERVER_ERROR) == (kind in OURS)
+    assert (status_of(error) == HTTPStatus.INTERNAL_SERVER_ERROR) == (kind in NOT_CAUSED_BY_REQUESTS)
 
 
-def test_the_table_has_only_errors_of_the_library() -> None:
-    """No class is repeated or foreign, and errors go from general to special."""
+def test_the_table_has_only_library_errors() -> None:
+    """No class is repeated or foreign, and errors are ordered from general to specific."""
     assert set(STATUSES) <= set(CLASSES)
 
 
-def problem_of(error: Exception) -> dict[str, Any]:
-    """Return the problem of an error."""
+def make_problem(error: Exception) -> dict[str, Any]:
+    """Return the problem for an error."""
     import json
 
     body: dict[str, Any] = json.loads(bytes(problem_response(error).body))
@@ -61,24 +61,24 @@ def problem_of(error: Exception) -> dict[str, Any]:
 
 
 def test_a_problem_names_the_field() -> None:
-    """It has the given and the permitted value."""
-    problem = problem_of(ConfigurationError("options", "max_rounds", 0, "an int >= 1", hint="Two are usual"))
+    """The problem also contains the invalid value and the permitted values."""
+    problem = make_problem(ConfigurationError("options", "max_rounds", 0, "an int >= 1", hint="Two are usual"))
     assert problem["errors"] == [
         {"field": "max_rounds", "problem": "must be at least 1. Two are usual", "given": "0", "allowed": "an int >= 1"}
     ]
     assert problem["type"] == "urn:flowdebate:error:ConfigurationError"
     assert problem["title"] == "Configuration error"
-    problem = problem_of(OutputError("ann", "text", [("a.b", "is missing"), ("", "is empty")]))
+    problem = make_problem(OutputError("ann", "text", [("a.b", "is missing"), ("", "is empty")]))
     assert problem["errors"] == [{"field": "a.b", "problem": "is missing"}, {"field": "", "problem": "is empty"}]
 
 
-def test_problem_hides_the_location_of_the_store() -> None:
-    """Paths and addresses are private; they are logged."""
-    assert problem_of(RunNotFound("/home/ann/runs.sqlite3", "x"))["detail"] == "there is no run x"
+def test_a_problem_hides_the_location_of_the_store() -> None:
+    """Paths and addresses are private. They are logged."""
+    assert make_problem(RunNotFound("/home/ann/runs.sqlite3", "x"))["detail"] == "there is no run x"
     assert "/home/ann" not in str(
-        problem_of(StoreError("/home/ann/runs.sqlite3", "/home/ann/runs.sqlite3 is no database"))
+        make_problem(StoreError("/home/ann/runs.sqlite3", "/home/ann/runs.sqlite3 is no database"))
     )
-    assert problem_of(NotAwaited("s", "x", "waits elsewhere", ["a", "b"]))["open"] == ["a", "b"]
+    assert make_problem(NotAwaited("s", "x", "waits elsewhere", ["a", "b"]))["open"] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -90,15 +90,15 @@ def test_problem_hides_the_location_of_the_store() -> None:
         (RateLimited("no"), None),
     ],
 )
-def test_problem_has_retry_after(error: FlowDebateError, seconds: str | None) -> None:
-    """The error's time is given in whole seconds, if known."""
+def test_a_problem_has_retry_after(error: FlowDebateError, seconds: str | None) -> None:
+    """The error's time is rounded to whole seconds, if known."""
     assert problem_response(error).headers.get("retry-after") == seconds
 
 
 def test_internal_errors_are_not_described() -> None:
     """The response to an unexpected exception does not show it."""
-    assert "secret" not in str(problem_of(ValueError("secret")))
-    assert problem_of(ValueError("secret"))["status"] == 500
+    assert "secret" not in str(make_problem(ValueError("secret")))
+    assert make_problem(ValueError("secret"))["status"] == 500
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_internal_errors_are_not_described() -> None:
     ],
 )
 def test_unknown_paths_and_methods_are_problems(shared: Stage, method: str, path: str, status: int) -> None:
-    """They have the form of all other problems."""
+    """They have the same form as all other problems."""
     answer = shared.http.request(method, path)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -147,7 +147,7 @@ def test_unknown_paths_and_methods_are_problems(shared: Stage, method: str, path
     ],
 )
 def test_invalid_fields_are_listed(shared: Stage, body: dict[str, Any], fields: set[str]) -> None:
-    """Each one is listed with its error."""
+    """Each field is listed with its error."""
     import json
 
     answer = shared.http.post("/api/v1/runs", content=json.dumps(body), headers={"content-type": "application/json"})
@@ -169,7 +169,7 @@ def test_invalid_fields_are_listed(shared: Stage, body: dict[str, Any], fields: 
     ],
 )
 def test_invalid_json_bodies_are_rejected(shared: Stage, content: bytes, message: str) -> None:
-    """The error is a client error in words."""
+    """The error is a client error with a readable message."""
     answer = shared.http.post("/api/v1/runs", content=content, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert message in answer.text

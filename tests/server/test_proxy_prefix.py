@@ -1,4 +1,4 @@
-"""A server under a path prefix: a real nginx removes the prefix or passes it on."""
+"""A server under a path prefix: a real nginx either removes the prefix or passes it on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowdebate.server import create_app
 from flowdebate.server.guard import browser_root
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import BRIEF, QUESTION, TOKEN, debater, read_frames, staged
+from tests.server.stage import BRIEF, QUESTION, TOKEN, answer_debate, read_frames, staged
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
@@ -37,15 +37,15 @@ location {prefix}/ {{
 HEADER = f"proxy_set_header X-Forwarded-Prefix {PREFIX};"
 
 
-def service() -> Service:
-    """Make a service of short debates."""
-    return Service(store="memory:", model=FunctionModel(debater))
+def make_service() -> Service:
+    """Create a service with short debates."""
+    return Service(store="memory:", model=FunctionModel(answer_debate))
 
 
 @contextmanager
-def proxied(prefix: str, end: str, header: str, host: str, **options: Any) -> Iterator[httpx2.Client]:
-    """Open a browser before nginx before a server; each requested address begins with the prefix."""
-    with staged(service, allow_hosts=[HOST], **options) as stage:
+def proxied_browser(prefix: str, end: str, header: str, host: str, **options: Any) -> Iterator[httpx2.Client]:
+    """Open a browser behind nginx in front of a server. Each requested address begins with the prefix."""
+    with staged(make_service, allow_hosts=[HOST], **options) as stage:
         port = int(stage.url.rpartition(":")[2])
         try:
             proxy = Proxy(LOCATION.format(prefix=prefix, port=port, end=end, host=host, header=header)).__enter__()
@@ -75,8 +75,8 @@ def proxied(prefix: str, end: str, header: str, host: str, **options: Any) -> It
 def test_pages_and_streams_work_under_a_prefix(
     prefix: str, end: str, header: str, host: str, options: dict[str, Any]
 ) -> None:
-    """All addresses of pages, assets, redirects, cookies, posts, streams and links begin with the prefix."""
-    with proxied(prefix, end, header, host, **options) as http:
+    """The addresses of all pages, assets, redirects, cookies, posts, streams and links begin with the prefix."""
+    with proxied_browser(prefix, end, header, host, **options) as http:
         assert http.get(f"{prefix}/").status_code == 401
         entrance = http.get(f"{prefix}/", params={"token": TOKEN})
         root = f"{prefix}{browser_root(TOKEN)}"
@@ -117,9 +117,9 @@ def test_pages_and_streams_work_under_a_prefix(
         assert http.post(f"{root}/api/v1/runs", json=BRIEF, headers=foreign).status_code == 403
 
 
-def test_prefix_header_is_used_only_for_allowed_hosts() -> None:
+def test_a_prefix_header_is_used_only_for_allowed_hosts() -> None:
     """It is ignored for the machine's own names and for invalid paths."""
-    with staged(service, allow_hosts=[HOST]) as stage:
+    with staged(make_service, allow_hosts=[HOST]) as stage:
         for host, header, root in (
             (HOST, "/debates", "/debates"),
             (HOST, "/debates/", "/debates"),
@@ -136,7 +136,7 @@ def test_prefix_header_is_used_only_for_allowed_hosts() -> None:
 
 
 @pytest.mark.parametrize("root", ["debates", "//x", "/a b", "/..", "/~x"])
-def test_invalid_root_path_is_rejected(root: str) -> None:
-    """The error comes when the application is created."""
+def test_an_invalid_root_path_is_rejected(root: str) -> None:
+    """The error is raised when the application is created."""
     with pytest.raises(ConfigurationError, match="root_path"):
-        create_app(service(), root_path=root)
+        create_app(make_service(), root_path=root)

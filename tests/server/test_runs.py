@@ -9,11 +9,11 @@ from flowdebate.models.base import ModelRequest
 from flowdebate.runs.limits import Limits
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import BRIEF, QUESTION, Gate, Stage, debater, proposer, staged
+from tests.server.stage import BRIEF, QUESTION, Gate, Stage, answer_debate, propose_sides, staged
 
 
 def test_a_run_is_started_and_read(stage: Stage) -> None:
-    """POST /runs returns 201 with the location of the run, which has its document."""
+    """POST /runs returns 201 with the location of the run and its document."""
     begun = stage.post("/runs", BRIEF)
     assert begun.status_code == 201
     assert begun.headers["location"] == f"/api/v1/runs/{begun.json()['runId']}"
@@ -23,7 +23,7 @@ def test_a_run_is_started_and_read(stage: Stage) -> None:
 
 
 def test_simultaneous_equal_requests_start_one_run(stage: Stage) -> None:
-    """One request returns 201, and the others 200 with the same run."""
+    """One request returns 201, and the others return 200 with the same run."""
     with ThreadPoolExecutor(40) as pool:
         answers = list(pool.map(lambda _: stage.post("/runs", {**BRIEF, "runId": "ship"}), range(40)))
     assert sorted(answer.status_code for answer in answers) == [200] * 39 + [201]
@@ -34,12 +34,12 @@ WHICH = {"pattern": "debate", "question": "Which database?", "options": {"max_ro
 
 
 def test_missing_sides_are_proposed_by_a_model() -> None:
-    """One call before the run proposes them; a repeated request finds the run and pays nothing."""
+    """A call before the run proposes them. A repeated request finds the run and pays nothing."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
         blocks.append(request.block)
-        return proposer(request)
+        return propose_sides(request)
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         run_id = stage.finished(**WHICH, runId="which")
@@ -57,16 +57,16 @@ def test_missing_sides_are_proposed_by_a_model() -> None:
 
 
 def test_proposed_sides_count_towards_the_budget() -> None:
-    """After the budget is used up, no sides are proposed."""
-    make = lambda: Service(store="memory:", model=FunctionModel(proposer), budget=Limits(calls=1))  # noqa: E731 - as `staged` takes it
+    """Once the budget is used up, no sides are proposed."""
+    make = lambda: Service(store="memory:", model=FunctionModel(propose_sides), budget=Limits(calls=1))  # noqa: E731 - as `staged` takes it
     with staged(make) as stage:
         assert stage.post("/sides", WHICH).status_code == 200
         assert stage.post("/sides", WHICH).status_code == 429
         assert stage.post("/runs", WHICH).status_code == 429
 
 
-def test_request_with_an_id_starts_one_run(stage: Stage) -> None:
-    """A repeated request returns 200 with the existing run; a different one with its id is rejected."""
+def test_a_request_with_an_id_starts_one_run(stage: Stage) -> None:
+    """A repeated request returns 200 with the existing run. A different request with the same id is rejected."""
     first = stage.post("/runs", {**BRIEF, "runId": "ship"})
     second = stage.post("/runs", {**BRIEF, "runId": "ship"})
     other = stage.post("/runs", {**BRIEF, "runId": "ship", "question": "Should we wait?"})
@@ -77,7 +77,7 @@ def test_request_with_an_id_starts_one_run(stage: Stage) -> None:
 
 
 def test_simultaneous_requests_with_one_id_start_one_run(gated: Stage, gate: Gate) -> None:
-    """Ten simultaneous requests with one id get the same run, started once."""
+    """Ten simultaneous requests get the same run, which is started once."""
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(lambda _: gated.post("/runs", {**BRIEF, "runId": "ship"}), range(10)))
     assert {answer.status_code for answer in answers} <= {200, 201}
@@ -87,7 +87,7 @@ def test_simultaneous_requests_with_one_id_start_one_run(gated: Stage, gate: Gat
 
 
 def test_runs_are_listed_in_pages(stage: Stage) -> None:
-    """The newest come first; `next` is the `before` of the following page; all filters must match."""
+    """The newest runs come first. `next` is the `before` of the following page, and all filters must match."""
     for number in range(5):
         stage.finished(runId=f"run-{number}", labels={"team": "blue" if number % 2 else "red"})
     first = stage.get("/runs", params={"limit": 3}).json()
@@ -101,7 +101,7 @@ def test_runs_are_listed_in_pages(stage: Stage) -> None:
 
 
 def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
-    """Cancelling interrupts it; resuming continues after the recorded answers."""
+    """Cancelling interrupts the run. Resuming continues after the recorded answers."""
     run_id = gated.begin()
     gate.wait_for_call()
     gate.let()
@@ -111,11 +111,11 @@ def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
     assert gated.post(f"/runs/{run_id}/resume").status_code == 202
     gate.let(3)
     assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
-    assert gate.calls == 5  # four, and the one that was cancelled
+    assert gate.calls == 5  # four, plus the cancelled one
 
 
 def test_matching_runs_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
-    """One request changes all of them and returns the changed runs, and the reason for the others."""
+    """A single request returns the changed runs, and the reasons for the unchanged ones."""
     ids = [gated.begin(runId=f"{team}-run", labels={"team": team}) for team in ("red", "blue")]
     gate.wait_for_call()
     cancelled = gated.post("/runs/cancel", {"labels": {"team": "red"}}).json()
@@ -131,8 +131,8 @@ def test_matching_runs_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> No
     assert gated.post("/runs/resume", {}).json() == {"runs": [], "refused": {}, "more": False}
 
 
-def test_fork_repeats_only_changed_calls(gated: Stage, gate: Gate) -> None:
-    """POST …/fork starts a run from the journal of another and reuses unchanged calls."""
+def test_a_fork_repeats_only_changed_calls(gated: Stage, gate: Gate) -> None:
+    """POST …/fork starts a run from another run's journal and reuses unchanged calls."""
     run_id = gated.begin(runId="parent")
     gate.wait_for_call()
     gate.let(4)
@@ -145,8 +145,8 @@ def test_fork_repeats_only_changed_calls(gated: Stage, gate: Gate) -> None:
     assert gate.calls == calls
 
 
-def test_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
-    """A fork adds rounds that answer a question; only they and the verdict make calls."""
+def test_a_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
+    """A fork adds rounds that answer a question. Only these rounds and the verdict make calls."""
     run_id = gated.begin(runId="parent")
     gate.let(20)
     assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
@@ -159,7 +159,7 @@ def test_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
     run = gated.get("/runs/longer?wait=30").json()
     raw = run["document"]["raw"]
     assert (run["status"], raw["rounds"], raw["readerQuestions"][0]["text"]) == ("complete", 3, "What would it cost?")
-    assert gate.calls == calls + 2 * 2 + 2  # both speak twice more; judge and synthesizer are repeated
+    assert gate.calls == calls + 2 * 2 + 2  # both speak twice more, and judge and synthesizer are repeated
 
 
 def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
@@ -172,8 +172,8 @@ def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
     assert gated.http.delete(f"/api/v1/runs/{run_id}").status_code == 404
 
 
-def test_run_that_can_wait_is_marked(gate: Gate) -> None:
-    """`priority` in the request body puts lower values first; values beyond 100 return 422."""
+def test_runs_are_started_by_priority(gate: Gate) -> None:
+    """Lower values of `priority` in the request body come first. Values beyond 100 return 422."""
     with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1)) as stage:
         stage.begin()
         gate.wait_for_call()
@@ -186,7 +186,7 @@ def test_run_that_can_wait_is_marked(gate: Gate) -> None:
 
 
 def test_too_many_runs_are_rejected_with_retry_after(gate: Gate) -> None:
-    """One run above the limit is queued; above the queue limit the response is 429 with Retry-After."""
+    """One run above the limit is queued. Above the queue limit, the response is 429 with Retry-After."""
     with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1, max_queued=1)) as stage:
         stage.begin()
         queued = stage.post("/runs", BRIEF)
@@ -196,14 +196,14 @@ def test_too_many_runs_are_rejected_with_retry_after(gate: Gate) -> None:
         assert int(response.headers["retry-after"]) >= 1
 
 
-def test_slow_regex_in_a_schema_does_not_block_the_server() -> None:
+def test_a_slow_schema_regex_does_not_block_the_server() -> None:
     """An answer that would backtrack forever is rejected quickly, and other requests are served."""
     word = {"type": "string", "pattern": "^(a+)+$"}
     schema = {"type": "object", "properties": {"word": word}, "required": ["word"]}
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
         is_form = "word" in (request.output_schema or {}).get("properties", {})
-        return {"word": "a" * 40 + "!"} if is_form else debater(request)
+        return {"word": "a" * 40 + "!"} if is_form else answer_debate(request)
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         run_id = stage.begin(options={"max_rounds": 1, "output_schema": schema})

@@ -1,4 +1,4 @@
-"""Canaries: no key, password or token is in any response, event, page, export or log of a server."""
+"""Canary secrets: no key, password or token is in any response, event, page, export or log of a server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx2
 
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import BRIEF, Stage, debater, staged
+from tests.server.stage import BRIEF, Stage, answer_debate, staged
 
 if TYPE_CHECKING:
     import pytest
@@ -18,8 +18,8 @@ PLACE = "debate/round[1]/debate-turn-pro/debate-debater-pro"
 KEY, PASSWORD, TOKEN = "canary-of-a-key", "canary-of-a-password", "canary-of-a-token-of-this-server"
 
 
-def everything_of(stage: Stage, run_id: str) -> str:
-    """Return everything the server shows of a run and of itself."""
+def collect_output(stage: Stage, run_id: str) -> str:
+    """Return everything that the server shows about a run and about itself."""
     texts = [stage.http.get("/").text, stage.http.get(f"/runs/{run_id}").text]
     for path, operations in stage.spec["paths"].items():
         if "get" in operations and "{code}" not in path:
@@ -31,8 +31,8 @@ def everything_of(stage: Stage, run_id: str) -> str:
     return "\n".join(texts)
 
 
-def test_nothing_shows_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Keys are in the environment, a password in an allowed address, a run fails, and a request is rejected."""
+def test_no_output_contains_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The environment has keys, an allowed address has a password, a run fails, and a request is rejected."""
     caplog.set_level(logging.DEBUG)
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MISTRAL_API_KEY"):
         monkeypatch.setenv(name, KEY)
@@ -40,14 +40,14 @@ def test_nothing_shows_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
     options = {"max_rounds": 1, "model": "m", "attempts": 1}
     texts: list[str] = []
     with staged(
-        lambda: Service(store="memory:", model=FunctionModel(debater)),
+        lambda: Service(store="memory:", model=FunctionModel(answer_debate)),
         token=TOKEN,
         allow_base_urls=["http://127.0.0.1:9/v1"],
     ) as stage:
-        texts.append(everything_of(stage, stage.finished()))
+        texts.append(collect_output(stage, stage.finished()))
         failed = stage.begin(options={**options, "base_url": "http://127.0.0.1:9/v1"})
         assert stage.get(f"/runs/{failed}?wait=30").json()["status"] == "failed"
-        texts.append(everything_of(stage, failed))
+        texts.append(collect_output(stage, failed))
         for body in (
             {**BRIEF, "options": {**options, "base_url": base_url}},
             {**BRIEF, "options": {**options, "base_url": f"ftp://user:{PASSWORD}@x"}},
@@ -73,7 +73,7 @@ def test_nothing_shows_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 
 
 def test_the_access_log_of_another_server_shows_no_token(caplog: pytest.LogCaptureFixture) -> None:
-    """Under a uvicorn with access logs, the URL is logged without its token."""
+    """With access logs in uvicorn, the URL is logged without its token."""
     import socket
     import threading
 

@@ -44,16 +44,16 @@ def service():
 """
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """Return the environment of a user whose data are in `folder`."""
+def user_environment(folder: Path) -> dict[str, str]:
+    """Return the environment of a user whose data is in `folder`."""
     return {**os.environ, "FLOWDEBATE_STORE": str(folder / "default.sqlite3"), "XDG_DATA_HOME": str(folder)}
 
 
 @contextmanager
-def serving(folder: Path, *arguments: str) -> Iterator[tuple[Warm, str, str]]:
+def start_server(folder: Path, *arguments: str) -> Iterator[tuple[Warm, str, str]]:
     """Start the process; return it with its address and the printed token."""
     command = (COMMAND, "serve", "--port", "0", *arguments)
-    with Warm(*command, stderr=subprocess.PIPE, cwd=folder, env=environment(folder)) as process:
+    with Warm(*command, stderr=subprocess.PIPE, cwd=folder, env=user_environment(folder)) as process:
         assert process.stderr is not None
         match = None
         while match is None:
@@ -63,20 +63,20 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[Warm, str, str]]:
         yield process, match[1].rstrip("/"), match[2] or ""
 
 
-def client(url: str, token: str) -> httpx2.Client:
+def make_client(url: str, token: str) -> httpx2.Client:
     """Return a client with the token."""
     return httpx2.Client(
         base_url=url, headers={"authorization": f"Bearer {token}"}, trust_env=False, verify=False, timeout=30
     )
 
 
-def test_occupied_port_is_reported_with_a_remedy(tmp_path: Path) -> None:
-    """One sentence is printed before anything is served."""
+def test_an_occupied_port_is_reported_with_a_remedy(tmp_path: Path) -> None:
+    """A single sentence is printed before anything is served."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         command = (COMMAND, "serve", "--port", str(port))
         with Warm(
-            *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path)
+            *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=user_environment(tmp_path)
         ) as process:
             message = process.communicate(timeout=60)[1].decode()
     assert message.endswith(f"Error: Port {port} is in use. Choose another --port; 0 takes a free one.\n")
@@ -84,11 +84,11 @@ def test_occupied_port_is_reported_with_a_remedy(tmp_path: Path) -> None:
 
 
 def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
-    """It prints its address with a fresh token, serves, and stops at SIGTERM while a reader follows a run."""
+    """The process prints its address with a fresh token, serves, and stops on SIGTERM while a reader follows a run."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "3600"))
-    with serving(tmp_path, "--app", "application:service") as (process, url, token):
+    with start_server(tmp_path, "--app", "application:service") as (process, url, token):
         assert len(token) > 32
-        with client(url, token) as http:
+        with make_client(url, token) as http:
             run_id = http.post("/api/v1/runs", json=BRIEF).json()["runId"]
             with http.stream("GET", f"/api/v1/runs/{run_id}/events") as response:
                 frames = read_frames(response.iter_lines())
@@ -100,10 +100,10 @@ def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_idle_server_stops_immediately(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_idle_server_stops_immediately(tmp_path: Path, number: signal.Signals) -> None:
     """The exit code is the one that shells expect."""
-    with serving(tmp_path) as (process, url, token):
-        with client(url, token) as http:
+    with start_server(tmp_path) as (process, url, token):
+        with make_client(url, token) as http:
             assert http.get("/api/v1/runs").json()["runs"] == []
         process.send_signal(number)
         assert process.wait(30) in (-number, 128 + number)
@@ -123,11 +123,11 @@ def service():
 
 
 @pytest.mark.slow
-def test_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
-    """Blocking code of the application delays the shutdown by five seconds."""
+def test_a_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
+    """Blocking application code delays the shutdown by five seconds."""
     (tmp_path / "application.py").write_text(ENDLESS)
-    with serving(tmp_path, "--app", "application:service") as (process, url, token):
-        with client(url, token) as http:
+    with start_server(tmp_path, "--app", "application:service") as (process, url, token):
+        with make_client(url, token) as http:
             with suppress(httpx2.ReadTimeout):  # the run may begin before its request is answered
                 http.post("/api/v1/runs", json=BRIEF, timeout=1)
             with pytest.raises(httpx2.ReadTimeout):
@@ -141,7 +141,7 @@ def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0.2"))
     (tmp_path / "token").write_text("the-token-of-this-test\n")
     options = ("--app", "application:service", "--token-file", "token")
-    with serving(tmp_path, *options) as (process, url, token), client(url, "the-token-of-this-test") as http:
+    with start_server(tmp_path, *options) as (process, url, token), make_client(url, "the-token-of-this-test") as http:
         assert token == ""
         run_id = http.post("/api/v1/runs", json={**BRIEF, "runId": "killed"}).json()["runId"]
         last = None
@@ -151,7 +151,7 @@ def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
                 if frame.event == "turn_finished":
                     process.kill()
                     break
-    with serving(tmp_path, *options) as (process, url, _), client(url, "the-token-of-this-test") as http:
+    with start_server(tmp_path, *options) as (process, url, _), make_client(url, "the-token-of-this-test") as http:
         headers = {"last-event-id": str(last)}
         with http.stream("GET", f"/api/v1/runs/{run_id}/events", headers=headers) as response:
             rest = [frame.event for frame in read_frames(response.iter_lines())]
@@ -162,17 +162,20 @@ def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
     assert calls.count("debate-debater-pro") == 1
 
 
-def test_token_survives_a_restart(tmp_path: Path) -> None:
-    """It is in a private file, so bookmarks, cookies and scripts keep working; --new-token invalidates them."""
-    with serving(tmp_path) as (_, url, first), client(url, first) as http:
+def test_the_token_survives_a_restart(tmp_path: Path) -> None:
+    """It is in a private file, so bookmarks, cookies and scripts keep working.
+
+    The option --new-token invalidates them.
+    """
+    with start_server(tmp_path) as (_, url, first), make_client(url, first) as http:
         assert http.get("/api/v1/runs").status_code == 200
     path = tmp_path / "flowdebate" / "token"
     assert (path.read_text().strip(), path.stat().st_mode & 0o777) == (first, 0o600)
-    with serving(tmp_path) as (_, url, second), client(url, first) as http:
+    with start_server(tmp_path) as (_, url, second), make_client(url, first) as http:
         assert second == first
         signed_in = http.get("/", params={"token": first}, headers={"authorization": ""})
         assert signed_in.status_code == 303
-    with serving(tmp_path, "--new-token") as (_, url, third), client(url, first) as http:
+    with start_server(tmp_path, "--new-token") as (_, url, third), make_client(url, first) as http:
         assert (path.read_text().strip(), path.stat().st_mode & 0o777) == (third, 0o600)
         assert third != first
         page = http.get("/", headers={"accept": "text/html", "authorization": "", "sec-fetch-dest": "document"})
@@ -184,34 +187,34 @@ def test_token_survives_a_restart(tmp_path: Path) -> None:
 def test_servers_started_simultaneously_share_one_token(tmp_path: Path) -> None:
     """The first file is kept intact."""
     with ThreadPoolExecutor(4) as threads, ExitStack() as stack:
-        started = list(threads.map(lambda _: stack.enter_context(serving(tmp_path)), range(4)))
+        started = list(threads.map(lambda _: stack.enter_context(start_server(tmp_path)), range(4)))
     assert len({token for _, _, token in started}) == 1
 
 
 @pytest.mark.parametrize("how", ["readable", "linked", "short"])
-def test_exposed_token_is_rejected(tmp_path: Path, how: str) -> None:
-    """The message has the file, the problem and how to replace the token."""
+def test_an_exposed_token_is_rejected(tmp_path: Path, how: str) -> None:
+    """The message names the file and the problem, and explains how to replace the token."""
     path = tmp_path / "flowdebate" / "token"
     path.parent.mkdir()
     path.write_text("short" if how == "short" else "the-token-of-this-test")
     path.chmod(0o644 if how == "readable" else 0o600)
     if how == "linked":
         path.symlink_to(path.rename(tmp_path / "elsewhere"))
-    code, message = failed_start(tmp_path)
+    code, message = start_failing_server(tmp_path)
     words = " ".join(message.split())
     wrong = {"readable": "mode 0644, not 0600", "linked": "is not a plain file", "short": "at least 16"}
     assert (code, wrong[how] in words, "flowdebate/token" in words) == (2, True, True), message
-    with serving(tmp_path, "--new-token") as (_, _, token):
+    with start_server(tmp_path, "--new-token") as (_, _, token):
         assert len(token) > 32
 
 
-def test_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
-    """The server starts and explains that the next one will have a different token."""
+def test_an_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
+    """The server starts and explains that its next start will use a different token."""
     (tmp_path / "flowdebate").write_text("no folder")
     command = (COMMAND, "serve", "--port", "0")
     tokens = set()
     for _ in range(2):
-        with Warm(*command, stderr=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path)) as process:
+        with Warm(*command, stderr=subprocess.PIPE, cwd=tmp_path, env=user_environment(tmp_path)) as process:
             assert process.stderr is not None
             message = process.stderr.readline().decode() + process.stderr.readline().decode()
             process.kill()
@@ -230,18 +233,20 @@ def test_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
         pytest.param(("--root-path", "/debates"), False, marks=pytest.mark.slow),
     ],
 )
-def test_local_server_allows_all_models_of_its_providers(
+def test_a_local_server_allows_all_models_of_its_providers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, is_own: bool
 ) -> None:
-    """Nobody else can reach it; with an option that admits others, only configured models are allowed."""
+    """Nobody else can reach it. With an option that admits others, only configured models are allowed."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-    with serving(tmp_path, *arguments) as (_, url, token), client(url, token) as http:
+    with start_server(tmp_path, *arguments) as (_, url, token), make_client(url, token) as http:
         assert ("openai/*" in http.get("/api/v1/models").json()["allowed"]) == is_own
 
 
-def failed_start(folder: Path, *arguments: str) -> tuple[int, str]:
+def start_failing_server(folder: Path, *arguments: str) -> tuple[int, str]:
     """Return the exit code and the messages of a server that does not start."""
-    with Warm(COMMAND, "serve", *arguments, stderr=subprocess.PIPE, cwd=folder, env=environment(folder)) as process:
+    with Warm(
+        COMMAND, "serve", *arguments, stderr=subprocess.PIPE, cwd=folder, env=user_environment(folder)
+    ) as process:
         assert process.stderr is not None
         return process.wait(60), process.stderr.read().decode()
 
@@ -260,16 +265,16 @@ def failed_start(folder: Path, *arguments: str) -> tuple[int, str]:
     ],
 )
 def test_misuse_is_explained(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
-    """The error comes before anything is served; the exit code is 2."""
+    """The error is printed before anything is served, and the exit code is 2."""
     (tmp_path / "short").write_text("short")
-    code, message = failed_start(tmp_path, *arguments)
+    code, message = start_failing_server(tmp_path, *arguments)
     assert code == 2
     assert expected in message
     assert "Traceback" not in message
 
 
-def test_environment_sets_address_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options override address, port and limits; invalid numbers are rejected before anything is served."""
+def test_the_environment_sets_address_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options override address, port and limits. Invalid numbers are rejected before anything is served."""
     with socket.socket() as opened:
         opened.bind(("127.0.0.2", 0))
         port = str(opened.getsockname()[1])
@@ -293,32 +298,31 @@ def test_environment_sets_address_and_limits(tmp_path: Path, monkeypatch: pytest
         _make_service(None, "memory:", options, None, recover=False)
 
 
-def test_occupied_port_is_named(tmp_path: Path) -> None:
-    """Nothing else happens."""
-    with serving(tmp_path) as (_, url, _):
+def test_an_occupied_port_is_named(tmp_path: Path) -> None:
+    with start_server(tmp_path) as (_, url, _):
         port = url.rpartition(":")[2]
-        code, message = failed_start(tmp_path, "--port", port)
+        code, message = start_failing_server(tmp_path, "--port", port)
     assert code == 2
     assert port in message
 
 
-def test_open_server_warns_about_the_access_it_gives(tmp_path: Path) -> None:
-    """A host that is not local requires an explicit token and is named."""
+def test_an_open_server_warns_about_access(tmp_path: Path) -> None:
+    """A non-local host requires an explicit token and is named."""
     (tmp_path / "token").write_text("the-token-of-this-test")
     command = ("--host", ANYWHERE, "--token-file", "token", "--allow-host", "debates.example", "--read-only")
-    with serving(tmp_path, *command) as (process, url, token):
+    with start_server(tmp_path, *command) as (process, url, token):
         assert token == ""
         assert process.stderr is not None
         message = process.stderr.readline().decode()
         assert "anybody with the token can read all runs" in " ".join(message.split())
         port = url.rpartition(":")[2]
-        with client(f"http://127.0.0.1:{port}", "the-token-of-this-test") as http:
+        with make_client(f"http://127.0.0.1:{port}", "the-token-of-this-test") as http:
             assert http.get("/api/v1/runs", headers={"host": "debates.example"}).status_code == 200
             assert http.get("/api/v1/runs", headers={"host": ANYWHERE}).status_code == 421
 
 
-def test_the_token_is_not_in_the_arguments_of_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All users of a machine see program arguments: --open passes a private file instead."""
+def test_the_token_is_not_in_the_browser_s_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All users of a machine can see program arguments, so --open passes a private file instead."""
     browser = tmp_path / "browser"
     browser.write_text(
         '#!/bin/sh\necho "$@" > given\nfile="${1#file://}"\nstat -c %a "$file" > mode\n'
@@ -329,7 +333,7 @@ def test_the_token_is_not_in_the_arguments_of_the_browser(tmp_path: Path, monkey
     home.mkdir()
     monkeypatch.setenv("BROWSER", f"{browser} %s")
     monkeypatch.setenv("HOME", str(home))
-    with serving(tmp_path, "--open") as (process, url, token):
+    with start_server(tmp_path, "--open") as (process, url, token):
         for _ in range(200):
             if (tmp_path / "page").exists():
                 break
@@ -341,4 +345,4 @@ def test_the_token_is_not_in_the_arguments_of_the_browser(tmp_path: Path, monkey
         assert str(entrance) in (tmp_path / "given").read_text()
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-    assert not list(home.glob("flowdebate-*"))  # it would be deleted after a minute as well
+    assert not list(home.glob("flowdebate-*"))  # it would also be deleted after a minute

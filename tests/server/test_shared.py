@@ -1,4 +1,4 @@
-"""Public links: each opens one run to read, or to vote on blind, until it is revoked."""
+"""Public links: each opens one run for reading or for a blind vote, until it is revoked."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from flowdebate.errors import ProviderFailed
 from flowdebate.server import links
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import BRIEF, TOKEN, Stage, debater, staged
-from tests.server.test_owners import routes
+from tests.server.stage import BRIEF, TOKEN, Stage, answer_debate, staged
+from tests.server.test_owners import list_routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,24 +26,24 @@ READER = "a-reader-of-these-tests"
 
 @pytest.fixture
 def stranger(stage: Stage) -> Iterator[httpx2.Client]:
-    """Make a browser client without a token."""
+    """Create a browser client without a token."""
     with httpx2.Client(base_url=stage.url, headers={"accept": "text/html"}, trust_env=False, verify=False) as http:
         yield http
 
 
-def shared(stage: Stage, run_id: str, shows: str = "run", **changes: Any) -> dict[str, Any]:
-    """Make a public link."""
+def share_run(stage: Stage, run_id: str, shows: str = "run", **changes: Any) -> dict[str, Any]:
+    """Create a public link."""
     response = stage.post(f"/runs/{run_id}/links", {"shows": shows, "seconds": 60, **changes})
     assert response.status_code == 201, response.text
     link: dict[str, Any] = response.json()
     return link
 
 
-def test_a_public_link_shows_the_run_and_no_search_engine_lists_it(stage: Stage, stranger: httpx2.Client) -> None:
-    """It has the transcript and the result with a title and a summary for posts, but no notes of the owner."""
+def test_a_public_link_shows_the_run_and_search_engines_skip_it(stage: Stage, stranger: httpx2.Client) -> None:
+    """The page has the transcript and the result, with a title and a summary for posts, but no owner's notes."""
     run_id = stage.finished(labels=LABELS)
     stage.http.put(f"/api/v1/runs/{run_id}/note", json={"note": NOTE})
-    page = shared(stage, run_id)["page"]
+    page = share_run(stage, run_id)["page"]
     for path in (page, f"{page}/present"):
         answer = stranger.get(path)
         assert (answer.status_code, answer.headers["x-robots-tag"]) == (200, "noindex, nofollow")
@@ -52,7 +52,7 @@ def test_a_public_link_shows_the_run_and_no_search_engine_lists_it(stage: Stage,
         assert '<meta property="og:title" content="Should we ship?">' in answer.text
         assert '<meta property="og:description" content="Wait a week.">' in answer.text
         [picture] = re.findall(r'<meta property="og:image" content="([^"]+)">', answer.text)
-        response = stranger.get(picture)  # an absolute URL, as preview generators read nothing else
+        response = stranger.get(picture)  # an absolute URL, since preview generators do not resolve relative ones
         assert (response.headers["content-type"], picture.startswith("http://")) == ("image/png", True)
         for secret in (TOKEN, NOTE, *LABELS, *LABELS.values(), "seed ", "/~", "/runs/", run_id):
             assert secret not in answer.text, secret
@@ -63,7 +63,7 @@ def test_unshared_runs_are_not_public(stage: Stage, stranger: httpx2.Client) -> 
     run_id = stage.finished()
     assert stage.get(f"/runs/{run_id}/links").json() == []
     assert stranger.get(f"/shared/{run_id}").status_code == 404
-    link = shared(stage, run_id)
+    link = share_run(stage, run_id)
     assert stage.get(f"/runs/{run_id}/links").json() == [link]
     assert stage.post(f"/runs/{run_id}/links", {"shows": "run", "role": "debate-judge"}).status_code == 422
     assert stage.post(f"/runs/{run_id}/links", {"shows": "trace"}).status_code == 422
@@ -74,21 +74,21 @@ def test_unshared_runs_are_not_public(stage: Stage, stranger: httpx2.Client) -> 
 
 
 def test_a_run_has_at_most_twenty_links(stage: Stage) -> None:
-    """Revoking one makes room."""
+    """Revoking a link frees a slot."""
     run_id = stage.finished()
-    shared_links = [shared(stage, run_id) for _ in range(20)]
+    shared_links = [share_run(stage, run_id) for _ in range(20)]
     assert stage.post(f"/runs/{run_id}/links", {"shows": "run"}).status_code == 409
     assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{shared_links[0]['id']}").status_code == 204
-    shared(stage, run_id)
+    share_run(stage, run_id)
 
 
 @pytest.mark.parametrize("shows", ["run", "vote"])
-def test_link_gives_access_to_one_run_only(stage: Stage, stranger: httpx2.Client, shows: str) -> None:
-    """The code opens no answer page, no other kind, no other run, and no other route."""
+def test_a_link_gives_access_to_only_one_run(stage: Stage, stranger: httpx2.Client, shows: str) -> None:
+    """The code opens no answer page, no other kind of link, no other run, and no other route."""
     run_id, other = stage.finished(), stage.finished()
-    code = shared(stage, run_id, shows)["page"].rpartition("/")[2]
+    code = share_run(stage, run_id, shows)["page"].rpartition("/")[2]
     opened = set()
-    for method, path in routes(stage.app):
+    for method, path in list_routes(stage.app):
         names = set(re.findall(r"{(\w+)(?::path)?}", path))
         values = dict.fromkeys(names, "x")
         bare = path.replace(":path}", "}")
@@ -104,10 +104,10 @@ def test_link_gives_access_to_one_run_only(stage: Stage, stranger: httpx2.Client
     assert opened == {("GET", path) for path in reads | free}
 
 
-def test_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> None:
-    """Each of its pages returns 410 immediately; other links of the run still work."""
+def test_a_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> None:
+    """Each of its pages returns 410 immediately. Other links of the run still work."""
     run_id = stage.finished()
-    one, two = shared(stage, run_id), shared(stage, run_id, "vote")
+    one, two = share_run(stage, run_id), share_run(stage, run_id, "vote")
     assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{one['id']}").status_code == 204
     assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{one['id']}").status_code == 404
     for path in (one["page"], f"{one['page']}/present"):
@@ -120,10 +120,10 @@ def test_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> None
     assert stranger.post(two["path"], json={"winner": None, "reader": READER}).status_code == 410
 
 
-def test_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> None:
-    """Neither a later run with this id nor an import of the run opens it again."""
+def test_a_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> None:
+    """Neither a later run with this id nor an import of the run makes the link work again."""
     run_id = stage.finished()
-    page = shared(stage, run_id)["page"]
+    page = share_run(stage, run_id)["page"]
     assert "shares" not in stage.get(f"/runs/{run_id}/export.jsonl").text
     stage.http.delete(f"/api/v1/runs/{run_id}")
     answer = stranger.get(page)
@@ -132,10 +132,10 @@ def test_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> 
     assert stranger.get(page).status_code == 404
 
 
-def test_vote_by_link_counts_once_per_reader(stage: Stage, stranger: httpx2.Client) -> None:
-    """Before the vote, the page has no names and no verdict; afterwards it links to no other page."""
+def test_a_link_vote_counts_once_per_reader(stage: Stage, stranger: httpx2.Client) -> None:
+    """Before the vote, the page has no names and no verdict. Afterwards it links to no other page."""
     run_id = stage.finished()
-    link = shared(stage, run_id, "vote")
+    link = share_run(stage, run_id, "vote")
     before = stranger.get(link["page"], follow_redirects=True).text
     assert "Wait a week." not in before
     assert "Read both sides without names" in before
@@ -149,32 +149,32 @@ def test_vote_by_link_counts_once_per_reader(stage: Stage, stranger: httpx2.Clie
     for secret in (TOKEN, f"/runs/{run_id}", "See who spoke"):
         assert secret not in after
     assert stage.get(f"/runs/{run_id}/votes").json()["readers"] == 1
-    assert stranger.post(shared(stage, run_id)["page"], json={}).status_code == 405
+    assert stranger.post(share_run(stage, run_id)["page"], json={}).status_code == 405
 
 
-def test_votes_by_link_are_limited(stage: Stage, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anybody with the link can invent readers; other links of the run still accept votes."""
+def test_link_votes_are_limited(stage: Stage, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody with the link can make up readers. Other links of the run still accept votes."""
     monkeypatch.setattr(links, "MOST_VOTES", 3)
     run_id = stage.finished()
-    one, two = shared(stage, run_id, "vote"), shared(stage, run_id, "vote")
+    one, two = share_run(stage, run_id, "vote"), share_run(stage, run_id, "vote")
     codes = [stranger.post(one["path"], json={"winner": None, "reader": f"{READER}-{n}"}).status_code for n in range(5)]
     assert codes == [201, 201, 201, 409, 409]
     assert stranger.post(two["path"], json={"winner": None, "reader": READER}).status_code == 201
 
 
-def test_read_only_server_creates_no_links() -> None:
-    """Votes by earlier links are rejected, too."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater)), read_only=True) as stage:
+def test_a_read_only_server_creates_no_links() -> None:
+    """Votes through existing links are rejected too."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate)), read_only=True) as stage:
         assert stage.post("/runs/none/links", {"shows": "run"}).status_code == 403
 
 
-def test_users_can_share_only_their_runs() -> None:
+def test_users_can_share_only_their_own_runs() -> None:
     """The page does not name the user, and other users cannot revoke the link."""
 
     def by_key(request: Any) -> str | None:
         return str(request.headers.get("x-key", "")) or None
 
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater)), authenticate=by_key) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate)), authenticate=by_key) as stage:
         ann, ben = ({"x-key": name} for name in ("ann-of-the-team", "ben-of-the-team"))
         run_id = stage.post("/runs", BRIEF, headers=ann).json()["runId"]
         stage.get(f"/runs/{run_id}?wait=30", headers=ann)
@@ -185,27 +185,27 @@ def test_users_can_share_only_their_runs() -> None:
 
 
 def test_failure_details_are_not_public() -> None:
-    """Error messages can have private server addresses."""
+    """Error messages can contain private server addresses."""
 
     def failing(request: Any) -> Any:
         if "moderator" in request.block:
             return {"http://inside.example:8080": "what an error repeats"}
-        return debater(request)
+        return answer_debate(request)
 
     service = Service(store="memory:", model=FunctionModel(failing))
     with staged(lambda: service) as stage:
         run_id = stage.begin(options={"max_rounds": 1, "moderator": True})
         assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "degraded"
         assert "inside.example" in stage.http.get(f"/runs/{run_id}").text
-        page = shared(stage, run_id)["page"]
+        page = share_run(stage, run_id)["page"]
         for path in (page, f"{page}/present"):
             html = stage.http.get(path).text
             assert "inside.example" not in html
             assert "debate-debater-pro is sure." in html
 
 
-def test_public_page_names_missing_speakers_without_the_reason() -> None:
-    """Names with quotation marks are included, above the result and in the answer."""
+def test_a_public_page_names_missing_speakers_without_the_reason() -> None:
+    """They are named above the result and in the answer, even if their names have quotation marks."""
 
     def failing(request: Any) -> Any:
         if request.block.endswith('-member-An"n'):
@@ -217,7 +217,7 @@ def test_public_page_names_missing_speakers_without_the_reason() -> None:
     with staged(lambda: Service({"panel": panel}, store="memory:", model=FunctionModel(failing))) as stage:
         run_id = stage.post("/runs", {"pattern": "panel", "question": "Trams or buses?"}).json()["runId"]
         assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "degraded"
-        page = stage.http.get(shared(stage, run_id)["page"]).text
+        page = stage.http.get(share_run(stage, run_id)["page"]).text
     assert "Incomplete" in page
     assert "An&#34;n did not answer (ProviderFailed)" in page
     assert "inside.example" not in page

@@ -1,4 +1,4 @@
-"""Pages of earlier steps, forks and comparisons, as the server sends them before any script."""
+"""Pages of earlier steps, forks and comparisons, as the server sends them before any script runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from flowdebate.service import Service
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
-from tests.server.stage import QUESTION, debater, staged
+from tests.server.stage import QUESTION, answer_debate, staged
 from tests.server.test_pages import HOSTILE, Parts
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ CON = "debate/round[1]/debate-turn-con/debate-debater-con"
 JUDGE = "debate/debate-judge"
 
 
-def page_of(stage: Stage, path: str) -> str:
+def get_page(stage: Stage, path: str) -> str:
     """Return the page at a path, which must exist."""
     answer = stage.http.get(path)
     assert answer.status_code == 200, answer.text
@@ -30,24 +30,24 @@ def page_of(stage: Stage, path: str) -> str:
 
 
 def test_steps_are_links(stage: Stage) -> None:
-    """Without scripts, each step links to the run at that time; the last link is the last step."""
+    """Without scripts, each step links to the run at that time. The last link is the last step."""
     run_id = stage.finished()
-    page = page_of(stage, f"/runs/{run_id}/travel")
+    page = get_page(stage, f"/runs/{run_id}/travel")
     assert re.findall(r'href="\?step=(\d)" aria-label="([^"]+)"', page) == [
         ("1", "1 pro, step 1 of 4"),
         ("2", "2 con, step 2 of 4"),
         ("3", "3 Judge, step 3 of 4"),
         ("4", "4 Synthesizer, step 4 of 4"),
     ]
-    assert "Step 4 of 4" in page_of(stage, f"/runs/{run_id}/travel?step=99")
+    assert "Step 4 of 4" in get_page(stage, f"/runs/{run_id}/travel?step=99")
     assert stage.http.get(f"/runs/{run_id}/travel?step=0").status_code == 422
     assert stage.http.get("/runs/nothing/travel").status_code == 404
 
 
-def test_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
-    """The step shows its editable answer, its request, and nothing later."""
+def test_a_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
+    """The page shows the step's editable answer and its request, and nothing later."""
     run_id = stage.finished()
-    first, second, judge = (page_of(stage, f"/runs/{run_id}/travel?step={step}") for step in (1, 2, 3))
+    first, second, judge = (get_page(stage, f"/runs/{run_id}/travel?step={step}") for step in (1, 2, 3))
     assert "Before this step" not in first
     assert "debate-debater-con is sure" not in first
     assert "1 contribution<" in second
@@ -58,26 +58,26 @@ def test_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
     assert "&#34;winner&#34;: null" in judge
 
 
-def test_run_page_links_to_its_steps(stage: Stage) -> None:
+def test_the_run_page_links_to_its_steps(stage: Stage) -> None:
     """Each turn and each row of the trace has a link."""
     run_id = stage.finished()
-    page = page_of(stage, f"/runs/{run_id}")
+    page = get_page(stage, f"/runs/{run_id}")
     assert f'<a href="/runs/{run_id}/travel?step=2" title="Go back to this step">step 2</a>' in page
     assert page.count(f"/runs/{run_id}/travel?step=4") == 1
 
 
 def test_forks_are_listed(stage: Stage) -> None:
-    """Each shows its changes, the newest first; the fork links to the comparison with its parent."""
+    """Each fork shows its changes, with the newest first, and links to the comparison with its parent."""
     run_id = stage.finished()
-    assert "None yet." in page_of(stage, f"/runs/{run_id}/travel")
+    assert "None yet." in get_page(stage, f"/runs/{run_id}/travel")
     stage.finished(runId="other")
     for name, body in (("edit", {"edits": {CON: "No."}}), ("again", {"at": JUDGE}), ("more", {"seed": 5})):
         assert stage.post(f"/runs/{run_id}/fork", {"forkId": name, **body}).status_code == 201
         assert stage.get(f"/runs/{name}?wait=30").json()["status"] == "complete"
-    page = page_of(stage, f"/runs/{run_id}/travel?step=1")
+    page = get_page(stage, f"/runs/{run_id}/travel?step=1")
     links = re.findall(rf'<td>(\d?)</td><th scope="row"><a href="/compare\?a={run_id}&amp;b=(\w+)">([^<]+)</a>', page)
     assert links == [("", "more", "other options"), ("3", "again", "Judge asked again"), ("2", "edit", "con changed")]
-    assert f'<a href="/compare?a={run_id}&amp;b=edit">Compare with the original</a>' in page_of(stage, "/runs/edit")
+    assert f'<a href="/compare?a={run_id}&amp;b=edit">Compare with the original</a>' in get_page(stage, "/runs/edit")
 
 
 def test_edited_data_is_validated_before_the_fork_starts(stage: Stage) -> None:
@@ -97,8 +97,8 @@ def test_edited_data_is_validated_before_the_fork_starts(stage: Stage) -> None:
     assert stage.get(f"/runs/{fork}?wait=30").json()["document"]["raw"]["verdict"]["winner"] == "We should ship"
 
 
-def test_human_answer_is_a_step(stage: Stage) -> None:
-    """The answer can be edited as text or as data, and the fork says so."""
+def test_a_human_answer_is_a_step(stage: Stage) -> None:
+    """The answer can be edited as text or as data, and the fork lists the edit."""
     stage.begin(options={"max_rounds": 1, "humans": ["judge", "pro"], "synthesizer": False}, runId="people")
     stage.get("/runs/people?wait=30")
     stage.post("/runs/people/answers", {"answer": "I say it."})
@@ -106,7 +106,7 @@ def test_human_answer_is_a_step(stage: Stage) -> None:
     verdict = {"reasoning": "r", "winner": None, "verdict": "Wait."}
     stage.post("/runs/people/answers", {"answer": verdict})
     assert stage.get("/runs/people?wait=30").json()["status"] == "complete"
-    spoken, judged = (page_of(stage, f"/runs/people/travel?step={step}") for step in (1, 3))
+    spoken, judged = (get_page(stage, f"/runs/people/travel?step={step}") for step in (1, 3))
     assert "I say it.</textarea>" in spoken
     assert "a person" in spoken
     assert "&#34;verdict&#34;: &#34;Wait.&#34;" in judged
@@ -115,18 +115,18 @@ def test_human_answer_is_a_step(stage: Stage) -> None:
     other = json.dumps({**verdict, "verdict": "Wait no longer."})
     fork = stage.post("/runs/people/fork", {"edits": {place: other}}).json()["runId"]
     assert stage.get(f"/runs/{fork}?wait=30").json()["status"] == "complete"
-    page = page_of(stage, f"/compare?a=people&b={fork}")
+    page = get_page(stage, f"/compare?a=people&b={fork}")
     assert "step 3, changed by hand" in page
     assert "Steps 1 to 2 are the same: pro, con. Reused without asking." in re.sub("<[^>]+>", "", page)
 
 
-def test_comparison_shows_differences(stage: Stage) -> None:
-    """Equal steps are one line; changed words are marked; both results and costs are shown."""
+def test_a_comparison_shows_differences(stage: Stage) -> None:
+    """Equal steps are collapsed to one line, and changed words are marked. Both results and costs are shown."""
     run_id = stage.finished()
     text = "debate-debater-con is not sure.\nSo it is."
     stage.post(f"/runs/{run_id}/fork", {"forkId": "fork", "edits": {CON: text}})
     stage.get("/runs/fork?wait=30")
-    page = page_of(stage, f"/compare?a={run_id}&b=fork")
+    page = get_page(stage, f"/compare?a={run_id}&b=fork")
     assert "Step 1 is the same: pro. Reused without asking." in re.sub("<[^>]+>", "", page)
     assert "debate-debater-con is <ins>not</ins> sure." in page
     assert "step 2, changed by hand" in page
@@ -146,9 +146,9 @@ PANELS = (
 
 @pytest.mark.parametrize("panel", PANELS[1:])
 def test_turns_of_two_runs_are_paired_by_round_and_number(stage: Stage, panel: dict[str, Any]) -> None:
-    """Names of speakers do not matter; each step has its counterpart."""
+    """Speakers' names do not matter. Each step has its counterpart."""
     one, two = (stage.finished(options={"max_rounds": 2, **options}) for options in (PANELS[0], panel))
-    page = page_of(stage, f"/compare?a={one}&b={two}")
+    page = get_page(stage, f"/compare?a={one}&b={two}")
     assert "No matching step." not in page
     sides = page[page.index("Side by side") :]
     names = re.findall(r'<h3 class="who"><i class="mark"></i>([^<]+)</h3>', sides)
@@ -157,29 +157,29 @@ def test_turns_of_two_runs_are_paired_by_round_and_number(stage: Stage, panel: d
 
 
 def test_any_two_runs_can_be_compared(stage: Stage) -> None:
-    """Different questions and patterns are noted on the page."""
+    """The page mentions different questions and patterns."""
     one = stage.finished()
     stage.begin(question="Should we wait?", pattern="deliberation", runId="two", options={})
     stage.get("/runs/two?wait=30")
-    page = page_of(stage, f"/compare?a={one}&b=two")
+    page = get_page(stage, f"/compare?a={one}&b=two")
     assert "The second run has a different question: Should we wait?" in page
     assert "No matching step." in page
 
 
-def test_read_only_server_offers_no_changes() -> None:
+def test_a_read_only_server_offers_no_changes() -> None:
     """Its pages show the transcript without forms."""
     store = MemoryStore()
-    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
         run_id = stage.finished()
-        assert "<form" in page_of(stage, f"/runs/{run_id}/travel")
+        assert "<form" in get_page(stage, f"/runs/{run_id}/travel")
     with staged(lambda: Service(store=store), read_only=True) as stage:
-        page = page_of(stage, f"/runs/{run_id}/travel")
+        page = get_page(stage, f"/runs/{run_id}/travel")
         assert "debate-debater-pro is sure." in page
         assert "<form" not in page
 
 
-def test_run_without_steps_is_reported() -> None:
-    """A run with an unreachable model is an example."""
+def test_a_run_without_steps_is_reported() -> None:
+    """This happens if the model is unreachable, for example."""
 
     def fails(_: Any) -> str:
         raise RuntimeError
@@ -187,7 +187,7 @@ def test_run_without_steps_is_reported() -> None:
     with staged(lambda: Service(store="memory:", model=FunctionModel(fails))) as stage:
         stage.begin(runId="broken")
         stage.get("/runs/broken?wait=30")
-        assert "no step to go back to" in page_of(stage, "/runs/broken/travel")
+        assert "no step to go back to" in get_page(stage, "/runs/broken/travel")
 
 
 @pytest.mark.parametrize("step", [1, 3])
@@ -204,7 +204,7 @@ def test_hostile_text_is_escaped(step: int) -> None:
         stage.finished(runId="hostile", question=QUESTION)
         paths = ("/runs/{}/travel?step=" + str(step), "/compare?a={}&b={}", "/compare?a=plain&b=hostile")
         plain, hostile = (
-            Parts("".join(page_of(stage, path.format(name, name)) for path in paths)) for name in ("plain", "hostile")
+            Parts("".join(get_page(stage, path.format(name, name)) for path in paths)) for name in ("plain", "hostile")
         )
         assert hostile.found <= plain.found | {("ins",), ("del",)}
         assert {address.replace("hostile", "plain") for address in hostile.addresses} <= {

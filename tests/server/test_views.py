@@ -13,7 +13,7 @@ from flowdebate.store.export import import_runs
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 from flowdebate.web.report import report_policy, verify_report
-from tests.server.stage import BRIEF, Gate, Stage, debater, staged
+from tests.server.stage import BRIEF, Gate, Stage, answer_debate, staged
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -34,7 +34,7 @@ def test_steps_and_page_show_repairs() -> None:
     """The judge puts a code fence around its verdict."""
 
     def answer(request: ModelRequest) -> Any:
-        turn = debater(request)
+        turn = answer_debate(request)
         return turn if isinstance(turn, str) else f"```json\n{json.dumps(turn)}\n```"
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
@@ -44,13 +44,13 @@ def test_steps_and_page_show_repairs() -> None:
         assert "repaired: code fence" in stage.http.get(f"{stage.pages}/runs/{run_id}").text
 
 
-def test_a_call_is_shown_as_it_was_sent() -> None:
-    """Each call has everything its model received, also while it is in progress and after a restart."""
+def test_a_call_is_shown_as_sent() -> None:
+    """Each call has everything its model received, including while it is in progress and after a restart."""
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
         requests.append(request)
-        return debater(request)
+        return answer_debate(request)
 
     script = Gate(answer)
     with staged(lambda: Service(store="memory:", model=script)) as stage:
@@ -71,8 +71,8 @@ def test_a_call_is_shown_as_it_was_sent() -> None:
         assert stage.get(f"/runs/nothing/calls/{started['place']}").status_code == 404
 
 
-def test_run_can_be_downloaded_in_three_formats(stage: Stage) -> None:
-    """The formats are report, document and export; the export can be imported."""
+def test_a_run_can_be_downloaded_in_three_formats(stage: Stage) -> None:
+    """The formats are report, document and export. The export can be imported."""
     run_id = stage.finished()
     report = stage.get(f"/runs/{run_id}/report.md")
     assert report.headers["content-type"] == "text/markdown; charset=utf-8"
@@ -89,8 +89,8 @@ def test_run_can_be_downloaded_in_three_formats(stage: Stage) -> None:
     assert asyncio.run(imported()) == (run_id,)
 
 
-def test_report_is_self_contained_and_verifiable(stage: Stage) -> None:
-    """Its policy permits only its own style; the run's page links to it."""
+def test_a_report_is_self_contained_and_verifiable(stage: Stage) -> None:
+    """Its policy permits only its own style. The run's page links to it."""
     run_id = stage.finished()
     report = stage.get(f"/runs/{run_id}/report.html")
     assert report.headers["content-type"] == "text/html; charset=utf-8"
@@ -99,8 +99,8 @@ def test_report_is_self_contained_and_verifiable(stage: Stage) -> None:
     assert f'href="/api/v1/runs/{run_id}/report.html"' in stage.http.get(f"/runs/{run_id}").text
 
 
-def test_run_in_progress_has_a_partial_document(gated: Stage, gate: Any) -> None:
-    """It has the finished turns, and its page follows the rest."""
+def test_a_run_in_progress_has_a_partial_document(gated: Stage, gate: Any) -> None:
+    """The document has the finished turns. The run's page follows the rest."""
     run_id = gated.begin()
     gate.wait_for_call()
     gate.let()
@@ -115,8 +115,8 @@ async def shout(value: Any, ctx: Context) -> str:
     return f"{value}!"
 
 
-def test_registered_pattern_can_be_started_by_name() -> None:
-    """A block of the application has no options, accepts any JSON, and has a document only if it is a pattern."""
+def test_a_registered_pattern_can_be_started_by_name() -> None:
+    """An application's block has no options and accepts any JSON. It has a document only if it is a pattern."""
     with staged(lambda: Service({"shout": handler(shout, name="shout")}, store="memory:", plans=False)) as stage:
         (pattern,) = stage.get("/patterns").json()
         assert (pattern["name"], pattern["registered"], pattern.get("options")) == ("shout", True, None)

@@ -15,7 +15,7 @@ from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import FunctionModel
 from tests.server.stage import staged
 from tests.server.test_pages import HOSTILE, Parts
-from tests.server.test_travel_pages import page_of
+from tests.server.test_travel_pages import get_page
 from tests.web.test_prose import SUBSET
 
 if TYPE_CHECKING:
@@ -39,21 +39,21 @@ def answer(request: Any) -> Any:
 
 
 def service() -> Service:
-    """Make a service in memory."""
+    """Create a service in memory."""
     return Service(store="memory:", model=FunctionModel(answer))
 
 
-def vote(stage: Stage, reader: str, winner: str | None, **more: Any) -> httpx2.Response:
+def cast_vote(stage: Stage, reader: str, winner: str | None, **more: Any) -> httpx2.Response:
     """Vote on the debate."""
     return stage.post("/runs/d/votes", {"reader": reader, "winner": winner, **more})
 
 
-def test_voter_sees_neither_names_nor_verdict() -> None:
+def test_voters_see_neither_names_nor_verdict() -> None:
     """The debate is shown in the order of the view, with letters in place of names."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         for view, first in enumerate((SHIP, WAIT)):
-            page = page_of(stage, f"/runs/d/blind?view={view}")
+            page = get_page(stage, f"/runs/d/blind?view={view}")
             main = page[page.index("<main") :]
             assert "mira" not in main
             assert "jonas" not in main
@@ -71,8 +71,8 @@ def test_voter_sees_neither_names_nor_verdict() -> None:
             ]
 
 
-def test_order_of_sides_is_random() -> None:
-    """An address without an order gets one, so that reloading keeps it."""
+def test_the_order_of_sides_is_random() -> None:
+    """An address without an order gets a random one, and reloading keeps it."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         locations = {stage.http.get("/runs/d/blind").headers["location"] for _ in range(30)}
@@ -81,21 +81,21 @@ def test_order_of_sides_is_random() -> None:
 
 
 def test_a_vote_is_counted_once() -> None:
-    """The first vote of a reader counts; then the page shows it beside the verdict."""
+    """A reader's first vote counts. Afterwards the page shows it next to the verdict."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
-        first = vote(stage, READERS[0], SHIP, why="<b>Figures.</b>", order=[WAIT, SHIP])
+        first = cast_vote(stage, READERS[0], SHIP, why="<b>Figures.</b>", order=[WAIT, SHIP])
         assert first.status_code == 201
         assert first.json() == {"readers": 1, "sides": {SHIP: 1, WAIT: 0}, "neither": 0}
-        assert vote(stage, READERS[0], WAIT).status_code == 409
-        assert vote(stage, READERS[1], SHIP).status_code == 201
-        assert vote(stage, READERS[2], None).json() == stage.get("/runs/d/votes").json()
+        assert cast_vote(stage, READERS[0], WAIT).status_code == 409
+        assert cast_vote(stage, READERS[1], SHIP).status_code == 201
+        assert cast_vote(stage, READERS[2], None).json() == stage.get("/runs/d/votes").json()
         assert stage.get("/runs/d/votes").json() == {"readers": 3, "sides": {SHIP: 2, WAIT: 0}, "neither": 1}
-        page = page_of(stage, f"/runs/d/blind?view=0&reader={READERS[0]}")
+        page = get_page(stage, f"/runs/d/blind?view=0&reader={READERS[0]}")
         assert "Ship it now." in page
         assert "&lt;b&gt;Figures.&lt;/b&gt;" in page
-        assert "Ship it now." not in page_of(stage, f"/runs/d/blind?view=0&reader={READERS[3]}")
-        assert "2 of 3 for mira" in page_of(stage, "/runs/d")
+        assert "Ship it now." not in get_page(stage, f"/runs/d/blind?view=0&reader={READERS[3]}")
+        assert "2 of 3 for mira" in get_page(stage, "/runs/d")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_vote_is_counted_once() -> None:
     ],
 )
 def test_invalid_votes_are_rejected(body: dict[str, Any], field: str) -> None:
-    """The error has the field, and nothing is counted."""
+    """The error names the field, and nothing is counted."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         response = stage.post("/runs/d/votes", body)
@@ -122,82 +122,82 @@ def test_invalid_votes_are_rejected(body: dict[str, Any], field: str) -> None:
 
 
 def test_only_finished_debates_accept_votes(stage: Stage) -> None:
-    """Patterns without sides and waiting runs have none; their pages say so."""
+    """Patterns without sides and waiting runs accept none, and their pages say so."""
     stage.begin(pattern="consensus", options={}, runId="other")
     stage.get("/runs/other?wait=30")
     stage.begin(options={"max_rounds": 1, "humans": ["judge"]}, runId="waits")
     stage.get("/runs/waits?wait=30")
     for run_id in ("other", "waits"):
         assert stage.post(f"/runs/{run_id}/votes", {"winner": None}).status_code == 409
-        assert "cannot be read blind" in page_of(stage, f"/runs/{run_id}/blind")
+        assert "cannot be read blind" in get_page(stage, f"/runs/{run_id}/blind")
     assert stage.post("/runs/nothing/votes", {"winner": None}).status_code == 404
     assert stage.http.get("/runs/nothing/blind").status_code == 404
 
 
 def test_votes_survive_a_restart_and_are_exported(tmp_path: Path) -> None:
-    """They are there after a restart, in the export, and after its import."""
+    """They are in the export, and still present after a restart and after an import."""
 
     def make_service() -> Service:
         return Service(store=SqliteStore(tmp_path / "runs.sqlite3"), model=FunctionModel(answer))
 
     with staged(make_service) as stage:
         stage.finished(**DEBATE)
-        vote(stage, READERS[0], SHIP)
-        vote(stage, READERS[1], WAIT)
+        cast_vote(stage, READERS[0], SHIP)
+        cast_vote(stage, READERS[1], WAIT)
     with staged(make_service) as stage:
         assert stage.get("/runs/d/votes").json()["readers"] == 2
-        assert vote(stage, READERS[0], WAIT).status_code == 409
+        assert cast_vote(stage, READERS[0], WAIT).status_code == 409
         export = stage.get("/runs/d/export.jsonl").text
     assert SHIP in export.splitlines()[0]
     store = MemoryStore()
     asyncio.run(import_runs(store, export.splitlines()))
     with staged(lambda: Service(store=store)) as stage:
         assert stage.get("/runs/d/votes").json()["sides"] == {SHIP: 1, WAIT: 1}
-        assert "2, none of the sides ahead" in page_of(stage, "/runs/d")
+        assert "2, none of the sides ahead" in get_page(stage, "/runs/d")
 
 
 def test_votes_are_deleted_with_their_run() -> None:
-    """A later run with this id has none of them, however the first one was deleted."""
+    """A later run with this id has none of them, however the first run was deleted."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:
         stage.finished(**DEBATE)
-        vote(stage, READERS[0], SHIP)
+        cast_vote(stage, READERS[0], SHIP)
         assert stage.http.delete("/api/v1/runs/d").status_code == 204
         stage.finished(**DEBATE)
         assert stage.get("/runs/d/votes").json()["readers"] == 0
         assert "votes/" not in stage.get("/runs/d/export.jsonl").text
-        assert vote(stage, READERS[0], WAIT).status_code == 201
+        assert cast_vote(stage, READERS[0], WAIT).status_code == 201
 
 
 def test_each_signed_in_user_has_one_vote() -> None:
-    """Other reader ids are ignored, and nobody votes on runs of others."""
+    """Other reader ids are ignored, and users cannot vote on others' runs."""
     people = {"key-of-ann": "ann", "key-of-ben": "ben"}
     with staged(service, authenticate=lambda request: people.get(request.headers.get("x-key", ""))) as stage:
         stage.http.headers["x-key"] = "key-of-ann"
         stage.finished(**DEBATE)
-        assert vote(stage, READERS[0], SHIP).status_code == 201
-        assert vote(stage, READERS[1], SHIP).status_code == 409
-        assert "Ship it now." in page_of(stage, "/runs/d/blind?view=0")
+        assert cast_vote(stage, READERS[0], SHIP).status_code == 201
+        assert cast_vote(stage, READERS[1], SHIP).status_code == 409
+        assert "Ship it now." in get_page(stage, "/runs/d/blind?view=0")
         stage.http.headers["x-key"] = "key-of-ben"
-        assert vote(stage, READERS[2], SHIP).status_code == 404
+        assert cast_vote(stage, READERS[2], SHIP).status_code == 404
         assert stage.get("/runs/d/votes").status_code == 404
         assert stage.http.get("/runs/d/blind?view=0").status_code == 404
 
 
-def test_read_only_server_accepts_no_votes() -> None:
+def test_a_read_only_server_accepts_no_votes() -> None:
     """A note replaces the form."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:
         stage.finished(**DEBATE)
     with staged(lambda: Service(store=store), read_only=True) as stage:
-        assert vote(stage, READERS[0], SHIP).status_code == 403
-        page = page_of(stage, "/runs/d/blind?view=0")
+        assert cast_vote(stage, READERS[0], SHIP).status_code == 403
+        page = get_page(stage, "/runs/d/blind?view=0")
         assert "does not accept votes" in page
         assert "<form" not in page
 
 
 def test_hostile_text_is_escaped() -> None:
-    """Contributions and reasons of votes are included."""
+    """This includes contributions and the reasons given with votes."""
     text = "A plain text."
 
     def hostile(request: Any) -> Any:
@@ -208,8 +208,8 @@ def test_hostile_text_is_escaped() -> None:
         for text in ("A plain text.", " ".join(HOSTILE)):
             stage.finished(runId="d", options={"max_rounds": 1, "debaters": SIDES})
             why = text.encode(errors="replace").decode()[:1_900]
-            assert vote(stage, READERS[0], None, why=why).status_code == 201
-            pages = [page_of(stage, f"/runs/d/blind?view=0&reader={reader}") for reader in READERS[:2]]
+            assert cast_vote(stage, READERS[0], None, why=why).status_code == 201
+            pages = [get_page(stage, f"/runs/d/blind?view=0&reader={reader}") for reader in READERS[:2]]
             parts.append(Parts("".join(pages)))
             stage.http.delete("/api/v1/runs/d")
         assert parts[1].found <= parts[0].found | SUBSET
@@ -217,7 +217,7 @@ def test_hostile_text_is_escaped() -> None:
 
 
 def test_anonymous_votes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error has the maximum number of votes of a run."""
+    """The error states the maximum number of votes per run."""
     monkeypatch.setattr("flowdebate.evaluation.readers._MOST", 3)
     with staged(service) as stage:
         run_id = stage.finished()

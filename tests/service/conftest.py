@@ -1,4 +1,4 @@
-"""Fixture that isolates the tests of the command from the user's own runs."""
+"""Fixture that isolates these tests from the user's own runs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ("a_server", "fleet", "store")
 
 @pytest.fixture(autouse=True)
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Use a fresh store for all commands of a test, including those in their own processes."""
+    """Use a fresh store for every command of a test, including commands in separate processes."""
     path = tmp_path_factory.mktemp("kept") / "runs.sqlite3"
     before = {name: os.environ.get(name) for name in (STORE_VARIABLE, "XDG_DATA_HOME")}
     os.environ[STORE_VARIABLE] = str(path)
-    os.environ["XDG_DATA_HOME"] = str(path.parent)  # for a test that takes the variable away
+    os.environ["XDG_DATA_HOME"] = str(path.parent)  # for tests that remove the variable
     yield path
     for name, value in before.items():
         if value is None:

@@ -1,4 +1,4 @@
-"""The pattern of docs/adding-a-pattern.md, which is a module in examples/."""
+"""The pattern from docs/adding-a-pattern.md, a module in examples/."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_riddles() -> str:
 
 
 def load_riddles() -> ModuleType:
-    """Return the module; the caller registers its `INFO`, while a test needs it."""
+    """Return the module. The caller registers its `INFO` for as long as a test needs it."""
     text, module = read_riddles(), ModuleType("riddles")
     assert text.endswith(_REGISTER)
     sys.modules["riddles"] = module  # pydantic looks up annotations there

@@ -1,4 +1,4 @@
-"""Memory of runs: findings of an owner's debates are shown to later ones, and weight their votes."""
+"""Memory of runs: later debates of an owner see earlier findings and weight votes by them."""
 
 from __future__ import annotations
 
@@ -27,31 +27,33 @@ SHORT = {"agents": AGENTS, "max_rounds": 1}
 VOTES = {"ann": "ann", "bob": "ann", "cy": "cy"}
 
 
-def voting(call: Call) -> Any:
-    """Answer a vote: ann and bob are for ann; cy is for itself with a reason."""
+def answer_vote(call: Call) -> Any:
+    """Answer a vote: ann and bob vote for ann; cy votes for itself and gives a reason."""
     if call.phase != "vote":
         return None
     return {"reasoning": f"{call.agent} says so.", "choice": VOTES[call.agent], "confidence": 0.9}
 
 
-def prompts(calls: list[Call], phase: str = "proposal") -> list[str]:
+def phase_prompts(calls: list[Call], phase: str = "proposal") -> list[str]:
     """Return the prompts of the agents in a phase."""
     return [call.prompt for call in calls if call.phase == phase]
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[Service]:
-    """Make a service with a store in memory, whose agents answer like `voting`."""
-    async with Service(store=MemoryStore(), model=model(voting)) as service:
+async def make_service() -> AsyncIterator[Service]:
+    """Create a service with an in-memory store, whose agents vote for ann or for themselves."""
+    async with Service(store=MemoryStore(), model=model(answer_vote)) as service:
         yield service
 
 
 async def finish_debate(
-    service: Any, task: str = TASK, *, labels: Any = None, limits: Any = None, **options: Any
+    make_service: Any, task: str = TASK, *, labels: Any = None, limits: Any = None, **options: Any
 ) -> Any:
     """Finish a run."""
-    run = await service.begin("consensus", task, options={**SHORT, **options}, seed=1, labels=labels, limits=limits)
-    return await service.wait(run.run_id)
+    run = await make_service.begin(
+        "consensus", task, options={**SHORT, **options}, seed=1, labels=labels, limits=limits
+    )
+    return await make_service.wait(run.run_id)
 
 
 async def archived_tasks(archive: StoredArchive) -> list[str]:
@@ -59,16 +61,16 @@ async def archived_tasks(archive: StoredArchive) -> list[str]:
     return [past.task for past in await archive.debates()]
 
 
-async def test_later_debate_sees_earlier_findings_and_dissent() -> None:
-    """It sees the answer, the dissent, and the recorded outcome."""
+async def test_a_later_debate_sees_earlier_findings_and_dissent() -> None:
+    """The later debate sees the answer, the dissent, and the recorded outcome."""
     calls: list[Call] = []
-    async with Service(store=MemoryStore(), model=model(voting, calls=calls)) as service:
+    async with Service(store=MemoryStore(), model=model(answer_vote, calls=calls)) as service:
         first = await finish_debate(service)
-        assert not any("earlier debate" in prompt for prompt in prompts(calls))
+        assert not any("earlier debate" in prompt for prompt in phase_prompts(calls))
         calls.clear()
         second = await finish_debate(service, "Are rents affordable in cities?")
         assert [past.id for past in second.document.raw.context.past_debates] == [f"{first.run_id}:consensus"]
-        for prompt in prompts(calls):
+        for prompt in phase_prompts(calls):
             assert f"an earlier debate about: {TASK}" in prompt
             assert "agreement on ann has idea number 1, quite another one." in prompt
             assert "a dissenting vote in it: cy says so." in prompt
@@ -76,74 +78,74 @@ async def test_later_debate_sees_earlier_findings_and_dissent() -> None:
         await service.archive().correct(f"{first.run_id}:consensus", wrong="ann")
         calls.clear()
         await finish_debate(service, "Which rents are affordable?")
-        assert all("turned out to be wrong" in prompt for prompt in prompts(calls))
+        assert all("turned out to be wrong" in prompt for prompt in phase_prompts(calls))
 
 
-async def test_a_weighted_vote_counts_by_recorded_outcomes(service: Service) -> None:
-    """Without a history each vote weighs 1; confident errors lower the weight, and correct votes raise it."""
-    first = await finish_debate(service, voting="weighted")
+async def test_votes_are_weighted_by_recorded_outcomes(make_service: Service) -> None:
+    """Without a history, each vote weighs 1. Confident errors lower the weight, and correct votes raise it."""
+    first = await finish_debate(make_service, voting="weighted")
     assert first.document.raw.tally.weights == {"ann": 2.0, "bob": 0.0, "cy": 1.0}
-    await service.archive().correct(f"{first.run_id}:consensus", right="cy")
-    second = await finish_debate(service, "Are rents affordable?", voting="weighted")
+    await make_service.archive().correct(f"{first.run_id}:consensus", right="cy")
+    second = await finish_debate(make_service, "Are rents affordable?", voting="weighted")
     weights = second.document.raw.tally.weights
     assert weights["ann"] < 2 * vote_weight(1516, 0.5) < 2.1
     assert weights["cy"] > 1.0
 
 
-async def test_every_owner_has_an_archive(service: Service) -> None:
-    """Nobody sees findings of other owners' debates, whatever the owners are called."""
-    ann, ben = OwnedService(service, "ann"), OwnedService(service, "ben\n" + "x" * 300)
+async def test_every_owner_has_a_separate_archive(make_service: Service) -> None:
+    """Nobody sees findings from other owners' debates, whatever the owners' names."""
+    ann, ben = OwnedService(make_service, "ann"), OwnedService(make_service, "ben\n" + "x" * 300)
     await finish_debate(ann)
-    await finish_debate(service)
+    await finish_debate(make_service)
     result = await finish_debate(ben, "Are rents affordable?")
     assert result.document.raw.context.past_debates == []
-    assert await archived_tasks(ann.archive()) == await archived_tasks(service.archive()) == [TASK]
+    assert await archived_tasks(ann.archive()) == await archived_tasks(make_service.archive()) == [TASK]
     assert await archived_tasks(ben.archive()) == ["Are rents affordable?"]
     await ben.delete(result.run_id)
     assert await archived_tasks(ben.archive()) == []
     assert await archived_tasks(ann.archive()) == [TASK]
 
 
-async def test_run_can_skip_the_archive(service: Service) -> None:
-    """It sees no entry and adds none."""
-    await finish_debate(service)
-    without = await finish_debate(service, "Are rents affordable?", archive=False)
+async def test_a_run_can_skip_the_archive(make_service: Service) -> None:
+    """The run sees no entry and adds none."""
+    await finish_debate(make_service)
+    without = await finish_debate(make_service, "Are rents affordable?", archive=False)
     assert {source.source: source.reason for source in without.document.raw.context.skipped}[
         "history"
     ] == "there is no archive"
-    assert await archived_tasks(service.archive()) == [TASK]
+    assert await archived_tasks(make_service.archive()) == [TASK]
 
 
-async def test_deleted_run_is_removed_from_the_archive(service: Service) -> None:
-    """Its ratings are removed, too, and no document of the archive mentions it."""
-    first = await finish_debate(service)
-    await finish_debate(service, "Are trams affordable?")
-    assert (await service.archive().ratings.of(["ann"]))["ann"].debates == 2
-    await service.delete(first.run_id)
-    assert await archived_tasks(service.archive()) == ["Are trams affordable?"]
-    assert (await service.archive().ratings.of(["ann"]))["ann"].debates == 1
+async def test_a_deleted_run_is_removed_from_the_archive(make_service: Service) -> None:
+    """Its ratings are removed too, and no document of the archive mentions it."""
+    first = await finish_debate(make_service)
+    await finish_debate(make_service, "Are trams affordable?")
+    assert (await make_service.archive().ratings.of(["ann"]))["ann"].debates == 2
+    await make_service.delete(first.run_id)
+    assert await archived_tasks(make_service.archive()) == ["Are trams affordable?"]
+    assert (await make_service.archive().ratings.of(["ann"]))["ann"].debates == 1
     for part in ("debates", "patterns", "positions", "votes", "personas"):
-        documents = await service.store.documents(f"archive/default/{part}")
+        documents = await make_service.store.documents(f"archive/default/{part}")
         assert documents[f"{first.run_id}:consensus"] == "null"
 
 
-# What a run has read is recorded with it
+# recorded archive reads
 
 
-async def change(service: Service, run_id: str) -> None:
+async def change_archive(make_service: Service, run_id: str) -> None:
     """Change every entry of the archive."""
-    await service.archive().correct(f"{run_id}:consensus", right="cy", answer="Forget all rents.")
-    await finish_debate(service, "Are rents affordable in rents?")
+    await make_service.archive().correct(f"{run_id}:consensus", right="cy", answer="Forget all rents.")
+    await finish_debate(make_service, "Are rents affordable in rents?")
 
 
-async def test_resumed_run_sees_the_same_archived_context() -> None:
+async def test_a_resumed_run_sees_the_same_archived_context() -> None:
     """Later corrections and deletions do not matter."""
     calls: list[Call] = []
-    async with Service(store=MemoryStore(), model=model(voting, calls=calls)) as service:
+    async with Service(store=MemoryStore(), model=model(answer_vote, calls=calls)) as service:
         first = await finish_debate(service, "Rents?")
         suspended = await finish_debate(service, voting="weighted", limits=Limits(calls=5))
         assert suspended.status == "limit"
-        await change(service, first.run_id)
+        await change_archive(service, first.run_id)
         await service.delete(first.run_id)
         calls.clear()
         await service.resume(suspended.run_id, limits=Limits(calls=50))
@@ -156,13 +158,13 @@ async def test_resumed_run_sees_the_same_archived_context() -> None:
         assert finished.document.raw.tally.weights["cy"] < 1.0  # by ratings, not by the later outcome
 
 
-async def test_fork_sees_the_archived_context_of_its_parent() -> None:
+async def test_a_fork_sees_the_archived_context_of_its_parent() -> None:
     """Only the edited answer and its consequences are requested, and votes keep their weights."""
     calls: list[Call] = []
-    async with Service(store=MemoryStore(), model=model(voting, calls=calls)) as service:
+    async with Service(store=MemoryStore(), model=model(answer_vote, calls=calls)) as service:
         first = await finish_debate(service, "Rents?")
         parent = await finish_debate(service, voting="weighted")
-        await change(service, first.run_id)
+        await change_archive(service, first.run_id)
         calls.clear()
         step = next(step.key for step in await service.store.steps(parent.run_id) if "vote-cy" in step.key)
         ballot = {"reasoning": "Mine.", "choice": "cy", "confidence": 0.2}
@@ -174,11 +176,11 @@ async def test_fork_sees_the_archived_context_of_its_parent() -> None:
         assert finished.document.raw.ballots[2].confidence == 0.2
 
 
-async def test_an_imported_run_changes_no_archive(service: Service) -> None:
+async def test_an_imported_run_changes_no_archive(make_service: Service) -> None:
     """Otherwise the author of a file could influence later debates."""
-    suspended = await finish_debate(service, limits=Limits(calls=5))
-    lines = [line async for line in export_run(service.store, suspended.run_id)]
-    async with Service(store=MemoryStore(), model=model(voting)) as other:
+    suspended = await finish_debate(make_service, limits=Limits(calls=5))
+    lines = [line async for line in export_run(make_service.store, suspended.run_id)]
+    async with Service(store=MemoryStore(), model=model(answer_vote)) as other:
         await finish_debate(other, "Are rents affordable?")
         await import_runs(other.store, [line.encode() for line in lines])
         await other.resume(suspended.run_id, limits=Limits(calls=50))
@@ -188,12 +190,12 @@ async def test_an_imported_run_changes_no_archive(service: Service) -> None:
         assert await archived_tasks(other.archive()) == ["Are rents affordable?"]
 
 
-async def test_showing_a_run_changes_no_archive() -> None:
-    """An unfinished run is replayed for each view, even if its journal ends before its reads."""
+async def test_viewing_a_run_changes_no_archive() -> None:
+    """An unfinished run is replayed for each view, even if its journal ends before it reads the archive."""
     store = MemoryStore()
-    async with Service(store=store, model=model(voting)) as service:
+    async with Service(store=store, model=model(answer_vote)) as service:
         suspended = await finish_debate(service, limits=Limits(calls=5))
-    async with Service(store=store, model=model(voting)) as service:
+    async with Service(store=store, model=model(answer_vote)) as service:
         before = [dict(await store.documents(f"archive/default/{part}")) for part in ("debates", "ratings")]
         details: Any = await service.run(suspended.run_id)
         assert details.document is not None

@@ -1,4 +1,4 @@
-"""Exports with values of wrong types are rejected, or become runs that break nothing."""
+"""Exports with values of wrong types: they are rejected, or become runs that break nothing else."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 WRONG: list[Any] = [None, -1, "x", {"x": None}]
 LINES = range(6)
-"""Indexes of the lines of the run and of each of its calls."""
+"""Indexes of the lines with the run and each of its calls."""
 
 
 def answer(request: ModelRequest) -> str | dict[str, Any]:
-    """Answer a short debate."""
+    """Answer in a short debate."""
     if request.output_schema is not None:
         return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
     return f"{request.block} is sure."
 
 
-async def exported() -> list[str]:
+async def exported_lines() -> list[str]:
     """Return the lines of a debate with a vote."""
     store = MemoryStore()
     async with Service(store=store, model=FunctionModel(answer)) as service:
@@ -54,8 +54,8 @@ async def exported() -> list[str]:
         return [line async for line in export_run(store, "r")]
 
 
-async def exported_of(pattern: str) -> list[str]:
-    """Return the lines of a pattern's run; a debate has two ballots and a vote."""
+async def exported_pattern(pattern: str) -> list[str]:
+    """Return the lines of a pattern's run. A debate has two ballots and a vote."""
     store = MemoryStore()
     sides = [{"name": "ann", "stance": "cap rents"}, {"name": "bob", "stance": "build homes"}]
     async with Service(store=store, model=FunctionModel(answer_to)) as service:
@@ -67,41 +67,43 @@ async def exported_of(pattern: str) -> list[str]:
         return [line async for line in export_run(store, "r")]
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def value_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Return the path of each value in a line, including JSON inside text."""
     if path:
         yield path
     if path and (path[-1] == "body" or path[-2:-1] == ("failures",)) and isinstance(value, str):
-        yield from (place for place in places(json.loads(value), (*path, "JSON")) if place[-1] != "JSON")
+        yield from (place for place in value_paths(json.loads(value), (*path, "JSON")) if place[-1] != "JSON")
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ()):
-        yield from places(inner, (*path, key))
+        yield from value_paths(inner, (*path, key))
 
 
-def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
+def replace_value(value: Any, path: tuple[Any, ...], to: Any) -> Any:
     """Return the value with a replacement at one path."""
     if not path:
         return to
     if path[0] == "JSON":
-        return json.dumps(changed(json.loads(value), path[1:], to))
+        return json.dumps(replace_value(json.loads(value), path[1:], to))
     value = copy.copy(value)
-    value[path[0]] = changed(value[path[0]], path[1:], to)
+    value[path[0]] = replace_value(value[path[0]], path[1:], to)
     return value
 
 
 @pytest.mark.parametrize("index", slow_but_first(LINES))
-def test_invalid_value_breaks_only_its_run(index: int) -> None:
-    """Each value of an export as wrong types, in turn: it is refused with its place, or listed, shown and verified.
+def test_an_invalid_value_breaks_only_its_run(index: int) -> None:
+    """Every value of an export is replaced by values of wrong types.
 
-    `make soak-attacks` tries each value as each of them.
+    The import rejects it with its location, or the run can be listed, shown and verified.
+
+    `make soak-attacks` tries every combination.
     """
 
     async def tried() -> tuple[int, int]:
-        lines = await exported()
+        lines = await exported_lines()
         assert len(lines) == len(LINES)
         line, accepted, rejections = json.loads(lines[index]), 0, 0
-        for place, path in enumerate(places(line)):
+        for place, path in enumerate(value_paths(line)):
             for wrong in (WRONG[place % 2], WRONG[2 + place % 2]):
-                mutated = [*lines[:index], json.dumps(changed(line, path, wrong)), *lines[index + 1 :]]
+                mutated = [*lines[:index], json.dumps(replace_value(line, path, wrong)), *lines[index + 1 :]]
                 try:
                     accepted += await survives(mutated)
                 except BadFile:
@@ -124,16 +126,16 @@ def test_invalid_value_breaks_only_its_run(index: int) -> None:
         ("consensus", "outcome.raw.analytics.relationships.0.severity", None),
     ],
 )
-def test_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wrong: Any) -> None:
-    """Examples are a fraction for a whole number, text that UTF-8 lacks, and a missing mean."""
-    lines = asyncio.run(exported_of(pattern))
+def test_a_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wrong: Any) -> None:
+    """Examples are a fraction in place of an integer, text that is invalid in UTF-8, and a missing mean."""
+    lines = asyncio.run(exported_pattern(pattern))
     path = tuple(int(part) if part.isdigit() else part for part in ("run", *place.split(".")))
-    line = json.dumps(changed(json.loads(lines[0]), path, wrong))
+    line = json.dumps(replace_value(json.loads(lines[0]), path, wrong))
     assert asyncio.run(survives([line, *lines[1:]]))
 
 
-def test_invalid_value_of_a_failed_call_breaks_only_its_run() -> None:
-    """The journal of a failed run has its failures as text, which anybody could have written."""
+def test_an_invalid_value_of_a_failed_call_breaks_only_its_run() -> None:
+    """The journal of a failed run has its failures as text, and anybody could have written them."""
 
     def fails(request: ModelRequest) -> str | dict[str, Any]:
         if "con" in request.block:
@@ -151,11 +153,11 @@ def test_invalid_value_of_a_failed_call_breaks_only_its_run() -> None:
         lines = await failed()
         [index] = [at for at, line in enumerate(lines) if json.loads(line).get("row", {}).get("failures")]
         line = json.loads(lines[index])
-        inside = [path for path in places(line) if "failures" in path]
+        inside = [path for path in value_paths(line) if "failures" in path]
         assert len(inside) > 8
         for path in inside:
             for wrong in (*WRONG, "{", "null", "[]", '{"attempts": 3}'):
-                mutated = [*lines[:index], json.dumps(changed(line, path, wrong)), *lines[index + 1 :]]
+                mutated = [*lines[:index], json.dumps(replace_value(line, path, wrong)), *lines[index + 1 :]]
                 with suppress(BadFile):
                     await survives(mutated)
 
@@ -163,7 +165,10 @@ def test_invalid_value_of_a_failed_call_breaks_only_its_run() -> None:
 
 
 async def survives(lines: list[str]) -> bool:
-    """Return whether the lines are imported and then listed, shown and verified; BadFile if they are not imported."""
+    """Return whether the lines are imported and then listed, shown and verified.
+
+    Raise BadFile if they cannot be imported.
+    """
     store = MemoryStore()
     await import_runs(store, lines)
     [run] = await store.runs()
@@ -185,7 +190,7 @@ async def survives(lines: list[str]) -> bool:
                 Sheet.of(details.document, details=details, steps=states, events=(), votes=votes)
             for entry in read_runs(lines, "export"):
                 await (await evidence_of(*entry)).check(same_version=False)
-        except FlowDebateError:  # in a sentence
+        except FlowDebateError:  # with a readable message
             return True
     return True
 
@@ -194,20 +199,20 @@ async def survives(lines: list[str]) -> bool:
     ("path", "wrong"),
     [("usage.calls", None), ("usage", 3), ("usage.prompt_tokens", "many"), ("seconds", "long"), ("error", ["no"])],
 )
-def test_outcome_of_a_wrong_type_is_rejected_with_its_field(path: str, wrong: Any) -> None:
-    """The error comes before anything is stored."""
-    lines = asyncio.run(exported())
+def test_an_outcome_with_a_wrong_type_is_rejected_with_its_field(path: str, wrong: Any) -> None:
+    """The error is raised before anything is stored."""
+    lines = asyncio.run(exported_lines())
     place = ("run", "outcome", *path.split("."))
-    lines[0] = json.dumps(changed(json.loads(lines[0]), place, wrong))
+    lines[0] = json.dumps(replace_value(json.loads(lines[0]), place, wrong))
     with pytest.raises(BadFile, match=rf"line 1: `run\.outcome\.{path}` must be an? "):
         asyncio.run(import_runs(MemoryStore(), lines))
 
 
 def test_a_stored_run_with_a_broken_outcome_breaks_no_list() -> None:
-    """It is listed without the unreadable part, and its page reports the problem."""
+    """The run is listed without the unreadable part, and its page reports the problem."""
 
     async def listed() -> tuple[Any, ...]:
-        [(run, rows, _)] = read_runs(await exported(), "export")
+        [(run, rows, _)] = read_runs(await exported_lines(), "export")
         store = MemoryStore()
         assert run.outcome is not None
         run.outcome.update(usage={"calls": None}, seconds="long", error=["no"])  # type: ignore[attr-defined]
@@ -223,9 +228,12 @@ def test_a_stored_run_with_a_broken_outcome_breaks_no_list() -> None:
 
 
 def test_verify_and_show_report_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence has the exit code of an unusable file; 1 would mean a different report."""
-    lines = asyncio.run(exported())
-    lines[0] = json.dumps(changed(json.loads(lines[0]), ("run", "outcome", "usage", "calls"), None))
+    """A single sentence is printed with the exit code of an unusable file.
+
+    Exit code 1 would mean a different report.
+    """
+    lines = asyncio.run(exported_lines())
+    lines[0] = json.dumps(replace_value(json.loads(lines[0]), ("run", "outcome", "usage", "calls"), None))
     (tmp_path / "broken.jsonl").write_text("\n".join(lines))
     for command in (["runs", "verify"], ["import"]):
         result = CliRunner().invoke(

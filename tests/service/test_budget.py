@@ -1,4 +1,4 @@
-"""A budget of all runs of a service, shared by forks, resumed runs, restarts and other processes."""
+"""A budget for all runs of a service, shared by forks, resumed runs, restarts and other processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 QUESTION = "Should we ship?"
 SHORT = {"max_rounds": 1, "schedule": "single"}
-"""A debate of four calls."""
+"""Options for a debate with four calls."""
 
 
 class CountingModel(FunctionModel):
@@ -40,26 +40,26 @@ class CountingModel(FunctionModel):
         return f"{request.block} is sure."
 
 
-async def used(service: Service) -> dict[str, float]:
+async def used_amounts(service: Service) -> dict[str, float]:
     """Return the used amount of each limit."""
     return {budget.kind: budget.used for budget in await service.budgets()}
 
 
-async def status_of(service: Service, **options: Any) -> str:
-    """Finish a debate of four calls and return its status."""
+async def run_status(service: Service, **options: Any) -> str:
+    """Finish a debate with four calls and return its status."""
     started = await service.begin("debate", QUESTION, options=SHORT, **options)
     return (await service.wait(started.run_id)).status
 
 
 def test_runs_share_the_budget() -> None:
-    """The run that exhausts it ends with a partial result; afterwards nothing can start, resume or fork."""
+    """The run that exhausts it ends with a partial result. Afterwards nothing can start, resume or fork."""
 
     async def run() -> None:
         model = CountingModel()
         async with Service(store="memory:", model=model, budget=Limits(calls=6)) as service:
-            assert await status_of(service, run_id="one") == "complete"
-            assert await status_of(service, run_id="two") == "limit"
-            assert await used(service) == {"calls": 6}
+            assert await run_status(service, run_id="one") == "complete"
+            assert await run_status(service, run_id="two") == "limit"
+            assert await used_amounts(service) == {"calls": 6}
             two = await service.run("two")
             assert two.error == "BudgetReached: the budget of all runs is reached: 6 of 6 calls used"
             assert two.document is not None
@@ -73,68 +73,68 @@ def test_runs_share_the_budget() -> None:
                     await more
                 assert (raised.value.budget, raised.value.used, raised.value.limit) == ("all runs", 6, 6)
             repeated = await service.begin("debate", QUESTION, options=SHORT, run_id="one")
-            assert repeated.status == "complete"  # it has started before
+            assert repeated.status == "complete"  # this run has started before
             await service.delete("one")
-            assert await used(service) == {"calls": 6}
+            assert await used_amounts(service) == {"calls": 6}
         assert model.made == 6
 
     asyncio.run(run())
 
 
-def test_forks_of_an_exhausted_run_end() -> None:
-    """Each fork has new limits but the same budget; reused answers cost nothing."""
+def test_forks_cannot_exceed_the_budget() -> None:
+    """Each fork has new limits but the same budget. Reused answers cost nothing."""
 
     async def run() -> None:
         model, limits = CountingModel(), Limits(calls=2)
         async with Service(store="memory:", model=model, limits=limits, budget=Limits(calls=3)) as service:
-            assert await status_of(service, run_id="run-0") == "limit"
+            assert await run_status(service, run_id="run-0") == "limit"
             await service.fork("run-0", fork_id="run-1")
             assert (await service.wait("run-1")).status == "limit"
-            assert (await used(service), model.made) == ({"calls": 3}, 3)
+            assert (await used_amounts(service), model.made) == ({"calls": 3}, 3)
             with pytest.raises(BudgetReached):
                 await service.fork("run-1", fork_id="run-2")
 
     asyncio.run(run())
 
 
-def test_budget_survives_a_restart_and_is_shared_between_processes(tmp_path: Path) -> None:
-    """The figures are in the store; a larger budget lets a run continue where it stopped."""
+def test_the_budget_survives_a_restart_and_is_shared_between_processes(tmp_path: Path) -> None:
+    """The figures are in the store. A larger budget lets a run continue at the same point."""
 
     async def run() -> None:
         path, model = tmp_path / "runs.sqlite3", CountingModel()
         async with Service(store=path, model=model, budget=Limits(calls=5)) as first:
-            assert await status_of(first, run_id="one") == "complete"
+            assert await run_status(first, run_id="one") == "complete"
             second = Service(store=path, model=model, budget=Limits(calls=5))
-            assert await used(second) == {"calls": 4}
-            assert await status_of(second, run_id="two") == "limit"
-            assert await used(first) == {"calls": 5}
+            assert await used_amounts(second) == {"calls": 4}
+            assert await run_status(second, run_id="two") == "limit"
+            assert await used_amounts(first) == {"calls": 5}
             with pytest.raises(BudgetReached):
                 await first.begin("debate", QUESTION, options=SHORT)
         async with Service(store=path, model=model, budget=Limits(calls=8)) as later:
             await later.resume("two")
             assert (await later.wait("two")).status == "complete"
-            assert await used(later) == {"calls": 8}
+            assert await used_amounts(later) == {"calls": 8}
         assert model.made == 8
 
     asyncio.run(run())
 
 
 def test_racing_processes_never_exceed_the_budget(tmp_path: Path) -> None:
-    """The first request of each call is counted in the store before it is sent."""
+    """Each call's first request is counted in the store before it is sent."""
 
     async def run() -> None:
         path, models = tmp_path / "runs.sqlite3", [CountingModel(), CountingModel(), CountingModel()]
         services = [Service(store=path, model=model, budget=Limits(calls=17)) for model in models]
-        await asyncio.gather(*(status_of(service) for service in services for _ in range(6)))
+        await asyncio.gather(*(run_status(service) for service in services for _ in range(6)))
         assert sum(model.made for model in models) == 17
-        assert [await used(service) for service in services] == [{"calls": 17}] * 3
+        assert [await used_amounts(service) for service in services] == [{"calls": 17}] * 3
         for service in services:
             await service.close()
 
     asyncio.run(run())
 
 
-def test_retries_count_one_by_one() -> None:
+def test_retries_count_individually() -> None:
     """A call with three attempts counts as three."""
 
     def fails(_: ModelRequest) -> Any:
@@ -146,33 +146,33 @@ def test_retries_count_one_by_one() -> None:
             options = {**SHORT, "on_failure": "skip"}
             started = await service.begin("debate", QUESTION, options=options)
             assert (await service.wait(started.run_id)).status == "limit"
-            assert await used(service) == {"calls": 5}
+            assert await used_amounts(service) == {"calls": 5}
 
     asyncio.run(run())
 
 
-def test_tokens_and_money_are_counted_as_reported_and_else_estimated() -> None:
-    """Requests count by their estimate at first, then by their usage; deleted runs still count."""
+def test_unreported_tokens_and_money_are_estimated() -> None:
+    """Requests count with their estimate at first, then with the reported usage. Deleted runs still count."""
 
     async def run() -> None:
         price = {"function": Price(prompt=1.0, completion=2.0)}
         budget = Limits(tokens=100_000, cost=1.0, prices=price)
         async with Service(store="memory:", model=CountingModel(), budget=budget) as service:
-            assert await status_of(service, run_id="one") == "complete"
-            usage = await used(service)
+            assert await run_status(service, run_id="one") == "complete"
+            usage = await used_amounts(service)
             tokens = (await service.run("one")).usage
             assert usage["tokens"] > 100
             assert tokens is not None
             assert 0 < usage["cost"] < 0.1
         small = Limits(cost=0.000_1, prices=price)
         async with Service(store="memory:", model=CountingModel(), budget=small) as service:
-            assert await status_of(service) == "limit"
+            assert await run_status(service) == "limit"
 
     asyncio.run(run())
 
 
 def test_reported_usage_replaces_the_estimate() -> None:
-    """This includes lower usage."""
+    """The usage may be lower than the estimate."""
 
     async def run() -> None:
         account = Account(MemoryStore(), Limits(tokens=50))
@@ -200,7 +200,7 @@ def test_time_limits_are_not_part_of_a_budget(field: str, of: str) -> None:
         Service(store="memory:", **{of: Limits(**{field: 5})})  # type: ignore[arg-type]
 
 
-def test_cancelled_store_access_keeps_the_figures_correct(tmp_path: Path) -> None:
+def test_a_cancelled_store_access_keeps_the_figures_correct(tmp_path: Path) -> None:
     """The write completes, and the unused reservation is released."""
 
     async def run() -> None:
@@ -228,7 +228,10 @@ def test_cancelled_store_access_keeps_the_figures_correct(tmp_path: Path) -> Non
 
 
 def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exhausted one does not affect other owners; it names its end and starts again then, even for a late clock."""
+    """An exhausted budget does not affect other owners.
+
+    The error says when it ends, and it starts again then, even for a slow clock.
+    """
     now = 1_000.5 * 86_400
     monkeypatch.setattr("flowdebate.runs.limits.time.time", lambda: now)
 
@@ -248,7 +251,7 @@ def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
                 await ann.resume("ann limit")
             assert raised.value.retry_after == 43_200
             assert {(budget.budget, budget.used) for budget in await bob.budgets()} == {("all runs", 9), ("'bob'", 4)}
-            assert await status_of(service) == "complete"  # without an owner
+            assert await run_status(service) == "complete"  # without an owner
             now += 86_400
             begun = await ann.begin("debate", QUESTION, options=SHORT)
             assert (await ann.wait(begun.run_id)).status == "complete"
@@ -258,7 +261,7 @@ def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(run())
 
 
-def test_rejected_charge_is_reserved_in_no_account() -> None:
+def test_a_rejected_charge_is_reserved_in_no_account() -> None:
     """A call that exceeds the daily budget does not count in the total."""
 
     async def run() -> None:

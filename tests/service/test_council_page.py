@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 
-def command(*arguments: str, text: str | None = None) -> Result:
-    """Run the command as a user does."""
+def run_command(*arguments: str, text: str | None = None) -> Result:
+    """Run the command as a user would."""
     return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
 
 
-def ranked(schema: str) -> dict[str, Any]:
+def answer_ranking(schema: str) -> dict[str, Any]:
     """Return a ranking of the letters in a schema."""
     letters = re.findall(r'"([A-Z])"', schema)
     return {"ranking": [{"answer": letter, "reason": f"{letter} holds."} for letter in dict.fromkeys(letters)]}
 
 
-ANSWERS: dict[str, Any] = {"ranking": ranked, "dissent": {"answer": "Wait a week.", "dissent": "How long."}}
+ANSWERS: dict[str, Any] = {"ranking": answer_ranking, "dissent": {"answer": "Wait a week.", "dissent": "How long."}}
 
 
-def test_council_is_run_shown_saved_resumed_and_batched(tmp_path: Path) -> None:
+def test_a_council_is_run_shown_saved_resumed_and_batched(tmp_path: Path) -> None:
     """`flowdebate council` has a model for each member and one for the chair."""
     report = tmp_path / "report.md"
     with Stage(turns=(("Wait, ", "I say."),), answers=ANSWERS) as on:
@@ -46,28 +46,28 @@ def test_council_is_run_shown_saved_resumed_and_batched(tmp_path: Path) -> None:
             "--review",
             "all",
         )
-        live = command("council", "Ship today?", *location, *members, "--markdown", str(report))
+        live = run_command("council", "Ship today?", *location, *members, "--markdown", str(report))
         models = [body["model"] for body in on.bodies]
-        saved = command("council", "Ship today?", *location, *members, "--json")
+        saved = run_command("council", "Ship today?", *location, *members, "--json")
         run_id = json.loads(saved.stdout)["runId"]
         before = len(on.bodies)
-        resumed = command("resume", run_id)
+        resumed = run_command("resume", run_id)
         assert len(on.bodies) == before
-        batch = command("batch", "-", "--pattern", "council", *location, text="Wait?\n")
+        batch = run_command("batch", "-", "--pattern", "council", *location, text="Wait?\n")
     assert [result.exit_code for result in (live, saved, resumed, batch)] == [0, 0, 0, 0]
     assert sorted(models) == ["ann-model", "ann-model", "bob-model", "bob-model", "staged"]
     for part in ("Opinions", "Reviews", "Wait, I say.", "Ranking", "Wait a week.", "How long."):
         assert part in live.stdout
         assert part in report.read_text()
         assert part in resumed.stdout
-        assert part in command("runs", "render", "-", text=saved.stdout).stdout
+        assert part in run_command("runs", "render", "-", text=saved.stdout).stdout
     assert json.loads(saved.stdout)["pattern"] == "council"
     assert "Complete: 1\n" in batch.stdout
 
 
-def test_member_with_an_empty_model_is_rejected() -> None:
-    """The error has the option and the permitted values."""
-    result = command("council", "Ship?", "--member", "Ann=")
+def test_a_member_with_an_empty_model_is_rejected() -> None:
+    """The error names the option and the permitted values."""
+    result = run_command("council", "Ship?", "--member", "Ann=")
     assert result.exit_code != 0
     assert "--member" in result.output
     assert "NAME=MODEL" in result.output

@@ -1,4 +1,4 @@
-"""Critiques on every front end: command, stored runs, people, batches, HTTP, pages, endpoints and MCP."""
+"""Critiques in every front end: command, stored runs, people, batches, HTTP, pages, endpoints and MCP."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ MARKED = {**CLAIM, "claim": "It is <b>30</b> days."}
 RULED = {"rulings": [{"claim": "C1", "reason": "§ 7 says so.", "quotes": [QUOTE], "ruling": "holds"}]}
 
 
-def command(*arguments: str, text: str | None = None) -> Any:
-    """Call the command as a user does."""
+def run_command(*arguments: str, text: str | None = None) -> Any:
+    """Run the command as a user would."""
     return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
 
 
-def test_a_critique_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: Path) -> None:
-    """No call is repeated; a fork without a revision rejects the answer."""
+def test_a_critique_is_run_stored_and_batched(tmp_path: Path) -> None:
+    """No call is repeated. A fork without a revision ends with the outcome "rejected"."""
     (tmp_path / "lease.md").write_text(LEASE)
     (tmp_path / "draft.txt").write_text(f"{ANSWER}\n")
     answers: Any = {"rulings": RULED, "settledBy": {"claims": [MARKED]}}
@@ -42,18 +42,18 @@ def test_a_critique_is_shown_saved_resumed_forked_reported_and_batched(tmp_path:
     with Stage(turns=((REVISED,),), answers=answers) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
         options = ("--source", str(tmp_path / "lease.md"), "--answer", str(tmp_path / "draft.txt"))
-        live = command(
+        live = run_command(
             "critique", QUESTION, *location, *options, "--markdown", str(report), "--model", "critic=ann-model"
         )
         models = [body["model"] for body in on.bodies]
-        saved = command("critique", QUESTION, *location, *options, "--json")
+        saved = run_command("critique", QUESTION, *location, *options, "--json")
         run_id, before = json.loads(saved.stdout)["runId"], len(on.bodies)
-        resumed, page_text = command("resume", run_id), command("show", run_id, "--page")
-        report_result = command("runs", "report", run_id, "--html", str(page))
+        resumed, page_text = run_command("resume", run_id), run_command("show", run_id, "--page")
+        report_result = run_command("runs", "report", run_id, "--html", str(page))
         assert len(on.bodies) == before
-        forked = command("runs", "fork", run_id, "--set", "revise=false", "--json", *location[2:4])
-        assert len(on.bodies) == before  # the rulings are the same, and nobody revises
-        batch = command("batch", "-", "--pattern", "critique", *location, *options[:2], text="When?\n")
+        forked = run_command("runs", "fork", run_id, "--set", "revise=false", "--json", *location[2:4])
+        assert len(on.bodies) == before  # the rulings are the same, and there is no revision
+        batch = run_command("batch", "-", "--pattern", "critique", *location, *options[:2], text="When?\n")
     assert [result.exit_code for result in (live, saved, resumed, page_text, report_result, batch)] == [0] * 6, (
         batch.output
     )
@@ -62,7 +62,7 @@ def test_a_critique_is_shown_saved_resumed_forked_reported_and_batched(tmp_path:
         assert part in live.stdout, part
         assert part in resumed.stdout
         assert part in page_text.stdout
-        assert part in command("runs", "render", "-", text=saved.stdout).stdout
+        assert part in run_command("runs", "render", "-", text=saved.stdout).stdout
     assert "<b>30" not in page.read_text()
     assert "&lt;b&gt;30" in page.read_text()
     assert "§ 7 says so." in report.read_text()
@@ -71,15 +71,15 @@ def test_a_critique_is_shown_saved_resumed_forked_reported_and_batched(tmp_path:
     assert "Complete: 1\n" in batch.stdout
 
 
-def test_answer_is_read_from_a_file_or_stdin_but_not_from_a_plan(tmp_path: Path) -> None:
-    """In a plan file, over HTTP and over MCP, it is the text itself."""
+def test_the_answer_is_read_from_a_file_or_stdin_but_not_from_a_plan(tmp_path: Path) -> None:
+    """In a plan file, over HTTP and over MCP, the option is the text itself."""
     with Stage(answers={"settledBy": {"claims": []}}) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--no-store", "--json")
-        piped = command("critique", QUESTION, *location, "--answer", "-", text=ANSWER)
+        piped = run_command("critique", QUESTION, *location, "--answer", "-", text=ANSWER)
         plan = tmp_path / "plan.toml"
         plan.write_text(f'pattern = "critique"\nquestion = "{QUESTION}"\nanswer = "plan.toml"\n')
-        planned = command("run", str(plan), *location)
-        missing = command("critique", QUESTION, *location, "--answer", str(tmp_path / "none.txt"))
+        planned = run_command("run", str(plan), *location)
+        missing = run_command("critique", QUESTION, *location, "--answer", str(tmp_path / "none.txt"))
     assert json.loads(piped.stdout)["raw"]["original"] == ANSWER
     assert json.loads(planned.stdout)["raw"]["original"] == "plan.toml"
     assert missing.exit_code == 2
@@ -106,8 +106,8 @@ def test_people_answer_later_in_every_role(tmp_path: Path) -> None:
     assert (run.status, run.output.outcome, run.output.answer) == ("complete", "revised", REVISED)
 
 
-def test_critique_starts_over_http_and_its_page_has_the_claims() -> None:
-    """Claims are escaped; the answer is a multi-line text."""
+def test_a_critique_starts_over_http_and_its_page_has_the_claims() -> None:
+    """Claims are escaped, and the answer is a multi-line text field."""
     with staged(lambda: Service(store="memory:", model=model_of(claims=[MARKED]))) as stage:
         options = {"sources": {"lease.md": LEASE}, "answer": ANSWER}
         run_id = stage.finished(pattern="critique", question=QUESTION, options=options)
@@ -123,8 +123,8 @@ def test_critique_starts_over_http_and_its_page_has_the_claims() -> None:
     assert response.json()["errors"][0]["field"] == "answer"
 
 
-def test_document_has_the_layout_of_the_live_run() -> None:
-    """Live sections and those of the saved run have the same groups."""
+def test_a_document_has_the_layout_of_the_live_run() -> None:
+    """Live sections and those of the saved run are grouped in the same way."""
     pattern = critique(name="x", answer=ANSWER, critics=[Persona("Ada")], sources={"lease.md": LEASE})
     raw = pattern.run_sync(QUESTION, model=model_of()).output
     document = CritiqueDocument.of_raw(raw.to_wire())
@@ -136,7 +136,7 @@ def test_document_has_the_layout_of_the_live_run() -> None:
 
 @pytest.mark.anyio
 async def test_mcp_hosts_have_a_critique_tool() -> None:
-    """The host sends an answer, and the result says which claims hold."""
+    """The host sends an answer, and the result lists the claims that hold."""
     async with (
         Service(store="memory:", model=model_of()) as service,
         Client(create_server(service)) as client,
@@ -152,8 +152,8 @@ async def test_mcp_hosts_have_a_critique_tool() -> None:
     assert "The answer was rejected: 1 of 1 claim held up" in quick["result"]
 
 
-def test_critique_is_a_model_for_chat_clients_and_an_ag_ui_agent() -> None:
-    """A chat gets the transcript; with `:answer`, only the answer, at the top."""
+def test_chat_and_ag_ui_clients_can_run_a_critique() -> None:
+    """A chat gets the transcript, or with `:answer` only the answer, at the top."""
     message = {"role": "user", "content": QUESTION}
     with staged(lambda: Service(store="memory:", model=model_of(quotes=APART)), openai=True, ag_ui=True) as stage:
         names = ("flowdebate/critique", "flowdebate/critique:answer")

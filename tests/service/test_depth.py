@@ -29,11 +29,11 @@ QUESTION = "Should we build trams?"
 SIDES = [{"name": "ann", "stance": "we should"}, {"name": "ben", "stance": "we should not"}]
 DEBATE: dict[str, Any] = {"debaters": SIDES, "synthesizer": False}
 CALLS = {"quick": 4, "balanced": 6, "thorough": 16}
-"""Calls of a debate whose judge is asked in both orders, at each depth."""
+"""Number of calls per depth, for a debate whose judge reads both orders."""
 
 
 def judged_model(sure: Sequence[str]) -> FunctionModel:
-    """Make a model whose judge prefers the first side, except at the depths where it is `sure`."""
+    """Create a model whose judge prefers the first side, except at the depths listed in `sure`."""
 
     def reply(request: ModelRequest) -> Any:
         if request.output_schema is None:
@@ -45,7 +45,7 @@ def judged_model(sure: Sequence[str]) -> FunctionModel:
     return FunctionModel(reply)
 
 
-async def run(model: Any, pattern: str = "debate", **options: Any) -> RunDetails:
+async def finish_run(model: Any, pattern: str = "debate", **options: Any) -> RunDetails:
     """Finish a run of the service."""
     async with Service(store="memory:", model=model) as service:
         begun = await service.begin(pattern, QUESTION, options=options)
@@ -58,7 +58,7 @@ async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) 
     """The document is that of the last debate, and lists the steps with their cost."""
     depths = [*CALLS]
     steps = depths[: depths.index(ends) + 1]
-    result = await run(judged_model([ends]), depth="auto", **DEBATE)
+    result = await finish_run(judged_model([ends]), depth="auto", **DEBATE)
     document: Any = result.document
     assert (result.status, document.usage.calls) == ("complete", sum(CALLS[depth] for depth in steps))
     assert [(step.name, step.calls) for step in document.raw.escalation] == [(depth, CALLS[depth]) for depth in steps]
@@ -72,9 +72,9 @@ async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) 
 
 
 @pytest.mark.anyio
-async def test_disputed_auto_run_ends_at_the_last_depth() -> None:
+async def test_a_disputed_auto_run_ends_at_the_last_depth() -> None:
     """It has the result of a thorough debate, whatever that is."""
-    document: Any = (await run(judged_model([]), depth="auto", **DEBATE)).document
+    document: Any = (await finish_run(judged_model([]), depth="auto", **DEBATE)).document
     assert [step.name for step in document.raw.escalation] == ["quick", "balanced", "thorough"]
     assert document.raw.verdict.winner is None
 
@@ -94,8 +94,8 @@ async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("calls", [3, 5, 12])
-async def test_auto_run_is_resumed_after_a_limit(calls: int) -> None:
-    """It can be in any step; until then its document is that of the debate in progress."""
+async def test_an_auto_run_is_resumed_after_a_limit(calls: int) -> None:
+    """The limit can end any step. Until the run is resumed, its document is that of the debate in progress."""
     async with Service(store="memory:", model=judged_model([])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "auto", "max_calls": calls, **DEBATE})
         limited: Any = await service.wait(begun.run_id)
@@ -107,8 +107,8 @@ async def test_auto_run_is_resumed_after_a_limit(calls: int) -> None:
 
 
 @pytest.mark.anyio
-async def test_fork_has_the_options_of_its_depth() -> None:
-    """Options derived from the parent's depth are dropped, and explicit ones are kept."""
+async def test_a_fork_has_the_options_of_its_depth() -> None:
+    """Options derived from the parent's depth are dropped, and explicit options are kept."""
     async with Service(store="memory:", model=judged_model(["quick"])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "quick", "length": "short", **DEBATE})
         await service.wait(begun.run_id)
@@ -118,7 +118,7 @@ async def test_fork_has_the_options_of_its_depth() -> None:
 
 
 def plan_of(pattern: str, **options: Any) -> Any:
-    """Make the plan of a run of `pattern`."""
+    """Create the plan of a run of `pattern`."""
     info = PATTERNS[pattern]
     file = {name: value for name, value in options.items() if isinstance(value, list)}
     settings = {name: value for name, value in options.items() if name not in file}
@@ -157,7 +157,7 @@ def test_auto_is_rejected_with_single_debate_options(option: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("pattern", "field", "counts"), [("council", "members", [3, 3, 5]), ("review", "reviewers", [2, 3, 5])]
 )
-def test_each_depth_of_a_panel_has_its_members(pattern: str, field: str, counts: list[int]) -> None:
+def test_each_depth_of_a_panel_has_separate_members(pattern: str, field: str, counts: list[int]) -> None:
     """Members named by the user take part in every step instead."""
     blocks = str(plan_of(pattern, depth="auto").pattern().outline())
     plan = plan_of(pattern, depth="auto", **{field: [{"name": "Zoe"}, {"name": "Yan"}]})
@@ -170,7 +170,7 @@ def test_each_depth_of_a_panel_has_its_members(pattern: str, field: str, counts:
 
 
 def test_the_command_line_escalates_from_a_recording(tmp_path: Path) -> None:
-    """One recorded run ends at its first step, one at its last; both are replayed without a model."""
+    """One recorded run ends at its first step and one at its last. Both are replayed without a model."""
     command = ["debate", QUESTION, "--debater", "ann=we should", "--debater", "ben=we should not", "--depth", "auto"]
     for ends, calls in (("quick", 4), ("thorough", 26)):
         cassette = tmp_path / f"{ends}.json"

@@ -1,4 +1,4 @@
-"""Reasoning effort for each role, as front ends accept it."""
+"""Reasoning effort per role, as accepted by the front ends."""
 
 from __future__ import annotations
 
@@ -27,31 +27,30 @@ GIVEN: dict[str, Any] = {
 
 
 @pytest.fixture
-def clients() -> Iterator[dict[VendorName, Vendor]]:
-    """Serve stub servers of four vendors."""
+def vendor_clients() -> Iterator[dict[VendorName, Vendor]]:
+    """Serve stub servers for four vendors."""
     with vendors() as running:
         yield running
 
 
-def request_efforts(clients: dict[VendorName, Vendor], **arguments: Any) -> list[tuple[str, str | None]]:
+def request_efforts(vendor_clients: dict[VendorName, Vendor], **arguments: Any) -> list[tuple[str, str | None]]:
     """Return the models that a debate calls, each with its effort."""
     options = {key: value for key, value in {**GIVEN, **arguments}.items() if value is not None}
     plan = make_plan(PATTERNS["debate"], options)
     plan = with_policies(plan)
     result = plan.pattern().run_sync("Rent?", model=plan.models)
     assert result.status == "complete"
-    return [(request.model, request.effort) for vendor in clients.values() for request in vendor.asked]
+    return [(request.model, request.effort) for vendor in vendor_clients.values() for request in vendor.asked]
 
 
-def test_single_effort_applies_to_all_roles(clients: dict[VendorName, Vendor]) -> None:
-    """All models get it."""
-    assert request_efforts(clients, model=["openai/gpt-5-mini"], effort=["low"]) == [("gpt-5-mini", "low")] * 3
+def test_a_single_effort_applies_to_all_roles(vendor_clients: dict[VendorName, Vendor]) -> None:
+    assert request_efforts(vendor_clients, model=["openai/gpt-5-mini"], effort=["low"]) == [("gpt-5-mini", "low")] * 3
 
 
-def test_effort_can_be_set_by_name_or_role(clients: dict[VendorName, Vendor]) -> None:
-    """Any model can have one; other seats keep the default of their models."""
+def test_effort_can_be_set_by_name_or_role(vendor_clients: dict[VendorName, Vendor]) -> None:
+    """Any model can have an effort. Other roles keep the default of their models."""
     model = ["openai/gpt-5-mini", "judge=anthropic/claude-sonnet-4-6"]
-    assert request_efforts(clients, model=model, effort=["Ann=high", "judge=medium"]) == [
+    assert request_efforts(vendor_clients, model=model, effort=["Ann=high", "judge=medium"]) == [
         ("gpt-5-mini", "high"),
         ("gpt-5-mini", None),
         ("claude-sonnet-4-6", "medium"),
@@ -76,12 +75,12 @@ def test_efforts_are_in_the_first_line_and_the_stored_plan() -> None:
     ],
 )
 def test_invalid_efforts_and_roles_are_rejected(effort: list[str], message: str) -> None:
-    """The error has the option and comes before any call."""
+    """The error names the option and is raised before any call."""
     with pytest.raises(ConfigurationError, match=message):
         make_plan(PATTERNS["debate"], {**GIVEN, "effort": effort})
 
 
-def test_model_without_effort_support_is_rejected_before_any_call() -> None:
+def test_a_model_without_effort_support_is_rejected_before_any_call() -> None:
     """The local model does not support efforts."""
     with pytest.raises(ConfigurationError, match="cannot be told how much to think"):
         with_policies(make_plan(PATTERNS["debate"], {**GIVEN, "model": ["local"], "effort": ["low"]}))

@@ -1,4 +1,4 @@
-"""Leaderboards of stored runs: wins between models, and position-biased judges."""
+"""Leaderboards from stored runs: wins between models, and position-biased judges."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 QUALITY = {"large": 1.2, "middle": 0.4, "small": 0.0}
 
 
-def speaker(name: str) -> FunctionModel:
-    """Make a model that names itself."""
+def self_naming_model(name: str) -> FunctionModel:
+    """Create a model that names itself."""
     used = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=1)
 
     def answer(request: ModelRequest) -> ModelResponse:
@@ -35,8 +35,8 @@ def speaker(name: str) -> FunctionModel:
     return FunctionModel(answer, name=name)
 
 
-async def hold(store: SqliteStore, *, slot: float, questions: int) -> Leaderboard:
-    """Store debates of each pair of models in both orders, judged in both by a biased judge."""
+async def store_debates(store: SqliteStore, *, slot: float, questions: int) -> Leaderboard:
+    """Store debates between each pair of models in both orders, judged in both orders by a biased judge."""
     judge = SimJudge(
         slot=slot, noise=1.0, quality=lambda text: next(worth for name, worth in QUALITY.items() if name in text)
     )
@@ -44,7 +44,10 @@ async def hold(store: SqliteStore, *, slot: float, questions: int) -> Leaderboar
         for one in QUALITY:
             for other in QUALITY:
                 if one != other:
-                    sides = [Debater("ann", "tea", model=speaker(one)), Debater("bob", "rum", model=speaker(other))]
+                    sides = [
+                        Debater("ann", "tea", model=self_naming_model(one)),
+                        Debater("bob", "rum", model=self_naming_model(other)),
+                    ]
                     block = debate(
                         name="drinks",
                         debaters=sides,
@@ -58,8 +61,8 @@ async def hold(store: SqliteStore, *, slot: float, questions: int) -> Leaderboar
 
 
 def test_models_are_ranked_by_won_debates(tmp_path: Path) -> None:
-    """The better one is first in any speaking order; an order effect without significance is not mentioned."""
-    board = asyncio.run(hold(SqliteStore(tmp_path / "runs.db"), slot=0.0, questions=8))
+    """The better model is first in any speaking order. An order effect without significance is not mentioned."""
+    board = asyncio.run(store_debates(SqliteStore(tmp_path / "runs.db"), slot=0.0, questions=8))
     assert [model.model for model in board.models] == ["large", "middle", "small"]
     assert sum(model.games for model in board.models) == 2 * 6 * 8
     assert all(
@@ -69,16 +72,16 @@ def test_models_are_ranked_by_won_debates(tmp_path: Path) -> None:
     assert not [finding for finding in board.findings if "picks" in finding]
 
 
-def test_order_following_judge_is_named(tmp_path: Path) -> None:
-    """The page and the document have the share of its verdicts."""
+def test_a_position_biased_judge_is_named(tmp_path: Path) -> None:
+    """The page and the document give the share of its verdicts."""
     path = tmp_path / "runs.db"
-    board = asyncio.run(hold(SqliteStore(path), slot=9.0, questions=2))
+    board = asyncio.run(store_debates(SqliteStore(path), slot=9.0, questions=2))
     (judge,) = board.judges
     assert judge.first_read is not None
     assert judge.first_read.value > 0.9
     assert judge.consistency is not None
     assert judge.consistency.value < 0.2
-    # a sentence starting with the name would capitalize it
+    # at the start of a sentence, the name would be capitalized
     assert board.findings[-1].startswith("the judge ")
     assert "picks what it reads first in" in board.findings[-1]
     result = CliRunner().invoke(
@@ -94,7 +97,7 @@ def test_order_following_judge_is_named(tmp_path: Path) -> None:
 
 
 def test_models_with_repaired_answers_are_counted(tmp_path: Path) -> None:
-    """Repairs are counted by kind; answers reused from another run are not counted again."""
+    """Repairs are counted by kind. Answers reused from another run are not counted again."""
     path = tmp_path / "runs.db"
     store = SqliteStore(path)
     verdict = '{"reasoning": "-", "winner": "TEA", "verdict": "-",}'
@@ -125,11 +128,11 @@ def test_models_with_repaired_answers_are_counted(tmp_path: Path) -> None:
     assert "1 (25%)" in output
 
 
-def test_an_empty_store_has_nothing_to_rank(tmp_path: Path) -> None:
-    """The exit code is 3; runs of a single model are skipped with the reason."""
+def test_an_empty_store_gives_no_ranking(tmp_path: Path) -> None:
+    """The exit code is 3. Runs of a single model are skipped with the reason."""
     store = SqliteStore(tmp_path / "runs.db")
     assert leaderboard_of([]).models == []
-    sides = [Debater(name, side, model=speaker("small")) for name, side in (("ann", "tea"), ("bob", "rum"))]
+    sides = [Debater(name, side, model=self_naming_model("small")) for name, side in (("ann", "tea"), ("bob", "rum"))]
     judge = JudgeOptions(schedule="swap", panel=(SimJudge(),))
     block = debate(name="drinks", debaters=sides, max_rounds=1, moderator=False, synthesizer=False, judge=judge)
     asyncio.run(block.run("Which?", store=store))

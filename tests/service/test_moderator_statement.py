@@ -1,4 +1,4 @@
-"""Statements of a moderator before a round, on every front end: next speaker, briefing and angle."""
+"""Moderator statements before a round, in every front end: next speaker, briefing and angle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answer(request: Any) -> Any:
 
 @pytest.mark.parametrize("front_end", ["Markdown", "MCP", "HTML", "a notebook"])
 def test_every_front_end_has_the_briefing_and_the_angle(front_end: str) -> None:
-    """Each one appears once."""
+    """Each of them appears exactly once."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, moderator=True, synthesizer=False)
     result = rent.run_sync("Should rents be capped?", model=FunctionModel(answer))
     document = document_of(result.raw.to_wire(), location="test")
@@ -43,7 +43,7 @@ def test_every_front_end_has_the_briefing_and_the_angle(front_end: str) -> None:
     assert [views.count(text) for text in ("Rents rose.", "Who pays?")] == [1, 1]
 
 
-def test_excerpt_shortens_briefing_and_angle() -> None:
+def test_an_excerpt_shortens_briefing_and_angle() -> None:
     """Models can write texts of any length."""
     briefing = Fact(label="Briefing", text="a" * 900)
     (cut,) = excerpt([Group(label="Moderator calls on", text="pro", facts=(briefing,))], longest=50)

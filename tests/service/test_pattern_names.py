@@ -1,4 +1,4 @@
-"""No module outside of a pattern's folder and the registry names a concrete pattern."""
+"""No module outside a pattern's folder and the registry names a concrete pattern."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEBATES = {
     "store/archive.py": "the name of a parameter: a stored debate",
     "events.py": "imports the events of a debate for type checkers",
 }
-"""Modules that may name the debate, which is always there, with the reason; a folder ends in a slash."""
+"""Modules that may name the debate, which is always available, with the reason. A folder ends with a slash."""
 OTHERS = {
     "events.py": "imports the events of patterns for type checkers",
     "testing/examples.py": "an example calls the tool `handoff` wherever it is offered",
@@ -47,11 +47,11 @@ OTHERS = {
     "evaluation/critique_check.py": "compares a critique with its judge alone",
     "evaluation/model_check.py": "checks a model in the roles of the patterns that there are",
 }
-"""Modules that may name another pattern, though each can be deleted (`scripts/delete_patterns.py`)."""
+"""Modules that may name other patterns, although each of these can be deleted (`scripts/delete_patterns.py`)."""
 OWN = ("patterns/__init__.py", *(f"patterns/{name}/" for name in PATTERNS))
 
 
-def named_in(path: Path, names: set[str]) -> Iterator[str]:
+def find_names(path: Path, names: set[str]) -> Iterator[str]:
     """Yield the places where a module imports from a pattern or has a pattern's name as a value."""
     tree = ast.parse(path.read_text("utf-8"))
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -71,11 +71,11 @@ MODULES = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.rglob("*.py
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if not module.startswith(OWN)])
-def test_a_module_names_no_pattern(module: str) -> None:
+def test_no_module_names_a_pattern(module: str) -> None:
     """Knowledge about a pattern belongs to its page or its entry."""
     allowed = {"debate"} if module.startswith((*DEBATES,)) else set()
     allowed |= NAMES - {"debate"} if module in OTHERS else set()
-    assert list(named_in(ROOT / module, NAMES - allowed)) == []
+    assert list(find_names(ROOT / module, NAMES - allowed)) == []
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_a_module_names_no_pattern(module: str) -> None:
 )
 def test_every_exception_is_needed(entry: str, names: set[str]) -> None:
     """Unused exceptions must be removed from the list."""
-    assert [module for module in MODULES if module.startswith(entry) and any(named_in(ROOT / module, names))]
+    assert [module for module in MODULES if module.startswith(entry) and any(find_names(ROOT / module, names))]

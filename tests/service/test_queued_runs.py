@@ -1,4 +1,4 @@
-"""Queued runs of a service: workers execute them, and every process with the store can control them."""
+"""Queued runs of a service: workers execute them, and every process with access to the store can control them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowdebate.server.app import serve
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from tests.server.stage import Frame, read_frames
-from tests.service.test_service import all_of, kinds_and_paths
+from tests.service.test_service import kinds_and_paths, read_updates
 from tests.workers.conftest import until
 from tests.workers.fleet import RemoteModel
 
@@ -34,42 +34,42 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 QUESTION = "How should we get to work?"
 CALLS = 5
-"""Calls of a debate of the fleet."""
+"""Number of calls per debate of the fleet."""
 TOKEN = "a-token-of-these-tests"  # noqa: S105 - it opens nothing else
 
 
-def served(workers: Workers, **options: Any) -> Service:
-    """Make a service that executes no run of the fleet."""
+def make_service(workers: Workers, **options: Any) -> Service:
+    """Create a service that executes no run of the fleet."""
     return Service(workers=workers, poll=0.05, **options)
 
 
-def texts(updates: list[Update]) -> list[tuple[str, Any]]:
+def texts_by_path(updates: list[Update]) -> list[tuple[str, Any]]:
     """Return the contributions by path."""
     return [(update.event.path, update.event.output) for update in updates if isinstance(update.event, BlockAnswered)]
 
 
-async def undisturbed(fleet: Fleet, workers: Workers, seed: int) -> list[Update]:
-    """Return the updates of an undisturbed run, which does not count calls."""
+async def undisturbed_updates(fleet: Fleet, workers: Workers, seed: int) -> list[Update]:
+    """Return the updates of an undisturbed run, without counting calls."""
     pattern, store = workers.patterns["city"], MemoryStore()
     await pattern.run(QUESTION, model=RemoteModel(fleet.models.port), store=store, seed=seed, run_id="alone")
     fleet.models.requests.clear()
     async with Service({"city": pattern}, store=store) as service:
-        return await all_of(service.follow("alone"))
+        return await read_updates(service.follow("alone"))
 
 
-async def test_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
-    """The worker is a separate process; a reader of the service gets all events."""
+async def test_a_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
+    """The worker is a separate process. A reader of the service gets all events."""
     workers = fleet.workers()
-    expected = await undisturbed(fleet, workers, seed=3)
-    async with served(workers) as service:
+    expected = await undisturbed_updates(fleet, workers, seed=3)
+    async with make_service(workers) as service:
         run = await service.begin("city", QUESTION, seed=3, labels={"for": "tests"})
         assert (run.status, run.here, run.pattern, run.labels) == ("queued", False, "city", {"for": "tests"})
-        reader = asyncio.ensure_future(all_of(service.follow(run.run_id)))
+        reader = asyncio.ensure_future(read_updates(service.follow(run.run_id)))
         worker = fleet.process()
         updates = await reader
         finished = await service.wait(run.run_id)
     assert kinds_and_paths(updates) == kinds_and_paths(expected)
-    assert texts(updates) == texts(expected)
+    assert texts_by_path(updates) == texts_by_path(expected)
     assert updates[-1].kind == "end"
     assert isinstance(updates[-2].event, RunFinished)
     assert (finished.status, finished.steps) == ("complete", CALLS)
@@ -78,25 +78,25 @@ async def test_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
     assert {request.process for request in fleet.models.requests} == {worker.pid}
 
 
-async def test_a_killed_workers_run_is_taken_over_and_its_readers_get_the_same_text(fleet: Fleet) -> None:
-    """This holds for a reader from the beginning and one with a mark; no recorded call is repeated."""
+async def test_a_killed_worker_s_run_is_taken_over_without_text_loss(fleet: Fleet) -> None:
+    """This holds for readers from the beginning and readers with a mark. No recorded call is repeated."""
     workers = fleet.workers()
-    expected = await undisturbed(fleet, workers, seed=5)
+    expected = await undisturbed_updates(fleet, workers, seed=5)
     fleet.models.seconds = 0.2
-    async with served(workers) as service:
+    async with make_service(workers) as service:
         run = await service.begin("city", QUESTION, seed=5)
-        reader = asyncio.ensure_future(all_of(service.follow(run.run_id)))
+        reader = asyncio.ensure_future(read_updates(service.follow(run.run_id)))
         victim = fleet.process()
         await fleet.models.until(3)
-        first_updates = [update async for update in service_so_far(service, run.run_id)]
+        first_updates = [update async for update in read_until_call(service, run.run_id)]
         victim.kill()
         stored_requests = {row.request for row in await service.store.steps(run.run_id) if row.body is not None}
         async with fleet.working(fleet.workers()):
             updates = await reader
             mark = [update.mark for update in first_updates if update.mark is not None][-1]
-            rest = await all_of(service.follow(run.run_id, after=mark))
+            rest = await read_updates(service.follow(run.run_id, after=mark))
         assert (await service.run(run.run_id)).status == "complete"
-    assert texts(updates) == texts(expected)
+    assert texts_by_path(updates) == texts_by_path(expected)
     assert kinds_and_paths(updates) == kinds_and_paths(expected)
     assert kinds_and_paths(rest) == kinds_and_paths(expected)[len(kinds_and_paths(first_updates)) :]
     counts = Counter(request.digest for request in fleet.models.requests)
@@ -105,8 +105,8 @@ async def test_a_killed_workers_run_is_taken_over_and_its_readers_get_the_same_t
     assert CALLS <= counts.total() <= CALLS + 1
 
 
-async def service_so_far(service: Service, run_id: str) -> AsyncIterator[Update]:
-    """Return the updates for a reader who leaves at the call in progress."""
+async def read_until_call(service: Service, run_id: str) -> AsyncIterator[Update]:
+    """Return the updates for a reader that leaves during the call in progress."""
     async for update in service.follow(run_id):
         if isinstance(update.event, CallStarted):
             return
@@ -116,12 +116,12 @@ async def service_so_far(service: Service, run_id: str) -> AsyncIterator[Update]
 async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
     """The call in flight is cancelled, readers see the end, and resuming repeats no recorded call."""
     workers = fleet.workers()
-    async with served(workers) as service, fleet.working(fleet.workers()):
+    async with make_service(workers) as service, fleet.working(fleet.workers()):
         fleet.models.answering.clear()
         fleet.models.free = 2
         run = await service.begin("city", QUESTION)
         await fleet.models.until(3)
-        reader = asyncio.ensure_future(all_of(service.follow(run.run_id)))
+        reader = asyncio.ensure_future(read_updates(service.follow(run.run_id)))
         await service.cancel(run.run_id)
         assert [update.kind for update in await reader][-1] == "end"
         stopped = await service.wait(run.run_id)
@@ -129,31 +129,31 @@ async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
         assert (await service.cancel(run.run_id)).status == "interrupted"
         fleet.models.answering.set()
         assert (await service.resume(run.run_id)).status in ("queued", "running")
-        updates = await all_of(service.follow(run.run_id))
+        updates = await read_updates(service.follow(run.run_id))
         assert (await service.resume(run.run_id)).status == "complete"
     assert isinstance(updates[-2].event, RunFinished)
     assert len(fleet.models.requests) == CALLS + 1
 
 
-async def test_stopping_run_is_not_resumed(fleet: Fleet) -> None:
-    """While its worker stops it, the error is RunConflict, and no undeliverable run is queued."""
+async def test_a_stopping_run_cannot_be_resumed(fleet: Fleet) -> None:
+    """While the worker stops it, RunConflict is raised, and no undeliverable run is queued."""
     workers = fleet.workers()
     fleet.models.answering.clear()
-    async with served(workers) as service, fleet.working(fleet.workers(poll=0.5)):
+    async with make_service(workers) as service, fleet.working(fleet.workers(poll=0.5)):
         run = await service.begin("city", QUESTION)
         await fleet.models.until(1)
-        await service.resume(run.run_id)  # it is already in progress
+        await service.resume(run.run_id)  # the run is already in progress
         await service.cancel(run.run_id)
         with pytest.raises(RunConflict):
             await service.resume(run.run_id)
         assert (await service.wait(run.run_id)).status == "interrupted"
 
 
-async def test_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) -> None:
+async def test_a_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) -> None:
     """Its readers see the end."""
-    async with served(fleet.workers()) as service:
+    async with make_service(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
-        reader = asyncio.ensure_future(all_of(service.follow(run.run_id)))
+        reader = asyncio.ensure_future(read_updates(service.follow(run.run_id)))
         assert (await service.cancel(run.run_id)).status == "interrupted"
         assert [update.kind for update in await reader][-1] == "end"
         async with fleet.working(fleet.workers()):
@@ -162,9 +162,9 @@ async def test_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) ->
     assert fleet.models.requests == []
 
 
-async def test_worker_continues_after_a_human_answer_through_the_service(fleet: Fleet) -> None:
-    """The run waits without a worker; the answer is used unchanged."""
-    async with served(fleet.workers()) as service, fleet.working(fleet.workers()):
+async def test_a_worker_continues_after_a_human_answer_through_the_service(fleet: Fleet) -> None:
+    """The run waits without a worker. The answer is used unchanged."""
+    async with make_service(fleet.workers()) as service, fleet.working(fleet.workers()):
         run = await service.begin("mixed", QUESTION)
         waiting = await service.wait(run.run_id)
         assert (waiting.status, [request.block for request in waiting.pending]) == ("awaiting", ["ann"])
@@ -180,8 +180,8 @@ async def test_worker_continues_after_a_human_answer_through_the_service(fleet: 
 
 
 async def test_services_sharing_a_store_control_each_other_s_runs(fleet: Fleet) -> None:
-    """Each can list, follow, cancel and resume runs of the other; starting one again returns the same run."""
-    async with served(fleet.workers()) as first, served(fleet.workers()) as second:
+    """Each can list, follow, cancel and resume runs of the other. Starting a run again returns the same run."""
+    async with make_service(fleet.workers()) as first, make_service(fleet.workers()) as second:
         run = await first.begin("city", QUESTION, run_id=f"{fleet.given['name']}-both", seed=2)
         assert run.run_id in {summary.run_id for summary in (await second.runs(status="queued")).runs}
         assert (await second.begin("city", QUESTION, run_id=run.run_id, seed=2)).created_at == run.created_at
@@ -190,25 +190,28 @@ async def test_services_sharing_a_store_control_each_other_s_runs(fleet: Fleet) 
         await second.cancel(run.run_id)
         assert (await first.wait(run.run_id)).status == "interrupted"
         await second.resume(run.run_id)
-        readers = [asyncio.ensure_future(all_of(reader.follow(run.run_id))) for reader in (first, second)]
+        readers = [asyncio.ensure_future(read_updates(reader.follow(run.run_id))) for reader in (first, second)]
         async with fleet.working(fleet.workers()):
             one, other = await asyncio.gather(*readers)
         assert kinds_and_paths(one) == kinds_and_paths(other)
-        assert texts(one) == texts(other)
+        assert texts_by_path(one) == texts_by_path(other)
         assert (await first.run(run.run_id)).document == (await second.run(run.run_id)).document
     assert len(fleet.models.requests) == CALLS
 
 
 async def test_queued_runs_have_the_limits_of_their_service(fleet: Fleet) -> None:
-    """The caller can lower the limits; a limit that cannot be stored is rejected."""
+    """The caller can lower the limits. A limit that cannot be stored is rejected."""
     workers = fleet.workers(limits=Limits(calls=4))
-    async with served(workers, limits=Limits(calls=3)) as service, fleet.working(fleet.workers(limits=Limits(calls=4))):
+    async with (
+        make_service(workers, limits=Limits(calls=3)) as service,
+        fleet.working(fleet.workers(limits=Limits(calls=4))),
+    ):
         for limits, calls in ((None, 3), (Limits(calls=2), 2), (Limits(calls=50), 3)):
             run = await service.begin("city", QUESTION, limits=limits)
-            updates = await all_of(service.follow(run.run_id))
+            updates = await read_updates(service.follow(run.run_id))
             finished = await service.wait(run.run_id)
             assert (finished.status, finished.usage and finished.usage.calls) == ("limit", calls)
-            assert len(texts(updates)) == calls
+            assert len(texts_by_path(updates)) == calls
         longer = await workers.submit("city", QUESTION)
         finished = await service.wait(longer)
         assert (finished.status, finished.usage and finished.usage.calls) == ("limit", 4)
@@ -217,8 +220,8 @@ async def test_queued_runs_have_the_limits_of_their_service(fleet: Fleet) -> Non
 
 
 async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None:
-    """They are not ignored, as a queued run is resumed with the configuration of its workers."""
-    async with served(fleet.workers()) as service:
+    """They would have no effect, since a queued run is resumed with the configuration of its workers."""
+    async with make_service(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
         await service.cancel(run.run_id)
         for options in ({"limits": Limits(calls=9)}, {"allow_changes": True}, {"on_uncertain": "raise"}):
@@ -227,10 +230,10 @@ async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None
         assert (await service.run(run.run_id)).status == "interrupted"
 
 
-async def test_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
+async def test_the_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
     """The rejection ends the wait for the run until a worker has the pattern."""
     without = fleet.workers(patterns={"other": fleet.workers().patterns["mixed"]})
-    async with served(fleet.workers()) as service, fleet.working(without):
+    async with make_service(fleet.workers()) as service, fleet.working(without):
         run = await service.begin("city", QUESTION)
 
         async def rejected() -> bool:
@@ -240,23 +243,23 @@ async def test_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
         assert (await service.wait(run.run_id)).status == "rejected"
 
 
-async def test_abandoned_run_without_a_worker_is_not_awaited(fleet: Fleet) -> None:
-    """A run of another program in the same store is an example."""
-    async with served(fleet.workers()) as service, served(fleet.workers()) as other:
+async def test_an_abandoned_run_without_a_worker_is_not_awaited(fleet: Fleet) -> None:
+    """An example is a run of another program in the same store."""
+    async with make_service(fleet.workers()) as service, make_service(fleet.workers()) as other:
         block, model = service.patterns["city"], RemoteModel(fleet.models.port)
         fleet.models.answering.clear()
         handle = block.start(QUESTION, model=model, store=other.store)
         await fleet.models.until(1)
         await other.store.release(handle.run_id)
         assert (await service.wait(handle.run_id)).status == "left_behind"
-        assert [update.kind for update in await all_of(service.follow(handle.run_id))][-1] == "end"
+        assert [update.kind for update in await read_updates(service.follow(handle.run_id))][-1] == "end"
         handle.cancel()
         await handle.wait()
 
 
 async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> None:
-    """They make only changed calls; a queued parent and a killed worker do not matter."""
-    async with served(fleet.workers()) as service, fleet.working(fleet.workers()):
+    """They make only changed calls, even if the parent is queued or a worker is killed."""
+    async with make_service(fleet.workers()) as service, fleet.working(fleet.workers()):
         run = await service.begin("city", QUESTION, seed=4)
         assert (await service.wait(run.run_id)).status == "complete"
         copy = await service.fork(run.run_id, labels={"for": "tests"})
@@ -267,11 +270,11 @@ async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> Non
         assert len(fleet.models.requests) == CALLS
         place = "city/round[2]/city-turn-bob/city-debater-bob"
         edited = await service.fork(run.run_id, edits={place: "I agree."}, fork_id=f"{run.run_id}-edited")
-        updates = await all_of(service.follow(edited.run_id))
+        updates = await read_updates(service.follow(edited.run_id))
         finished = await service.wait(edited.run_id)
         assert finished.fork is not None
         assert (finished.fork.reused, finished.fork.edited, finished.fork.asked) == (3, (place,), 1)
-        assert ("I agree.") in [text for _, text in texts(updates)]
+        assert ("I agree.") in [text for _, text in texts_by_path(updates)]
         assert {request.process for request in fleet.models.requests} == {os.getpid()}
         assert len(fleet.models.requests) == CALLS + 1
         with pytest.raises(RunExists):
@@ -285,7 +288,7 @@ async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> Non
 
 
 @asynccontextmanager
-async def over_http(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
+async def serve_http(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
     """Serve on a free port and return a client."""
     started: asyncio.Future[tuple[str, Any]] = asyncio.get_running_loop().create_future()
     app = create_app(service, token=TOKEN)
@@ -303,10 +306,10 @@ async def over_http(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def test_a_queued_run_is_started_followed_and_cancelled_over_http(fleet: Fleet) -> None:
-    """The stream shows the worker's events and ends with the run; after resuming, it continues after the last id."""
+    """The stream shows the worker's events and ends with the run. After resuming, it continues after the last id."""
     fleet.models.answering.clear()
     fleet.models.free = 1
-    async with over_http(served(fleet.workers())) as http, fleet.working(fleet.workers()):
+    async with serve_http(make_service(fleet.workers())) as http, fleet.working(fleet.workers()):
         begun = await http.post("/runs", json={"pattern": "city", "question": QUESTION})
         assert (begun.status_code, begun.json()["status"]) == (201, "queued")
         path = f"/runs/{begun.json()['runId']}"
@@ -341,11 +344,11 @@ async def frames(http: httpx2.AsyncClient, path: str, **headers: str) -> AsyncIt
                 lines.clear()
 
 
-async def test_workers_count_the_budget_of_an_owner(fleet: Fleet) -> None:
-    """In PostgreSQL it is shared; other owners continue, and 429 has the budget and its end."""
+async def test_workers_respect_the_budget_of_an_owner(fleet: Fleet) -> None:
+    """In PostgreSQL, the budget is shared. Other owners continue, and status 429 names the budget and its end."""
     workers = fleet.workers(owner_budget=Limits(calls=CALLS + 1))
     ann, bob = ({"owner": f"{name} {workers.name}"} for name in ("ann", "bob"))
-    async with over_http(served(workers)) as http, fleet.working(workers):
+    async with serve_http(make_service(workers)) as http, fleet.working(workers):
 
         async def begin(labels: dict[str, str]) -> httpx2.Response:
             return await http.post("/runs", json={"pattern": "city", "question": QUESTION, "labels": labels})
@@ -363,9 +366,9 @@ async def test_workers_count_the_budget_of_an_owner(fleet: Fleet) -> None:
 
 
 async def test_workers_and_their_service_share_a_budget(fleet: Fleet) -> None:
-    """Calls of workers count, and the service starts nothing after the budget is used up."""
+    """The workers' calls count. The service starts nothing once the budget is used up."""
     workers = fleet.workers(budget=Limits(calls=CALLS + 2))
-    async with served(workers) as service, fleet.working(workers):
+    async with make_service(workers) as service, fleet.working(workers):
         one = await service.begin("city", QUESTION)
         assert (await service.wait(one.run_id, 30)).status == "complete"
         two = await service.begin("city", QUESTION)

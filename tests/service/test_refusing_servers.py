@@ -1,4 +1,4 @@
-"""Debates with a server that rejects a request feature with its own message, on every front end."""
+"""Debates in every front end with a server that rejects a request feature with its own message."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ REFUSALS = st.tuples(st.sampled_from(CODES), WORDS.map(lambda words: {"error": {
 SIDES = ["ann=cap rents", "ben=free rents"]
 
 
-def refusing(part: str, refusal: tuple[int, Any]) -> Stage:
+def rejecting_stage(part: str, refusal: tuple[int, Any]) -> Stage:
     """Serve a stage that rejects requests with `part`."""
     return Stage(refuse=lambda body: refusal if PARTS[part](body) else None)
 
 
 def check_command(part: str, refusal: tuple[int, Any]) -> None:
     """Run a debate from the command line with an effort."""
-    with refusing(part, refusal) as stage:
+    with rejecting_stage(part, refusal) as stage:
         options = [f"--debater={side}" for side in SIDES]
         arguments = stage.options(*options, "--max-rounds", "1", "--no-synthesizer", "--effort", "low", "--json")
         with on_pipes(*arguments) as process:
@@ -60,9 +60,9 @@ NOTE = "without the effort that was set, which it refuses"
 
 
 def check_page(part: str, refusal: tuple[int, Any]) -> None:
-    """Run a debate on the page with an effort."""
+    """Run a debate from the web page with an effort."""
     learned_of.cache_clear()  # an earlier stage may have used this port
-    with refusing(part, refusal) as stage:
+    with rejecting_stage(part, refusal) as stage:
         model = OpenAIModel("staged", base_url=stage.base_url, api_key="k")
         with staged(lambda: Service(store="memory:", model=model)) as server:
             debaters = [dict(zip(("name", "stance"), side.split("="), strict=True)) for side in SIDES]
@@ -75,23 +75,22 @@ def check_page(part: str, refusal: tuple[int, Any]) -> None:
 
 
 @pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
-def test_command_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
-    """Each feature is rejected in turn."""
+def test_the_command_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
     check_command(part, (418, {"error": {"message": "frobs are not wibbled"}}))
 
 
 @pytest.mark.filterwarnings("ignore:model .* refuses")
 @pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
-def test_page_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
-    """Each feature is rejected in turn; the result names the omitted settings of the user."""
+def test_the_page_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
+    """The result names the user's omitted settings."""
     check_page(part, (418, {"error": {"message": "frobs are not wibbled"}}))
 
 
 @pytest.mark.slow
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
-def test_command_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
-    """There are both turns and a verdict."""
+def test_the_command_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
+    """The result has both turns and a verdict."""
     check_command(part, refusal)
 
 
@@ -99,6 +98,6 @@ def test_command_finishes_a_debate_for_any_rejected_features(part: str, refusal:
 @pytest.mark.filterwarnings("ignore:model .* refuses")
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
-def test_page_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
+def test_the_page_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
     """The page streams to its readers, whether or not the model's server can stream."""
     check_page(part, refusal)

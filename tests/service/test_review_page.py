@@ -1,4 +1,4 @@
-"""Reviews on every front end: command, stored runs, people, batches, HTTP, pages and MCP."""
+"""Reviews in every front end: command, stored runs, people, batches, HTTP, pages and MCP."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ def reply(request: ModelRequest) -> Any:
     return {"pairs": []} if "pairs" in fields else {"answers": []}
 
 
-def refute(request: ModelRequest) -> Any:
-    """Answer in the same way, but refute the findings of others."""
+def reply_refuting(request: ModelRequest) -> Any:
+    """Answer like `reply`, but refute the findings of others."""
     response = reply(request)
     for verdict in response.get("verdicts", ()):
         verdict |= {"verdict": "refute", "reason": "Ada and Me know better."}
     return response
 
 
-def command(*arguments: str, text: str | None = None) -> Any:
-    """Run the command as a user does."""
+def run_command(*arguments: str, text: str | None = None) -> Any:
+    """Run the command as a user would."""
     return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
 
 
-def test_a_review_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: Path) -> None:
-    """No call is repeated; the plan has the material."""
+def test_a_review_is_run_stored_and_batched(tmp_path: Path) -> None:
+    """No call is repeated. The plan contains the material."""
     (tmp_path / "plan.md").write_text(PLAN)
     findings = iter([{"findings": [FOUND]}, {"findings": []}] * 6)
     answers: Any = {
@@ -74,15 +74,15 @@ def test_a_review_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: P
     with Stage(answers=answers) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
         seats = ("--reviewer", "Ada", "--reviewer", "Ben", "--source", str(tmp_path / "plan.md"))
-        live = command("review", *location, *seats, "--markdown", str(report), "--focus", "Ada=people")
-        saved = command("review", QUESTION, *location, *seats, "--json", "--gate", "no confirmed blocker")
+        live = run_command("review", *location, *seats, "--markdown", str(report), "--focus", "Ada=people")
+        saved = run_command("review", QUESTION, *location, *seats, "--json", "--gate", "no confirmed blocker")
         run_id, before = json.loads(saved.stdout)["runId"], len(on.bodies)
-        resumed, page_text = command("resume", run_id), command("show", run_id, "--page")
-        report_result = command("runs", "report", run_id, "--html", str(page))
+        resumed, page_text = run_command("resume", run_id), run_command("show", run_id, "--page")
+        report_result = run_command("runs", "report", run_id, "--html", str(page))
         assert len(on.bodies) == before
-        forked = command("runs", "fork", run_id, "--set", 'gate="no confirmed major"', "--json", *location[2:4])
+        forked = run_command("runs", "fork", run_id, "--set", 'gate="no confirmed major"', "--json", *location[2:4])
         assert len(on.bodies) == before  # a gate is a rule on data, so no call is repeated
-        batch = command("batch", "-", "--pattern", "review", *location, *seats[4:], text="What is missing?\n")
+        batch = run_command("batch", "-", "--pattern", "review", *location, *seats[4:], text="What is missing?\n")
     assert [result.exit_code for result in (live, saved, resumed, page_text, report_result, batch)] == [0] * 6, (
         batch.output
     )
@@ -91,7 +91,7 @@ def test_a_review_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: P
         assert part in live.stdout
         assert part in resumed.stdout
         assert part in page_text.stdout
-        assert part in command("runs", "render", "-", text=saved.stdout).stdout
+        assert part in run_command("runs", "render", "-", text=saved.stdout).stdout
     assert "1 confirmed \\(1 major" not in report.read_text()
     assert "<b>asked</b>" not in page.read_text()
     assert "&lt;b&gt;asked" in page.read_text()
@@ -107,7 +107,7 @@ def test_a_person_reviews_and_answers_for_a_finding_later(tmp_path: Path) -> Non
     store = str(tmp_path / "runs.sqlite3")
 
     people = [Persona("Me", block=human(name="me")), Persona("Ada")]
-    pattern = review(name="plan", reviewers=people, sources={"plan": PLAN}, model=FunctionModel(refute))
+    pattern = review(name="plan", reviewers=people, sources={"plan": PLAN}, model=FunctionModel(reply_refuting))
     run = pattern.run_sync(QUESTION, store=store, run_id="r")
     replies: list[Any] = [
         {"findings": [{"title": "Too fast", "claim": "One night.", "severity": "minor", "quote": "We move all"}]},
@@ -127,8 +127,8 @@ def test_a_person_reviews_and_answers_for_a_finding_later(tmp_path: Path) -> Non
     assert run.output.reviewers["Me"] == "Me"
 
 
-def test_review_starts_over_http_and_its_page_has_the_findings() -> None:
-    """Findings are escaped; the form has the options of a review."""
+def test_a_review_starts_over_http_and_its_page_has_the_findings() -> None:
+    """Findings are escaped, and the form has the options of a review."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(reply))) as stage:
         options = {"gate": "no confirmed blocker", "focus": "people", "sources": {"plan": PLAN},
                    "reviewers": [{"name": "Ada"}, {"name": "Ben"}]}  # fmt: skip
@@ -156,16 +156,16 @@ CODE = {
 }
 
 
-def test_code_in_a_finding_is_shown_as_it_was_written(tmp_path: Path) -> None:
-    """Underscores and spaces of names and quotes are kept; a title has one line and cannot forge others."""
+def test_code_in_a_finding_is_shown_unchanged(tmp_path: Path) -> None:
+    """Names and quotes keep their underscores and spaces. A title has one line and cannot forge others."""
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text(f"{CODE['quote']}\n")
     answer, page = {"findings": [CODE]}, tmp_path / "page.html"
     with Stage(answers={"findings": answer}) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--reviewer", "Ada")
         arguments = ("review", QUESTION, *location, "--source", str(tmp_path / "pkg"))
-        output, comment = command(*arguments), command(*arguments, "--format", "markdown").stdout
-        command("runs", "report", "--last", "--html", str(page))
+        output, comment = run_command(*arguments), run_command(*arguments, "--format", "markdown").stdout
+        run_command("runs", "report", "--last", "--html", str(page))
     assert "F1, major: Guard Place: nowhere\n  Place: pkg/__init__.py:1-2\n" in output.stdout
     assert "**Guard Place: nowhere**. One. Two.\n" in comment
     assert "  - Suggestion:\n\n    ````\n    ```\n    if x:\n        run()\n    ```\n    ````\n" in comment
@@ -174,18 +174,18 @@ def test_code_in_a_finding_is_shown_as_it_was_written(tmp_path: Path) -> None:
     assert f"<b>Quote</b> <code>{escape(CODE['quote'])}</code></li>" in html
 
 
-def test_empty_sections_are_not_printed() -> None:
+def test_empty_sections_are_omitted() -> None:
     """Without a finding there is no line of JSON, and without a reviewer no comment on a pull request."""
     with Stage(answers={"findings": {"findings": []}}) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--no-store")
-        assert command("review", QUESTION, *location, "--format", "json").stdout == ""
-        failed = command("review", QUESTION, *location, "--format", "markdown", "--max-tokens", "1")
+        assert run_command("review", QUESTION, *location, "--format", "json").stdout == ""
+        failed = run_command("review", QUESTION, *location, "--format", "markdown", "--max-tokens", "1")
     assert (failed.exit_code, failed.stdout) == (3, "")
 
 
 @pytest.mark.anyio
 async def test_mcp_hosts_have_a_review_tool(tmp_path: Path) -> None:
-    """Texts are given by name or by permitted paths; the report has finding and gate."""
+    """Texts are given by name or by permitted paths. The report has findings and gate."""
     async with (
         Service(store="memory:", model=FunctionModel(reply)) as service,
         Client(create_server(service)) as client,

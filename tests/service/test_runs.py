@@ -35,8 +35,8 @@ class CountingStore(MemoryStore):
         return page
 
 
-async def filled(states: Sequence[str]) -> CountingStore:
-    """Make a store with a run in each of these states, the newest last."""
+async def filled_store(states: Sequence[str]) -> CountingStore:
+    """Create a store with a run in each of these states, the newest last."""
     store = CountingStore()
     for number, state in enumerate(states):
         run_id = f"run-{number:04}"
@@ -50,8 +50,8 @@ async def filled(states: Sequence[str]) -> CountingStore:
 
 @given(st.lists(st.sampled_from(STATES), max_size=130), st.sampled_from((None, *STATES)), st.integers(1, 60))
 async def test_pages_of_a_state_have_all_its_runs(states: list[str], state: str | None, size: int) -> None:
-    """Other runs lie in between; "running" and "left_behind" are one status in the store."""
-    store = await filled(states)
+    """Other runs lie in between. "running" and "left_behind" are the same status in the store."""
+    store = await filled_store(states)
     expected = [run for run in await store.runs() if state in (None, state_of(run))]
     assert list(await list_runs(store, state=state)) == expected
     paged: list[StoredRun] = []
@@ -62,7 +62,7 @@ async def test_pages_of_a_state_have_all_its_runs(states: list[str], state: str 
 
 async def test_filters_apply_to_all_pages() -> None:
     """Batch, state and starting run are combined."""
-    store = await filled(["running", "left_behind"] * 100)
+    store = await filled_store(["running", "left_behind"] * 100)
     runs = await list_runs(store, state="left_behind", labels={"batch": "b1"}, search="cars", block="debate")
     assert [run.header.run_id for run in runs] == [f"run-{n:04}" for n in range(199, -1, -1) if n % 6 == 1]
     assert {state_of(run) for run in runs} == {"left_behind"}
@@ -73,8 +73,8 @@ async def test_filters_apply_to_all_pages() -> None:
 
 
 async def test_a_list_reads_no_more_than_it_needs() -> None:
-    """Examples are a page of 20 of 1,000 runs, the newest resumable run, and a loop that ends early."""
-    store = await filled(["complete"] * 900 + ["left_behind"] * 30 + ["complete"] * 70)
+    """Examples are a page of 20 out of 1,000 runs, the newest resumable run, and a loop that ends early."""
+    store = await filled_store(["complete"] * 900 + ["left_behind"] * 30 + ["complete"] * 70)
     assert len(await list_runs(store, limit=20)) == 20
     assert store.count <= 50
     store.count = 0
@@ -87,9 +87,9 @@ async def test_a_list_reads_no_more_than_it_needs() -> None:
     assert store.count <= 50
 
 
-async def test_run_is_found_by_an_id_prefix_anywhere_in_the_store() -> None:
-    """The oldest of many runs is found; an ambiguous prefix lists the first matches."""
-    store = await filled(["complete"] * 120)
+async def test_a_run_is_found_by_an_id_prefix_anywhere_in_the_store() -> None:
+    """The oldest of many runs is found. An ambiguous prefix lists the first matches."""
+    store = await filled_store(["complete"] * 120)
     await store.create(header("older-than-all", created_at=-1.0))
     assert (await find_run(store, "older")).header.run_id == "older-than-all"
     with pytest.raises(ConfigurationError, match="More than 5 runs begin with run-00: run-0098, run-0099"):

@@ -51,13 +51,13 @@ DEBATE = REGISTERED["debate"]
 SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
-def rent(**options: Any) -> Any:
-    """Make a debate of two rounds between two sides."""
+def rent_debate(**options: Any) -> Any:
+    """Create a two-round debate between two sides."""
     return debate(name="rent", debaters=SIDES, max_rounds=2, **options)
 
 
-def answering() -> FunctionModel:
-    """Return a model with a constant answer for every request."""
+def constant_model() -> FunctionModel:
+    """Return a model with a constant answer to every request."""
     return FunctionModel(answer_to)
 
 
@@ -87,7 +87,7 @@ class Gate:
         return ModelResponse(text=answer)
 
 
-async def all_of(updates: AsyncIterator[Update]) -> list[Update]:
+async def read_updates(updates: AsyncIterator[Update]) -> list[Update]:
     """Return all updates for a reader."""
     return [update async for update in updates]
 
@@ -98,16 +98,16 @@ def kinds_and_paths(updates: list[Update]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-async def test_reader_receives_everything_in_the_result(name: str) -> None:
+async def test_readers_receive_everything_in_the_result(name: str) -> None:
     """All events come in order, from the run itself or from its journal alone."""
     pattern = PATTERNS[name]()
     store = MemoryStore()
-    expected = await pattern.run(QUESTION, model=answering(), store=MemoryStore(), seed=4)
-    async with Service({"it": pattern}, store=store, model=answering()) as service:
+    expected = await pattern.run(QUESTION, model=constant_model(), store=MemoryStore(), seed=4)
+    async with Service({"it": pattern}, store=store, model=constant_model()) as service:
         run = await service.begin("it", QUESTION, seed=4, run_id="r")
-        live = await all_of(service.follow("r"))
-    async with Service({"it": pattern}, store=store, model=answering()) as service:
-        stored_updates = await all_of(service.follow(run.run_id))
+        live = await read_updates(service.follow("r"))
+    async with Service({"it": pattern}, store=store, model=constant_model()) as service:
+        stored_updates = await read_updates(service.follow(run.run_id))
     events = [(event.kind, event.path) for event in expected.events]
     assert sorted(kinds_and_paths(live)) == sorted(kinds_and_paths(stored_updates)) == sorted(events[:-1])
     assert [update.kind for update in (live[-1], stored_updates[-1])] == ["end", "end"]
@@ -120,31 +120,31 @@ async def test_reader_receives_everything_in_the_result(name: str) -> None:
 
 @given(index=st.integers(0, 10**6), unknown=st.sampled_from(["", "1-x", "99-000000000000"]))
 async def test_following_from_any_mark_gives_exactly_the_rest(index: int, unknown: str) -> None:
-    """This holds in memory and from the journal; after an unknown mark everything is sent again."""
+    """This holds in memory and from the journal. After an unknown mark, everything is sent again."""
     store = MemoryStore()
-    async with Service({"it": rent()}, store=store, model=answering()) as service:
+    async with Service({"it": rent_debate()}, store=store, model=constant_model()) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
-        everything = await all_of(service.follow("r"))
+        everything = await read_updates(service.follow("r"))
         marks = [update.mark for update in everything if update.mark is not None]
         number = index % len(marks)
-        rest = await all_of(service.follow("r", after=marks[number]))
+        rest = await read_updates(service.follow("r", after=marks[number]))
         assert kinds_and_paths(rest) == kinds_and_paths(everything)[number + 1 :]
-        remaining = await all_of(service.follow("r", after=unknown))
+        remaining = await read_updates(service.follow("r", after=unknown))
         assert remaining[0].kind == "reset"
         assert kinds_and_paths(remaining) == kinds_and_paths(everything)
-    async with Service({"it": rent()}, store=store, model=answering()) as service:
+    async with Service({"it": rent_debate()}, store=store, model=constant_model()) as service:
         assert (
-            kinds_and_paths(await all_of(service.follow("r", after=marks[number])))
+            kinds_and_paths(await read_updates(service.follow("r", after=marks[number])))
             == kinds_and_paths(everything)[number + 1 :]
         )
 
 
 async def test_text_of_the_first_turn_is_streamed_live() -> None:
-    """The pieces of each call add up to its answer and come between its start and its end."""
+    """The pieces of each call add up to its answer and arrive between its start and its end."""
     model = Gate(at=0)
-    async with Service({"it": rent()}, store="memory:", model=model) as service:
+    async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         await service.begin("it", QUESTION, run_id="r")
-        reader = asyncio.ensure_future(all_of(service.follow("r")))
+        reader = asyncio.ensure_future(read_updates(service.follow("r")))
         await model.reached.wait()
         model.opened.set()
         updates = await reader
@@ -165,20 +165,20 @@ async def test_text_of_the_first_turn_is_streamed_live() -> None:
 async def test_readers_joining_at_any_time_get_the_same_events() -> None:
     """One reader joins at the beginning, one during a call, and one after the end."""
     model = Gate(at=2)
-    async with Service({"it": rent()}, store="memory:", model=model) as service:
+    async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         await service.begin("it", QUESTION, run_id="r")
-        first = asyncio.ensure_future(all_of(service.follow("r")))
+        first = asyncio.ensure_future(read_updates(service.follow("r")))
         await model.reached.wait()
-        second = asyncio.ensure_future(all_of(service.follow("r")))
+        second = asyncio.ensure_future(read_updates(service.follow("r")))
         async with aclosing(service.follow("r")) as third:  # leaves immediately without disturbing others
             assert (await anext(third)).kind == "event"
         model.opened.set()
-        late = await all_of(service.follow("r"))
+        late = await read_updates(service.follow("r"))
         assert kinds_and_paths(await first) == kinds_and_paths(await second) == kinds_and_paths(late)
 
 
-async def test_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
-    """Each read of its journal gives a prefix of its events, and the last one all of them."""
+async def test_a_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
+    """Each read of its journal gives a prefix of its events, and the last read gives all of them."""
     file = tmp_path / "runs.sqlite3"
     code = (
         "import asyncio, sys\n"
@@ -193,10 +193,10 @@ async def test_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
     other = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    async with Service({"it": rent()}, store=file, model=answering(), poll=0.05) as service:
+    async with Service({"it": rent_debate()}, store=file, model=constant_model(), poll=0.05) as service:
         while not (await service.runs()).runs:  # noqa: ASYNC110 - another process starts it
             await asyncio.sleep(0.02)
-        updates = await all_of(service.follow("r"))
+        updates = await read_updates(service.follow("r"))
         run = await service.run("r")
     out, errors = await asyncio.wait_for(other.communicate(), 60)
     assert other.returncode == 0, errors.decode()
@@ -209,8 +209,8 @@ async def test_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
     assert len(run.document.raw.transcript) == 4
 
 
-async def test_document_of_a_run_in_progress_has_its_transcript() -> None:
-    """It is built from the journal, without a call and without a change."""
+async def test_the_document_of_a_run_in_progress_has_its_transcript() -> None:
+    """It is built from the journal, without a call or a change."""
     model = Gate(at=2)
     async with Service(store="memory:", model=model) as service:
         run = await service.begin("debate", "Should we ship?", options={"max_rounds": 2})
@@ -227,8 +227,10 @@ async def test_document_of_a_run_in_progress_has_its_transcript() -> None:
 
 @pytest.mark.parametrize("synthesizer", [None, False], ids=["an output", "none"])
 async def test_the_document_of_a_registered_pattern_has_its_output(synthesizer: Any) -> None:
-    """The output is that of the synthesizer, as for a plan; it is omitted if it equals the raw output."""
-    async with Service({"it": rent(synthesizer=synthesizer)}, store="memory:", model=answering()) as service:
+    """The output is that of the synthesizer, as for a plan. It is omitted if it equals the raw output."""
+    async with Service(
+        {"it": rent_debate(synthesizer=synthesizer)}, store="memory:", model=constant_model()
+    ) as service:
         run = await service.begin("it", QUESTION)
         document = (await service.wait(run.run_id)).document
         outcome = (await service.store.run(run.run_id)).outcome
@@ -237,10 +239,10 @@ async def test_the_document_of_a_registered_pattern_has_its_output(synthesizer: 
     assert document.to_data()["output"] == (None if synthesizer is False else outcome["output"])
 
 
-async def test_repeated_request_with_one_id_is_one_run() -> None:
+async def test_repeated_requests_with_one_id_start_one_run() -> None:
     """Different requests, options and seeds are rejected."""
-    model = answering()
-    async with Service({"it": rent()}, store="memory:", model=model) as service:
+    model = constant_model()
+    async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         first = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r", seed=1)
         await service.wait("r")
         repeated = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r", seed=1)
@@ -255,10 +257,10 @@ async def test_repeated_request_with_one_id_is_one_run() -> None:
                 await service.begin("debate", question, options=options, run_id="r", seed=seed)
 
 
-async def test_simultaneous_starts_with_one_id_give_one_run() -> None:
+async def test_simultaneous_starts_with_one_id_start_one_run() -> None:
     """They can be arbitrarily close together."""
     model = Gate()
-    async with Service({"it": rent()}, store="memory:", model=model) as service:
+    async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         runs = await asyncio.gather(*(service.begin("it", QUESTION, run_id="r", seed=1) for _ in range(4)))
         assert {run.run_id for run in runs} == {"r"}
         await service.wait("r")
@@ -266,9 +268,9 @@ async def test_simultaneous_starts_with_one_id_give_one_run() -> None:
 
 
 async def test_runs_above_the_concurrency_limit_are_queued() -> None:
-    """New runs, forks and resumed runs keep their order; above the queue limit nothing is stored."""
+    """New runs, forks and resumed runs keep their order. Above the queue limit, nothing is stored."""
     model = Gate(at=6)
-    patterns = {"it": rent()}
+    patterns = {"it": rent_debate()}
     async with Service(patterns, store="memory:", model=model, max_concurrency=1, max_queued=3) as service:
         await service.begin("it", QUESTION, run_id="old")
         await service.wait("old")
@@ -280,17 +282,17 @@ async def test_runs_above_the_concurrency_limit_are_queued() -> None:
             await service.begin("it", "And now?", run_id="t"),
         ]
         assert [state.status for state in states] == ["queued"] * 3
-        assert (await service.begin("it", "Another?", run_id="s")).status == "queued"  # it is the same request
+        assert (await service.begin("it", "Another?", run_id="s")).status == "queued"  # this is the same request
         with pytest.raises(TooManyRuns, match="1 in progress and 3 waiting") as raised:
             await service.begin("it", "One more?", run_id="u")
         assert raised.value.retry_after > 0
         assert (await service.cancel("s")).status == "interrupted"
         assert len((await service.runs()).runs) == 5
-        following = asyncio.ensure_future(all_of(service.follow("f")))
+        following = asyncio.ensure_future(read_updates(service.follow("f")))
         model.opened.set()
         for run_id in ("r", "f", "t"):
             assert (await service.wait(run_id)).status == "complete"
-        assert kinds_and_paths(await following)[-1] == kinds_and_paths(await all_of(service.follow("f")))[-1]
+        assert kinds_and_paths(await following)[-1] == kinds_and_paths(await read_updates(service.follow("f")))[-1]
         assert (await service.run("s")).status == "interrupted"
         ended = {run.run_id: run.updated_at for run in (await service.runs()).runs}
         assert ended["r"] < ended["f"] < ended["t"]
@@ -298,8 +300,8 @@ async def test_runs_above_the_concurrency_limit_are_queued() -> None:
 
 
 async def test_owners_of_queued_runs_take_turns() -> None:
-    """Lower priorities come first, also after a rejected start; recovered runs keep their order."""
-    store, model, patterns = MemoryStore(), Gate(at=0), {"it": rent()}
+    """Lower priorities come first, even after a rejected start. Recovered runs keep their order."""
+    store, model, patterns = MemoryStore(), Gate(at=0), {"it": rent_debate()}
 
     async def order() -> list[str]:
         ended = sorted(await store.runs(labels={}), key=lambda run: run.updated_at)
@@ -338,9 +340,9 @@ async def test_owners_of_queued_runs_take_turns() -> None:
         assert [name for name in await order() if name[0] in "de" and name[1:] in "01"] == ["e0", "e1", "d0", "d1"]
 
 
-async def test_queued_run_starts_when_the_local_run_ends() -> None:
-    """It does not wait for the next poll; this includes waiting readers and the recovery of earlier runs."""
-    store, patterns, model = MemoryStore(), {"it": rent()}, Gate(at=0)
+async def test_a_queued_run_starts_when_the_local_run_ends() -> None:
+    """It does not wait for the next poll. This includes waiting readers and the recovery of earlier runs."""
+    store, patterns, model = MemoryStore(), {"it": rent_debate()}, Gate(at=0)
     async with asyncio.timeout(60), Service(patterns, store=store, model=model, max_concurrency=1, poll=300) as service:
         for number in range(3):
             await service.begin("it", QUESTION, run_id=f"r{number}")
@@ -364,7 +366,7 @@ async def test_queued_run_starts_when_the_local_run_ends() -> None:
 
 async def test_runs_per_owner_are_limited() -> None:
     """Runs of other owners use the remaining slots without waiting."""
-    model, patterns = Gate(at=0), {"it": rent()}
+    model, patterns = Gate(at=0), {"it": rent_debate()}
     async with Service(patterns, store="memory:", model=model, max_concurrency=3, owner_concurrency=1) as service:
         states = {}
         for run_id in ("a0", "a1", "b0", "a2", "b1", "c0", "d0"):
@@ -372,7 +374,7 @@ async def test_runs_per_owner_are_limited() -> None:
             states[run_id] = state.status
             if run_id == "a0":
                 await model.reached.wait()
-                model.at = model.calls  # the first call of the next one waits, too
+                model.at = model.calls  # the first call of the next run waits too
         waiting = {run_id for run_id, status in states.items() if status == "queued"}
         assert {"a1", "a2"} <= waiting
         assert states["b0"] == "running"
@@ -381,10 +383,10 @@ async def test_runs_per_owner_are_limited() -> None:
             assert (await service.wait(run_id)).status == "complete"
 
 
-async def test_resumed_run_is_queued() -> None:
+async def test_a_resumed_run_is_queued() -> None:
     """Repeated requests resume it once."""
     model = Gate(at=0)
-    async with Service({"it": rent()}, store="memory:", model=model, max_concurrency=1) as service:
+    async with Service({"it": rent_debate()}, store="memory:", model=model, max_concurrency=1) as service:
         await service.begin("it", QUESTION, run_id="r")
         await model.reached.wait()
         await service.begin("it", "Another?", run_id="s")
@@ -396,10 +398,10 @@ async def test_resumed_run_is_queued() -> None:
 
 
 @pytest.mark.parametrize("recover", [True, False])
-async def test_runs_that_wait_when_a_service_ends_are_not_lost(*, recover: bool) -> None:
-    """The next service with recovery starts them; otherwise they are interrupted and can be resumed."""
+async def test_waiting_runs_are_kept_when_a_service_ends(*, recover: bool) -> None:
+    """The next service with recovery starts them. Otherwise they are interrupted and can be resumed."""
     store, model = MemoryStore(), Gate(at=0)
-    patterns = {"it": rent()}
+    patterns = {"it": rent_debate()}
     async with Service(patterns, store=store, model=model, max_concurrency=1, recover=recover) as service:
         await service.begin("it", QUESTION, run_id="r")
         await model.reached.wait()
@@ -414,7 +416,9 @@ async def test_runs_that_wait_when_a_service_ends_are_not_lost(*, recover: bool)
 
 async def test_service_limits_apply_to_every_run() -> None:
     """A caller can lower them but not raise them."""
-    async with Service({"it": rent()}, store="memory:", model=answering(), limits=Limits(calls=3)) as service:
+    async with Service(
+        {"it": rent_debate()}, store="memory:", model=constant_model(), limits=Limits(calls=3)
+    ) as service:
         for given_limits, calls in ((None, 3), (Limits(calls=2), 2), (Limits(calls=50), 3)):
             run = await service.begin("it", QUESTION, limits=given_limits)
             finished = await service.wait(run.run_id)
@@ -423,14 +427,14 @@ async def test_service_limits_apply_to_every_run() -> None:
             assert finished.usage.calls == calls
 
 
-async def test_run_continues_after_a_human_answer() -> None:
+async def test_a_run_continues_after_a_human_answer() -> None:
     """A returning reader gets the rest, or everything again if the task was suspended in between."""
     pattern = debate(
         name="rent", debaters=[Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")], max_rounds=1
     )
-    async with Service({"it": pattern}, store="memory:", model=answering()) as service:
+    async with Service({"it": pattern}, store="memory:", model=constant_model()) as service:
         await service.begin("it", QUESTION, run_id="r")
-        before = await all_of(service.follow("r"))
+        before = await read_updates(service.follow("r"))
         waiting = await service.run("r")
         assert waiting.status == "awaiting"
         assert [request.block for request in waiting.pending] == ["ann"]
@@ -438,9 +442,9 @@ async def test_run_continues_after_a_human_answer() -> None:
             await service.answer("r", "Homes first.", place="elsewhere")
         await service.answer("r", "Homes first.", place=waiting.pending[0].place)
         mark = [update.mark for update in before if update.mark is not None][-1]
-        after = await all_of(service.follow("r", after=mark))
+        after = await read_updates(service.follow("r", after=mark))
         assert after[0].kind == "reset"
-        assert kinds_and_paths(after) == kinds_and_paths(await all_of(service.follow("r")))
+        assert kinds_and_paths(after) == kinds_and_paths(await read_updates(service.follow("r")))
         finished = await service.wait("r")
         assert finished.status == "complete"
         assert finished.document is not None
@@ -450,50 +454,50 @@ async def test_run_continues_after_a_human_answer() -> None:
 async def test_a_cancelled_run_is_resumed_and_no_call_is_repeated() -> None:
     """Recorded answers are marked as replayed."""
     model = Gate(at=2)
-    async with Service({"it": rent()}, store="memory:", model=model) as service:
+    async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         await service.begin("it", QUESTION, run_id="r")
         await model.reached.wait()
         assert (await service.cancel("r")).status == "interrupted"
         assert (await service.cancel("r")).status == "interrupted"
         model.opened.set()
         await service.resume("r")
-        updates = await all_of(service.follow("r"))
+        updates = await read_updates(service.follow("r"))
         calls = [update.event for update in updates if isinstance(update.event, ModelCalled)]
         assert [event.replayed for event in calls] == [True, True, False, False, False, False]
         assert model.calls == 3 + 4
         assert (await service.resume("r")).status == "complete"
 
 
-async def test_reader_can_reconnect_at_any_time_during_a_resume() -> None:
-    """At any point of the resumption, the reader gets exactly the rest, without a reset."""
+async def test_readers_can_reconnect_at_any_time_during_a_resume() -> None:
+    """At any point, the reader gets exactly the rest, without a reset."""
     store, model = MemoryStore(), Gate(at=3)
-    async with Service({"it": rent()}, store=store, model=model) as service:
+    async with Service({"it": rent_debate()}, store=store, model=model) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
         await model.reached.wait()
         length = len(await service.events("r"))
         killed = [line async for line in export_run(store, "r")]
         model.opened.set()
-        everything = await all_of(service.follow("r"))
+        everything = await read_updates(service.follow("r"))
     mark = [update.mark for update in everything if update.mark is not None][length - 1]
     for turns in range(25):
         store = MemoryStore()
         await import_runs(store, killed, trusted=True)
-        async with Service({"it": rent()}, store=store, model=Gate()) as service:
+        async with Service({"it": rent_debate()}, store=store, model=Gate()) as service:
             resuming = asyncio.ensure_future(service.resume("r"))
             for _ in range(turns):
                 await asyncio.sleep(0)
-            rest = await all_of(service.follow("r", after=mark))
+            rest = await read_updates(service.follow("r", after=mark))
             await resuming
         assert "reset" not in {update.kind for update in rest}, turns
         assert kinds_and_paths(rest) == kinds_and_paths(everything)[length:], turns
 
 
-async def test_run_in_another_process_is_not_cancelled_or_deleted() -> None:
+async def test_a_run_in_another_process_is_not_cancelled_or_deleted() -> None:
     """The error says that another process executes it."""
     store, model = MemoryStore(), Gate(at=0)
-    handle = rent().start(QUESTION, model=model, store=store, run_id="r")
+    handle = rent_debate().start(QUESTION, model=model, store=store, run_id="r")
     await model.reached.wait()
-    async with Service({"it": rent()}, store=store, model=answering()) as service:
+    async with Service({"it": rent_debate()}, store=store, model=constant_model()) as service:
         for call in (service.cancel, service.delete, service.resume):
             with pytest.raises(RunConflict):
                 await call("r")
@@ -504,24 +508,24 @@ async def test_run_in_another_process_is_not_cancelled_or_deleted() -> None:
             with pytest.raises(RunNotFound):
                 await unknown("r")
         with pytest.raises(RunNotFound):
-            await all_of(service.follow("r"))
+            await read_updates(service.follow("r"))
 
 
-async def test_next_service_finishes_the_runs_of_the_previous_one() -> None:
+async def test_the_next_service_finishes_the_runs_of_the_previous_one() -> None:
     """The call in flight is finished first and not repeated."""
     store, model = MemoryStore(), Gate(at=1)
-    service = Service({"it": rent()}, store=store, model=model, recover=True)
+    service = Service({"it": rent_debate()}, store=store, model=model, recover=True)
     await service.begin("it", QUESTION, run_id="r")
     await model.reached.wait()
-    reader = asyncio.ensure_future(all_of(service.follow("r")))
+    reader = asyncio.ensure_future(read_updates(service.follow("r")))
     closing = asyncio.ensure_future(service.close())
     await asyncio.sleep(0.05)
     model.opened.set()
     await closing
     assert (await reader)[-1].kind == "end"
     assert ((await store.run("r")).status, (await store.run("r")).steps, model.calls) == ("queued", 2, 2)
-    await rent().run("A program's own run.", model=answering(), store=store, run_id="own")
-    async with Service({"it": rent()}, store=store, model=model, recover=True) as following:
+    await rent_debate().run("A program's own run.", model=constant_model(), store=store, run_id="own")
+    async with Service({"it": rent_debate()}, store=store, model=model, recover=True) as following:
         await following.recover()
         assert (await following.wait("r")).status == "complete"
         assert model.calls == 6
@@ -532,7 +536,7 @@ async def _are_left(store: MemoryStore, number: int) -> bool:
 
 
 async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
-    """This includes all statuses but running; younger runs are kept."""
+    """This includes all statuses except running. Younger runs are kept."""
     store, model = MemoryStore(), FunctionModel(lambda request: "x")
     now = time.time()
     for name, days in (("old", 31), ("waits", 40), ("young", 29)):
@@ -540,28 +544,30 @@ async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
         status: StoredStatus = "awaiting" if name == "waits" else "complete"
         await store.add(StoredRun(header=row, status=status, updated_at=row.created_at, steps=0), ())
     await store.create(header("in progress", created_at=now - 86_400 * 50))
-    async with Service({"it": rent()}, store=store, model=model, recover=True, keep_days=30) as service:
+    async with Service({"it": rent_debate()}, store=store, model=model, recover=True, keep_days=30) as service:
         await service.recover()
         await until(lambda: _are_left(store, 2))
         assert {run.header.run_id for run in await store.runs()} == {"young", "in progress"}
 
 
-async def test_reader_waits_for_a_run_before_its_recovery() -> None:
-    """A reader who arrives before the recovery gets the rest, and no premature end."""
+async def test_readers_can_wait_for_a_run_before_its_recovery() -> None:
+    """A reader that arrives before the recovery gets the rest, and no premature end."""
     store = MemoryStore()
     for run_id in ("first", "second"):
         killed, model = MemoryStore(), Gate(at=2)
-        async with Service({"it": rent()}, store=killed, model=model, recover=True) as service:
+        async with Service({"it": rent_debate()}, store=killed, model=model, recover=True) as service:
             await service.begin("it", QUESTION, run_id=run_id)
             await model.reached.wait()
             await import_runs(store, [line async for line in export_run(killed, run_id)], trusted=True)
             model.opened.set()
     model = Gate(at=0)
-    async with Service({"it": rent()}, store=store, model=model, recover=True, max_concurrency=1, poll=0.01) as service:
+    async with Service(
+        {"it": rent_debate()}, store=store, model=model, recover=True, max_concurrency=1, poll=0.01
+    ) as service:
         await service.recover()
         await model.reached.wait()
         (waiting,) = [run.run_id for run in (await service.runs(status="left_behind")).runs]
-        reader = asyncio.ensure_future(all_of(service.follow(waiting)))
+        reader = asyncio.ensure_future(read_updates(service.follow(waiting)))
         await asyncio.sleep(0.1)
         assert not reader.done()
         model.opened.set()
@@ -569,9 +575,9 @@ async def test_reader_waits_for_a_run_before_its_recovery() -> None:
         assert model.calls == 2 * 4
 
 
-async def test_fork_reports_reused_and_new_calls() -> None:
-    """One fork has a plan with other options, one an edited answer of a registered pattern."""
-    async with Service({"it": rent()}, store="memory:", model=answering()) as service:
+async def test_a_fork_reports_reused_and_new_calls() -> None:
+    """One fork has a plan with other options, and one has an edited answer of a registered pattern."""
+    async with Service({"it": rent_debate()}, store="memory:", model=constant_model()) as service:
         plan = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="plan")
         await service.begin("it", QUESTION, run_id="own")
         await service.wait(plan.run_id)
@@ -589,7 +595,7 @@ async def test_fork_reports_reused_and_new_calls() -> None:
             await service.fork("own", options={"max_rounds": 3})
 
 
-async def test_fork_keeps_question_seed_and_models() -> None:
+async def test_a_fork_keeps_question_seed_and_models() -> None:
     """Options can change seed and models, but not the question."""
     calls = {"one": 0, "two": 0}
 
@@ -621,12 +627,12 @@ async def test_fork_keeps_question_seed_and_models() -> None:
     assert (judged.fork.reused, judged.fork.asked, calls["two"]) == (0, 4, 4)
 
 
-async def test_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
+async def test_a_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
     """The plan replaces the stored one, here with a limit that lets the run finish."""
     store = MemoryStore()
     options = {"question": "Should we ship?", "max_rounds": 1}
     short, unlimited = (make_plan(DEBATE, {**options, "max_calls": number}) for number in (1, 9))
-    async with Service(store=store, model=answering()) as service:
+    async with Service(store=store, model=constant_model()) as service:
         run = await service.begin(short)
         assert (await service.wait(run.run_id)).status == "limit"
         fork = await service.wait((await service.fork(run.run_id, pattern=unlimited)).run_id)
@@ -638,14 +644,14 @@ async def test_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
         assert service.handle("nobody") is None
 
 
-async def test_nobody_waits_for_a_run_whose_process_is_gone() -> None:
-    """Its state is returned as it is."""
+async def test_an_abandoned_run_is_not_awaited() -> None:
+    """Its state is returned unchanged."""
     store = MemoryStore()
     await store.create(header("r"))
     await store.release("r")
-    async with Service({"it": rent()}, store=store) as service:
+    async with Service({"it": rent_debate()}, store=store) as service:
         assert (await service.wait("r")).status == "left_behind"
-        assert [update.kind for update in await all_of(service.follow("r"))] == ["end"]
+        assert [update.kind for update in await read_updates(service.follow("r"))] == ["end"]
 
 
 @pytest.mark.parametrize(
@@ -663,34 +669,34 @@ async def test_nobody_waits_for_a_run_whose_process_is_gone() -> None:
 async def test_invalid_requests_are_rejected_before_anything_is_stored(
     pattern: str, question: Any, options: dict[str, Any], words: str
 ) -> None:
-    """The error has the field, the value and the permitted values."""
-    async with Service({"it": rent()}, store="memory:", model=answering()) as service:
+    """The error contains the field, the value and the permitted values."""
+    async with Service({"it": rent_debate()}, store="memory:", model=constant_model()) as service:
         with pytest.raises(ConfigurationError, match=words):
             await service.begin(pattern, question, options=options)
         assert (await service.runs()).runs == ()
 
 
-async def test_failed_proposal_of_sides_starts_no_run() -> None:
-    """The error is that of the model, and nothing is stored."""
+async def test_a_failed_proposal_of_sides_starts_no_run() -> None:
+    """The model's error is raised, and nothing is stored."""
     async with Service(store="memory:", model=FunctionModel(lambda _: {"sides": []})) as service:
         with pytest.raises(SchemaViolation, match="sides"):
             await service.begin("debate", "Which database?")
         assert (await service.runs()).runs == ()
 
 
-async def test_run_with_an_unknown_pattern_gives_the_reason() -> None:
+async def test_a_run_with_an_unknown_pattern_gives_the_reason() -> None:
     """Its end can still be followed."""
     store = MemoryStore()
-    await rent().run(QUESTION, model=answering(), store=store, run_id="r")
+    await rent_debate().run(QUESTION, model=constant_model(), store=store, run_id="r")
     async with Service(store=store) as service:
         run = await service.run("r")
-        assert run.document is not None  # its output is stored
-        assert [update.kind for update in await all_of(service.follow("r"))] == ["end"]
+        assert run.document is not None  # the output is stored
+        assert [update.kind for update in await read_updates(service.follow("r"))] == ["end"]
 
 
 async def test_pages_of_runs_add_up_to_the_list() -> None:
     """Filters apply to every page."""
-    async with Service({"it": rent()}, store="memory:", model=answering(), max_concurrency=20) as service:
+    async with Service({"it": rent_debate()}, store="memory:", model=constant_model(), max_concurrency=20) as service:
         for number in range(7):
             await service.begin("it", f"Question {number}?", run_id=f"r-{number}", labels={"even": str(number % 2)})
         names, before = [], None
@@ -708,7 +714,7 @@ async def test_pages_of_runs_add_up_to_the_list() -> None:
 
 
 @pytest.mark.parametrize("start_times", [(1e-05, 2e-05, 3e-05), (-3.5, -2.0, 0.0), (1e18, 1e300, 1.5e9)], ids=str)
-async def test_pages_hold_at_any_time_and_any_id(start_times: tuple[float, ...]) -> None:
+async def test_pages_are_stable_for_any_time_and_id(start_times: tuple[float, ...]) -> None:
     """Imported runs can have any start time."""
     store = MemoryStore()
     for number, created_at in enumerate(start_times):
@@ -727,18 +733,18 @@ async def test_pages_hold_at_any_time_and_any_id(start_times: tuple[float, ...])
 async def test_every_reader_gets_the_text_of_each_call_exactly_once(
     pieces: list[tuple[str, str, bool]], joins: int
 ) -> None:
-    """Slow readers and readers who join during the text are included."""
+    """This includes slow readers and readers that join during the text."""
     channel = Channel()
     readers = []
     for number, (path, text, pauses) in enumerate(pieces):
         if number == joins:
-            readers.append(asyncio.ensure_future(all_of(channel.read())))
+            readers.append(asyncio.ensure_future(read_updates(channel.read())))
             await asyncio.sleep(0)
         channel.put(TextDelta(block="b", text=text, path=path))
         if pauses:
             await asyncio.sleep(0)
     if not readers:
-        readers.append(asyncio.ensure_future(all_of(channel.read())))
+        readers.append(asyncio.ensure_future(read_updates(channel.read())))
         await asyncio.sleep(0)
     for path in "abc":
         channel.put(ModelCalled(block="b", model="m", usage=None, seconds=0.0, path=path))  # type: ignore[arg-type]

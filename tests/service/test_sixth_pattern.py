@@ -1,4 +1,4 @@
-"""The pattern of the docs on every front end: it needs a folder, a page and a registry entry."""
+"""The documented pattern in every front end: it needs only a folder, a page and a registry entry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.cli.stage import Stage as ModelServer
 from tests.mcp.conftest import structured_output
 from tests.server.agui_client import AgUiClient
 from tests.server.stage import HTTP_TIMEOUT, TOKEN, Gate, staged
-from tests.server.test_agui import hold, outcome_of
+from tests.server.test_agui import continue_thread, run_outcome
 
 from .riddles import EXAMPLE, PAGE, load_riddles, read_riddles
 
@@ -48,7 +48,7 @@ BRIEF = {"pattern": "riddle", "question": RIDDLE}
 
 
 @pytest.fixture(autouse=True)
-def riddles(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def register_riddles(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Register the pattern, which no other module of flowdebate knows."""
     module = load_riddles()
     monkeypatch.setitem(sys.modules, "riddles", module)
@@ -57,12 +57,12 @@ def riddles(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def answer(request: ModelRequest) -> Any:
-    """Return a guess of each solver, and the ruling of the sphinx."""
+    """Return a guess from each solver, and the ruling of the sphinx."""
     return RULING if request.output_schema else GUESSES[str(request.block).rpartition("-")[2]]
 
 
-def service(model: Any = None) -> Service:
-    """Make a service with a scripted model."""
+def make_service(model: Any = None) -> Service:
+    """Create a service with a scripted model."""
     return Service(store="memory:", model=model or FunctionModel(answer))
 
 
@@ -71,7 +71,7 @@ def model_server() -> ModelServer:
     return ModelServer(turns=[[guess] for guess in GUESSES.values()], answers={"remark": RULING})
 
 
-def command(*arguments: str, text: str | None = None) -> Result:
+def build_command(*arguments: str, text: str | None = None) -> Result:
     """Build the command with the registered patterns."""
     return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
 
@@ -79,7 +79,7 @@ def command(*arguments: str, text: str | None = None) -> Result:
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     """Serve every protocol."""
-    with staged(service, openai=True, ag_ui=True) as stage:
+    with staged(make_service, openai=True, ag_ui=True) as stage:
         yield stage
 
 
@@ -87,23 +87,23 @@ def stage() -> Iterator[Stage]:
 
 
 def test_help_lists_the_pattern_with_options_and_examples() -> None:
-    """It is in the line of other patterns, in its own help, and in the help of batches."""
-    listed = command("--help").stdout
+    """It appears in the line of other patterns, in its own help, and in the help of batches."""
+    listed = build_command("--help").stdout
     assert "riddle" in listed[listed.index("Other patterns:") :].partition("\n\n")[0]
-    help_text = command("riddle", "--help").stdout
+    help_text = build_command("riddle", "--help").stdout
     assert "--solver NAME[=ROLE]  Who guesses; repeat for each." in help_text
     assert 'flowdebate riddle "What has keys and opens no lock?" --max-rounds 2' in help_text
     assert "See the page “Adding a pattern” of the documentation" in help_text
-    assert command("riddle", RIDDLE, "--solver", "=nobody").exit_code == 2
+    assert build_command("riddle", RIDDLE, "--solver", "=nobody").exit_code == 2
 
 
-def test_the_pattern_keeps_the_promises_of_all_patterns(riddles: ModuleType) -> None:
-    """It ends, is reproducible, and loses no more to a failed provider than it has to."""
-    check_pattern(riddles.riddle(name="keys", debaters=[{"name": "Ada"}, {"name": "Ben"}]), max_examples=5)
+def test_the_pattern_keeps_the_promises_of_all_patterns(register_riddles: ModuleType) -> None:
+    """It ends, is reproducible, and loses no more to a failed provider than necessary."""
+    check_pattern(register_riddles.riddle(name="keys", debaters=[{"name": "Ada"}, {"name": "Ben"}]), max_examples=5)
 
 
 def test_the_page_shows_parts_of_the_example() -> None:
-    """Each Python fence of the page is in the example, line by line."""
+    """Each Python fence on the page occurs in the example, line by line."""
     parts = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert len(parts) >= 4
     for part in parts:
@@ -111,7 +111,7 @@ def test_the_page_shows_parts_of_the_example() -> None:
             assert piece.strip() in read_riddles()
 
 
-def test_two_line_program_adds_the_pattern_to_the_command(tmp_path: Path) -> None:
+def test_a_two_line_program_adds_the_pattern_to_the_command(tmp_path: Path) -> None:
     """In a separate process, as documented, every part of the command knows the pattern."""
     (tmp_path / "riddles.py").write_text(read_riddles())
     (tmp_path / "solve.py").write_text(EXAMPLE.with_name("solve.py").read_text("utf-8"))
@@ -133,14 +133,14 @@ def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None
                     '[[debaters]]\nname = "Ben"\nrole = "pianist"\n')  # fmt: skip
     with model_server() as on:
         location = ("--model", "staged", "--base-url", on.base_url)
-        live = command("riddle", RIDDLE, *location, "--markdown", str(report))
-        saved = command("run", str(plan), *location, "--json")
+        live = build_command("riddle", RIDDLE, *location, "--markdown", str(report))
+        saved = build_command("run", str(plan), *location, "--json")
         run_id, calls = json.loads(saved.stdout)["runId"], len(on.bodies)
-        resumed, page_text = command("resume", run_id), command("show", run_id, "--page")
-        report_result = command("runs", "report", run_id, "--html", str(page))
-        verified = command("runs", "verify", str(page))
+        resumed, page_text = build_command("resume", run_id), build_command("show", run_id, "--page")
+        report_result = build_command("runs", "report", run_id, "--html", str(page))
+        verified = build_command("runs", "verify", str(page))
         assert len(on.bodies) == calls
-        forked = command("runs", "fork", run_id, "--set", "max_rounds=1", "--json", *location[2:])
+        forked = build_command("runs", "fork", run_id, "--set", "max_rounds=1", "--json", *location[2:])
     results = (live, saved, resumed, page_text, report_result, verified, forked)
     assert [result.exit_code for result in results] == [0] * 7, [result.output for result in results]
     for text in (live.stdout, resumed.stdout, page_text.stdout):
@@ -152,25 +152,25 @@ def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None
     assert (document["pattern"], document["maxRounds"]) == ("riddle", 2)
     assert document["debaters"][1] == {"name": "Ben", "role": "pianist"}
     assert json.loads(forked.stdout)["maxRounds"] == 1
-    assert "A piano." in command("runs", "render", "-", text=saved.stdout).stdout
-    assert "A piano." in command("runs", "render", "-", text=json.dumps(document["raw"])).stdout
+    assert "A piano." in build_command("runs", "render", "-", text=saved.stdout).stdout
+    assert "A piano." in build_command("runs", "render", "-", text=json.dumps(document["raw"])).stdout
     assert re.findall("^#+ .*$", report.read_text(), re.MULTILINE)[0] == "# Riddle"
     for part in ("> A piano.", "Ben has it.", "> a piano", "Rounds: 1, it is solved"):
         assert part in report.read_text()
     for part in ("<title>", "A piano.", "Ben has it.", "a piano", "it is solved"):
         assert part in page.read_text()
-    assert "riddle" in command("runs").stdout
+    assert "riddle" in build_command("runs").stdout
 
 
 def test_a_batch_reads_files_and_writes_results(tmp_path: Path) -> None:
-    """CSV is read, and JSON Lines and CSV are written; a repeated command makes no call."""
+    """CSV is read, and JSON Lines and CSV are written. A repeated command makes no call."""
     questions, lines, table = tmp_path / "q.csv", tmp_path / "r.jsonl", tmp_path / "r.csv"
     questions.write_text(f"id,question\n1,{RIDDLE}\n2,What flies?\n")
     with model_server() as on:
         arguments = ("batch", str(questions), "--pattern", "riddle", "--model", "staged", "--base-url", on.base_url)
-        first = command(*arguments, "--out", str(lines))
+        first = build_command(*arguments, "--out", str(lines))
         calls = len(on.bodies)
-        second = command(*arguments, "--out", str(table))
+        second = build_command(*arguments, "--out", str(table))
     assert [first.exit_code, second.exit_code, len(on.bodies)] == [0, 0, calls], first.output
     assert "Complete: 2\n" in first.stdout
     assert "solved 2" in first.stdout
@@ -178,15 +178,15 @@ def test_a_batch_reads_files_and_writes_results(tmp_path: Path) -> None:
     assert {record["question"] for record in records} == {RIDDLE, "What flies?"}
     assert [(record["decision"], record["answer"]) for record in records] == [("solved", "a piano")] * 2
     assert "a piano" in table.read_text()
-    misspelt = command("batch", str(questions), "--pattern", "ridle")
+    misspelt = build_command("batch", str(questions), "--pattern", "ridle")
     assert "Did you mean riddle?" in misspelt.stderr
 
 
 # In the browser
 
 
-def test_form_starts_the_pattern_and_its_page_shows_it(stage: Stage) -> None:
-    """The unchanged form starts a run that finishes; the page has rounds, rulings and the result."""
+def test_the_form_starts_the_pattern_and_its_page_shows_it(stage: Stage) -> None:
+    """The unchanged form starts a run that finishes. The page has rounds, rulings and the result."""
     form = stage.http.get("/new?pattern=riddle").text
     assert "Solve a riddle" in form
     assert {"riddle", "debaters", "max_rounds", "name", "role", "model"} <= set(
@@ -208,10 +208,10 @@ def test_form_starts_the_pattern_and_its_page_shows_it(stage: Stage) -> None:
     assert 'value="riddle"' in stage.http.get("/").text
 
 
-def test_live_page_shows_speakers_and_workers() -> None:
+def test_the_live_page_shows_speakers_and_workers() -> None:
     """It shows guessing solvers and the ruling sphinx in the pattern's words, then the ruling as on the run's page."""
     gate = Gate(answer)
-    with staged(lambda: service(gate)) as stage:
+    with staged(lambda: make_service(gate)) as stage:
         run_id = stage.begin(pattern="riddle", question=RIDDLE, options={"max_rounds": 1})
         for _ in GUESSES:
             gate.wait_for_call()
@@ -229,7 +229,7 @@ def test_live_page_shows_speakers_and_workers() -> None:
 
 
 def test_events_of_the_pattern_are_streamed_unchanged(stage: Stage) -> None:
-    """Types and fields are those of the published schema with this pattern."""
+    """Types and fields follow the published schema, which includes this pattern."""
     run_id = stage.finished(pattern="riddle", question=RIDDLE, options={})
     (ruled,) = [frame.data for frame in stage.frames(f"/runs/{run_id}/events") if frame.data.get("kind") == "ruled"]
     assert ruled["ruling"] == RULING
@@ -240,7 +240,7 @@ def test_events_of_the_pattern_are_streamed_unchanged(stage: Stage) -> None:
 
 
 def test_openai_clients_see_the_pattern_as_a_model(stage: Stage) -> None:
-    """The chat is Markdown; the answer is available alone."""
+    """The chat is Markdown, and the answer is also available separately."""
     with openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0, timeout=HTTP_TIMEOUT) as client:
         assert {"flowdebate/riddle", "flowdebate/riddle:answer"} <= {model.id for model in client.models.list()}
         messages: Any = [{"role": "user", "content": RIDDLE}]
@@ -255,8 +255,8 @@ def test_openai_clients_see_the_pattern_as_a_model(stage: Stage) -> None:
 
 def test_ag_ui_clients_can_run_the_pattern(stage: Stage) -> None:
     """Contributions are messages, and events are activities."""
-    client = hold(stage, "riddle", AgUiClient("thread", "1"), question=RIDDLE)
-    assert outcome_of(client) == {"type": "success"}
+    client = continue_thread(stage, "riddle", AgUiClient("thread", "1"), question=RIDDLE)
+    assert run_outcome(client) == {"type": "success"}
     assert client.said() == list(GUESSES.items())
     (ruled,) = [activity for activity in client.activities.values() if activity["activityType"] == "flowdebate.ruled"]
     assert ruled["content"]["ruling"] == RULING
@@ -266,7 +266,7 @@ def test_ag_ui_clients_can_run_the_pattern(stage: Stage) -> None:
 @pytest.mark.anyio
 async def test_mcp_hosts_find_and_start_the_pattern() -> None:
     """The tool description lists it, and its report has contributions, ruling and result."""
-    async with service() as served, Client(create_server(served)) as client:
+    async with make_service() as served, Client(create_server(served)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert "riddle" in (tools["start_debate"].description or "")
         assert {prompt.name for prompt in (await client.list_prompts()).prompts} == {"debate_this", "steelman"}
@@ -283,12 +283,12 @@ async def test_mcp_hosts_find_and_start_the_pattern() -> None:
     assert "# Riddle" in str(resource)
 
 
-# Notebooks, and the documentation
+# Notebooks and documentation
 
 
 @pytest.mark.anyio
-async def test_notebook_shows_the_pattern_live_and_finished(riddles: ModuleType) -> None:
-    """The live page has the pattern's words and is replaced by the report, as HTML and as Markdown."""
+async def test_a_notebook_shows_the_pattern_live_and_finished(register_riddles: ModuleType) -> None:
+    """The live page uses the pattern's words and is replaced by the report, as HTML and as Markdown."""
     called, go = asyncio.Event(), asyncio.Event()
 
     async def slow(request: ModelRequest) -> Any:
@@ -297,7 +297,7 @@ async def test_notebook_shows_the_pattern_live_and_finished(riddles: ModuleType)
             await go.wait()
         return answer(request)
 
-    handle = riddles.riddle(name="riddle", debaters=[{"name": name} for name in GUESSES]).start(
+    handle = register_riddles.riddle(name="riddle", debaters=[{"name": name} for name in GUESSES]).start(
         RIDDLE, model=FunctionModel(slow)
     )
     live = Live()
@@ -311,8 +311,8 @@ async def test_notebook_shows_the_pattern_live_and_finished(riddles: ModuleType)
             assert part in page
 
 
-def test_documentation_page_of_the_pattern_is_in_the_index(riddles: ModuleType) -> None:
-    """Pages of all registered patterns exist and are in the index."""
+def test_the_documentation_page_of_the_pattern_is_in_the_index(register_riddles: ModuleType) -> None:
+    """The pages of all registered patterns exist and are in the index."""
     root = PAGE.parents[1]
     index = (root / "docs" / "index.md").read_text("utf-8")
     for info in PATTERNS.values():
@@ -320,4 +320,4 @@ def test_documentation_page_of_the_pattern_is_in_the_index(riddles: ModuleType) 
         assert page.exists(), info.name
         assert f"({page.name})" in index, info.name
         assert info.name in page.read_text("utf-8"), info.name
-    assert riddles.PAGE.docs == PAGE.stem
+    assert register_riddles.PAGE.docs == PAGE.stem

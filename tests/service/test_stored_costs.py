@@ -1,4 +1,4 @@
-"""Costs of stored runs by known prices, on every front end."""
+"""Costs of stored runs, from known prices, in every front end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SIDES = [Debater("ann", "rents should be capped"), Debater("ben", "rents should 
 RENT = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
 
 
-async def test_stored_run_has_its_cost() -> None:
-    """Document and list have it without configured prices."""
+async def test_a_stored_run_has_its_cost() -> None:
+    """The document and the list include it without configured prices."""
     store = MemoryStore()
     with vendors():
         result = await RENT.run("Should rents be capped?", model="openai/gpt-5-mini", store=store)
@@ -37,8 +37,8 @@ async def test_stored_run_has_its_cost() -> None:
     assert document.prices == state.summary.prices == result.prices
 
 
-async def test_every_shown_cost_has_its_currency_and_the_date_of_its_prices() -> None:
-    """Terminal, Markdown, page and report have both; a run from before prices were recorded has only the number."""
+async def test_displayed_costs_have_a_currency_and_price_date() -> None:
+    """Terminal, Markdown, page and report show both. A run from before prices were recorded has only the number."""
     store = MemoryStore()
     with vendors():
         result = await RENT.run("Should rents be capped?", model="openai/gpt-5-mini", store=store)

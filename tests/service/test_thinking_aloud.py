@@ -1,4 +1,4 @@
-"""Debates with a server that streams thoughts of its model: visible and stored texts."""
+"""Debates with a server that streams its model's thinking: visible and stored texts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ObservedRun:
 
     @property
     def chat(self) -> str:
-        """Return the stream of the OpenAI endpoint."""
+        """Return the stream from the OpenAI endpoint."""
         chat = ChatText()
         return "".join(map(chat.translate, self.updates)) + chat.finish(self.details)
 
@@ -93,7 +93,7 @@ class ObservedRun:
 
 
 async def play(*turns: tuple[str, ...], times: int = 1, hold: tuple[int, int] | None = None) -> list[ObservedRun]:
-    """Run debates with turns in these pieces; a held one continues after some text was read."""
+    """Run debates whose turns arrive in these pieces. A held debate continues after some text was read."""
     runs = []
     with Stage(turns=turns, hold=hold) as stage:
         model = OpenAIModel("staged", base_url=stage.base_url, api_key="sk-none")
@@ -113,8 +113,8 @@ async def play(*turns: tuple[str, ...], times: int = 1, hold: tuple[int, int] | 
 
 
 @pytest.mark.parametrize("turn", [ANNOUNCED, HARMONY])
-async def test_announced_thought_is_never_shown(turn: tuple[str, ...]) -> None:
-    """Readers, the opponent and the judge do not see it; the contribution is streamed."""
+async def test_announced_thinking_is_never_shown(turn: tuple[str, ...]) -> None:
+    """Readers, the opponent and the judge do not see it. The contribution is streamed."""
     (view,) = await play(turn, ("Build ", "more."))
     assert view.texts == ["Homes first.", "Build more."]
     texts = [view.chat, view.terminal, *view.page, *view.progress, view.stored]
@@ -125,8 +125,8 @@ async def test_announced_thought_is_never_shown(turn: tuple[str, ...]) -> None:
     assert pieces[0].startswith("Homes")
 
 
-async def test_unannounced_thought_is_withdrawn_once_and_then_withheld() -> None:
-    """The first one cannot be recognized in time; every front end marks it as void."""
+async def test_unannounced_thinking_is_withdrawn_once_and_then_withheld() -> None:
+    """It cannot be recognized in time at first, so every front end marks it as void."""
     first, second = await play(UNANNOUNCED, times=2)
     for view in (first, second):
         assert view.texts == ["Build more.", "Build more."]
@@ -140,7 +140,7 @@ async def test_unannounced_thought_is_withdrawn_once_and_then_withheld() -> None
     assert not [update for update in second.updates if isinstance(update.event, TextWithdrawn)]
 
 
-async def test_thought_is_marked_as_not_counting() -> None:
+async def test_thinking_is_marked_as_void() -> None:
     """A reader sees the valid text below it, or in its place on a page."""
     (view,) = await play(UNANNOUNCED, hold=(0, 2))
     remark = "(that does not count: the model was only thinking)"
@@ -159,7 +159,7 @@ async def test_thinking_is_counted_with_its_call() -> None:
     assert all(call.usage.reasoning_tokens for call in calls[:2])
 
 
-def test_command_shows_only_the_spoken_text() -> None:
+def test_the_command_shows_only_the_spoken_text() -> None:
     """Another program reads it through a pipe."""
     with Stage(turns=(ANNOUNCED, HARMONY)) as stage:
         options = ["--debater", "ann=cap rents", "--debater", "ben=free rents", "--max-rounds", "1"]

@@ -22,7 +22,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.service.evidence import evidence_of
 from flowdebate.store.export import read_runs
 from flowdebate.web.report import report_html, verify_report
-from tests.service.test_broken_exports import changed, exported_of, places, survives
+from tests.service.test_broken_exports import exported_pattern, replace_value, survives, value_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,9 +52,9 @@ def changes(lines: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, 
     """Yield the lines with one value changed at a time, and where."""
     for index, line in enumerate(lines):
         read = json.loads(line)
-        for path in places(read):
+        for path in value_paths(read):
             for value in values:
-                forged = json.dumps(changed(read, path, value))
+                forged = json.dumps(replace_value(read, path, value))
                 if forged != line:
                     location = f"line {index + 1}: {'.'.join(map(str, path))}"
                     yield f"{location} as {value!r}", [*lines[:index], forged, *lines[index + 1 :]]
@@ -62,7 +62,7 @@ def changes(lines: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, 
 
 async def check_exports(pattern: str, every: int, counts: Counter[str], problems: list[str]) -> None:
     """Check that each wrong value is rejected with its location, or can be listed, rendered and verified."""
-    for number, (location, lines) in enumerate(changes(await exported_of(pattern), WRONG)):
+    for number, (location, lines) in enumerate(changes(await exported_pattern(pattern), WRONG)):
         if number % every == 0:
             try:
                 await survives(lines)
@@ -92,17 +92,17 @@ def forged(value: Any) -> Any:
 
 async def check_journals(pattern: str, counts: Counter[str], problems: list[str]) -> None:
     """Forge each leaf and rebuild the page: forged statements, questions and decisions are never verified."""
-    lines = await exported_of(pattern)
+    lines = await exported_pattern(pattern)
     assert await remade(lines) == ("verified", False), pattern
     for index, line in enumerate(lines):
         read = json.loads(line)
-        for path in places(read):
+        for path in value_paths(read):
             leaf = read
             for key in path:
                 leaf = json.loads(leaf) if key == "JSON" else leaf[key]
             if isinstance(leaf, (dict, list)) or path[-1] == "body":
                 continue
-            altered = [*lines[:index], json.dumps(changed(read, path, forged(leaf))), *lines[index + 1 :]]
+            altered = [*lines[:index], json.dumps(replace_value(read, path, forged(leaf))), *lines[index + 1 :]]
             try:
                 outcome, visible = await remade(altered)
             except FlowDebateError:

@@ -35,7 +35,7 @@ from mcp.shared.exceptions import MCPError
 from tests.cli.stage import COMMAND
 from tests.processes import started
 from tests.server.stage import BRIEF
-from tests.server.test_serve import client
+from tests.server.test_serve import make_client
 from tests.sources.hostile import cases, docx, html, paragraph
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def attack(documents: list[tuple[str, bytes]], *, seed: int, clients: int) -> At
         (folder / "application.py").write_text(APPLICATION)
         web, address, token = stack.enter_context(server(folder, "serve", "--port", "0"))
         mcp, mcp_address, mcp_token = stack.enter_context(server(folder, "mcp", "--http", "--port", "0"))
-        clients_of = [stack.enter_context(client(address, token)) for _ in range(clients + 1)]
+        clients_of = [stack.enter_context(make_client(address, token)) for _ in range(clients + 1)]
         order = [name for name, _ in run.shuffled()]
         threads = [
             run.run(run.as_user, clients_of[0], address + browser_root(token)),

@@ -30,7 +30,7 @@ from flowdebate.service.service import Service
 from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import FunctionModel
 from tests.server.stage import Frame, read_frames
-from tests.server.test_serve import client, serving
+from tests.server.test_serve import make_client, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -165,7 +165,7 @@ class Soak:
     def life(self, *, killed: bool) -> None:
         """Run one server until it is killed, or until the run ends unless it is to be `killed`."""
         options = ("--app", "application:service", "--token-file", "token")
-        with serving(self.folder, *options) as (process, url, _), client(url, TOKEN) as http:
+        with start_server(self.folder, *options) as (process, url, _), make_client(url, TOKEN) as http:
             moment = self.random.uniform(0, LONGEST_LIFE)
             timer = threading.Timer(moment, process.kill) if killed else None
             if timer is not None:

@@ -21,7 +21,7 @@ from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.cli.conftest import store
 from tests.cli.siblings import serve_stage
-from tests.server.stage import BRIEF, debater, staged
+from tests.server.stage import BRIEF, answer_debate, staged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,7 +163,7 @@ class Reading:
 
         def answer(request: ModelRequest) -> Any:
             self.shown.append("\n".join(str(message["content"]) for message in request.messages))
-            return debater(request)
+            return answer_debate(request)
 
         return FunctionModel(answer)
 
@@ -172,7 +172,7 @@ def test_http_requests_can_send_texts_or_name_allowed_files(folder: Path) -> Non
     """Without an allowed folder, no path is read; with one, only paths below it."""
     inside, outside = str(folder / "notes" / "report.md"), folder / "notes" / ".." / "secret.txt"
     outside.write_text("canary-env")
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as plain:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as plain:
         refused = plain.post("/runs", {**BRIEF, "options": {"max_rounds": 1, "sources": [inside]}})
         assert refused.status_code == 422
         assert refused.json()["errors"][0]["field"] == "sources"
@@ -200,7 +200,7 @@ def test_services_stay_responsive_while_reading_documents() -> None:
     readers: list[Thread] = []
 
     async def begin() -> None:
-        async with Service(store="memory:", model=FunctionModel(debater)) as service:
+        async with Service(store="memory:", model=FunctionModel(answer_debate)) as service:
             options = {"max_rounds": 1, "sources": {"memo": "data:text/plain;base64,TG91ZC4="}}
             check: Any = lambda _: readers.append(current_thread())  # noqa: E731 - before the sources are read
             await service.begin("debate", "Should we ship?", options=options, check=check)

@@ -20,7 +20,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.sources.files import make_source, read_sources
 from flowdebate.testing import FunctionModel
 from flowdebate.ui.plan import make_plan, stored_plan, with_stored_sources
-from tests.server.stage import BRIEF, debater, staged
+from tests.server.stage import BRIEF, answer_debate, staged
 from tests.sources.test_fronts import kept_in
 from tests.vendors import vendors
 
@@ -119,7 +119,7 @@ def requests_of(pattern: Any, question: str) -> list[Any]:
 
     def answer(request: Any) -> Any:
         requests.append(request)
-        return debater(request)
+        return answer_debate(request)
 
     with pytest.MonkeyPatch.context():
         try:
@@ -143,14 +143,14 @@ def test_durable_runs_keep_the_image_in_their_journal(chart: Path, tmp_path: Pat
     """The journal contains the image once, and a resumed run uses it."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, sources=["chart.png"])
     store = tmp_path / "runs.sqlite3"
-    ended = rent.run_sync(QUESTION, model=FunctionModel(debater), store=store, run_id="r", limits=Limits(calls=1))
+    ended = rent.run_sync(QUESTION, model=FunctionModel(answer_debate), store=store, run_id="r", limits=Limits(calls=1))
     assert ended.status == "limit"
     chart.write_bytes(b"GIF89a" + bytes(9))
     prompts: list[str] = []
 
     def answer(request: Any) -> Any:
         prompts.append(str(request.messages))
-        return debater(request)
+        return answer_debate(request)
 
     later = rent.resume_sync("r", model=FunctionModel(answer), store=store, limits=Limits(calls=9))
     assert later.status == "complete"
@@ -242,7 +242,7 @@ def test_http_requests_can_include_images_as_data_urls() -> None:
     """The page lists the image, and the prompt on it mentions the image. Invalid images are rejected."""
     from flowdebate.service import Service
 
-    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as server:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as server:
         options: dict[str, Any] = {"max_rounds": 1, "sources": {"chart.png": URL}}
         run_id = server.finished(options=options)
         [listed] = server.get(f"/runs/{run_id}").json()["document"]["raw"]["sources"]

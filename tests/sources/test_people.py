@@ -31,7 +31,7 @@ from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.ui.document import document_of
 from flowdebate.ui.sections import Entry
-from tests.server.stage import Stage, debater, staged
+from tests.server.stage import Stage, answer_debate, staged
 from tests.sources.test_images import URL, png
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
 @pytest.fixture
 def waiting_run() -> Iterator[tuple[Stage, str]]:
     """Start a server with a run that waits for a person and has a text and an image as sources."""
-    with staged(lambda: Service(store=MemoryStore(), model=FunctionModel(debater))) as stage:
+    with staged(lambda: Service(store=MemoryStore(), model=FunctionModel(answer_debate))) as stage:
         options = {
             "max_rounds": 1,
             "debaters": SIDES,
@@ -216,7 +216,7 @@ def test_the_page_for_a_person_lists_the_sources(waiting_run: tuple[Stage, str])
 
 async def test_mcp_hosts_read_sources_with_the_request() -> None:
     """The sources are in `shown`, which the host displays to the person."""
-    async with Service(store=MemoryStore(), model=FunctionModel(debater)) as service:
+    async with Service(store=MemoryStore(), model=FunctionModel(answer_debate)) as service:
         options = {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"], "sources": {"a.md": "Rents rose."}}
         handle = await service.begin("debate", QUESTION, options=options)
         report = make_report(await service.wait(handle.run_id, 30))

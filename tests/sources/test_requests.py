@@ -21,7 +21,7 @@ from flowdebate.sources.converter import shared_converter
 from flowdebate.sources.files import read_sources
 from flowdebate.store.export import export_run
 from flowdebate.testing import FunctionModel
-from tests.server.stage import BRIEF, debater, staged
+from tests.server.stage import BRIEF, answer_debate, staged
 from tests.sources.hostile import CORPUS, html
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def data_url(data: bytes) -> str:
 
 
 def make_service() -> Service:
-    return Service(store="memory:", model=FunctionModel(debater))
+    return Service(store="memory:", model=FunctionModel(answer_debate))
 
 
 LONG = "x" * 2_100_000

@@ -17,7 +17,7 @@ from flowdebate.service.service import Service
 from flowdebate.telemetry import names
 from tests import warm
 from tests.cli.stage import COMMAND
-from tests.service.test_queued_runs import over_http
+from tests.service.test_queued_runs import serve_http
 from tests.telemetry.watched import Watched
 from tests.workers.conftest import ROOT, until
 from tests.workers.test_workers import over
@@ -53,7 +53,7 @@ async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
         assert versions == [("1", 2, 1, 1), ("2", 1, 0, 0)]
         assert 0 < (state.oldest or 0) < 60
         assert [(worker.version, worker.running) for worker in state.workers] == [("1", 1)]
-        async with over_http(Service(workers=workers)) as http:
+        async with serve_http(Service(workers=workers)) as http:
             (overview,) = (await http.get("/queue")).json()
             assert (overview["waiting"], overview["workers"][0]["worker"]) == (3, state.workers[0].worker)
         printed = await command(fleet)
@@ -152,7 +152,7 @@ async def test_a_rejected_run_ends_the_wait_for_it(fleet: Fleet) -> None:
 
 async def test_a_server_is_ready_while_its_store_answers(fleet: Fleet, a_server: Server) -> None:
     """/ready returns 503 within a second or so of a database outage, while /health still succeeds."""
-    async with over_http(Service(workers=fleet.workers())) as http:
+    async with serve_http(Service(workers=fleet.workers())) as http:
         assert (await http.get("/ready", headers={"authorization": ""})).status_code == 200
         await asyncio.to_thread(a_server.stop)
         try:

@@ -31,7 +31,7 @@ from flowdebate.workers import Workers
 from flowdebate.workers.__main__ import load, main
 from flowdebate.workers.queue import DELAYS, History
 from flowdebate.workers.reaper import number_of, worker_id
-from tests.service.test_queued_runs import over_http
+from tests.service.test_queued_runs import serve_http
 from tests.workers.conftest import ROOT, until
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ async def test_only_the_run_that_kills_its_workers_is_given_up(fleet: Fleet) -> 
     with pytest.raises(DeadLetter):
         await workers.resume(poison)
     fleet.models.poison = False
-    async with over_http(Service(workers=workers)) as http:
+    async with serve_http(Service(workers=workers)) as http:
         assert (await http.get(f"/runs/{poison}")).json()["problem"] == standing.problem
         assert (await http.post(f"/runs/{poison}/resume")).status_code == 409
         revived = await http.post(f"/runs/{poison}/resume", json={"retryDeadLetter": True})
