@@ -97,7 +97,7 @@ def stage() -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
-def there(chromium: Browser, stage: Stage) -> Iterator[Visit]:
+def visitor(chromium: Browser, stage: Stage) -> Iterator[Visit]:
     """Open a visit that fails on any problem."""
     visit = Visit(chromium, stage.url)
     yield visit
