@@ -173,7 +173,7 @@ def test_consensus_outcomes_are_concise(page: Page, stage: Stage) -> None:
     assert page.locator("#verdict .found").count() == 1
     assert page.locator("#verdict p.small").count() <= 5
     folded = page.locator("#verdict details")
-    assert folded.get_by_text("How the result came about").is_visible()
+    assert folded.get_by_text("How the result was reached").is_visible()
     assert not folded.locator("li").first.is_visible()
 
 

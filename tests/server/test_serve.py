@@ -79,7 +79,7 @@ def test_an_occupied_port_is_reported_with_a_remedy(tmp_path: Path) -> None:
             *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=user_environment(tmp_path)
         ) as process:
             message = process.communicate(timeout=60)[1].decode()
-    assert message.endswith(f"Error: Port {port} is in use. Choose another --port; 0 takes a free one.\n")
+    assert message.endswith(f"Error: Port {port} is in use. Choose another --port; 0 picks a free one.\n")
     assert process.returncode == 2
 
 

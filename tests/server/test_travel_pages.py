@@ -117,7 +117,7 @@ def test_a_human_answer_is_a_step(stage: Stage) -> None:
     assert stage.get(f"/runs/{fork}?wait=30").json()["status"] == "complete"
     page = get_page(stage, f"/compare?a=people&b={fork}")
     assert "step 3, changed by hand" in page
-    assert "Steps 1 to 2 are the same: pro, con. Reused without asking." in re.sub("<[^>]+>", "", page)
+    assert "Steps 1 to 2 are the same: pro, con. Reused without new calls." in re.sub("<[^>]+>", "", page)
 
 
 def test_a_comparison_shows_differences(stage: Stage) -> None:
@@ -127,7 +127,7 @@ def test_a_comparison_shows_differences(stage: Stage) -> None:
     stage.post(f"/runs/{run_id}/fork", {"forkId": "fork", "edits": {CON: text}})
     stage.get("/runs/fork?wait=30")
     page = get_page(stage, f"/compare?a={run_id}&b=fork")
-    assert "Step 1 is the same: pro. Reused without asking." in re.sub("<[^>]+>", "", page)
+    assert "Step 1 is the same: pro. Reused without new calls." in re.sub("<[^>]+>", "", page)
     assert "debate-debater-con is <ins>not</ins> sure." in page
     assert "step 2, changed by hand" in page
     assert page.count("<h3>Verdict</h3>") == 2

@@ -189,7 +189,7 @@ async def test_votes_of_readers_are_in_the_report() -> None:
         await service.vote("r", "a reader", "cap rents")
         html = await report_html(*await service.evidence("r"))
     assert "1 of 1 for ann" in html
-    assert "Not checked, because a journal does not have them: votes of readers, dates and durations," in html
+    assert "Not checked, because the journal does not contain them: votes of readers, dates and durations," in html
     finding = await verify_report(html)
     assert (finding.outcome, finding.unchecked[0]) == ("verified", "votes of readers")
 

@@ -34,7 +34,7 @@ class _Entry(NamedTuple):
 _RUNS = "flowdebate.cli.stored.runs"
 _SHOW = _Entry(f"{_RUNS}:show", "Show a run: its labels, its note, its steps and its result.")
 _EXPORT = _Entry(f"{_RUNS}:export", "Export runs to a file.")
-_IMPORT = _Entry(f"{_RUNS}:import_", "Import runs from a file that export wrote.")
+_IMPORT = _Entry(f"{_RUNS}:import_", "Import runs from an exported file.")
 _COMMANDS = {
     "compare": _Entry("flowdebate.cli.study:compare", "Compare texts that answer a question; judges read them blind."),
     "run": _Entry("flowdebate.cli.patterns:run_plan", "Run a pattern from a plan file."),
@@ -43,7 +43,7 @@ _COMMANDS = {
     ),
     "serve": _Entry("flowdebate.cli.serving:serve", "Start the web app and the HTTP API."),
     "mcp": _Entry("flowdebate.cli.serving:mcp", "Offer debates to an MCP host, such as an editor or a chat app."),
-    "models": _Entry("flowdebate.cli.models:models", "Show which models would be asked, and check what they can do."),
+    "models": _Entry("flowdebate.cli.models:models", "Show which models would be used, and check what they can do."),
     "batch": _Entry("flowdebate.cli.batch:batch", "Run a pattern on each question of a file.", hidden=True),
     "demo": _Entry("flowdebate.cli.demo:demo", "Play a recorded debate, without a model or a key.", hidden=True),
     "show": _SHOW._replace(hidden=True),
@@ -52,12 +52,12 @@ _COMMANDS = {
 }
 """Commands that do not belong to a pattern."""
 _OF_RUNS = {
-    "list": _Entry(f"{_RUNS}:runs", "List the stored runs, the newest first (the default)."),
+    "list": _Entry(f"{_RUNS}:runs", "List stored runs, newest first (the default)."),
     "show": _SHOW,
     "watch": _Entry("flowdebate.cli.stored.watch:watch", "Watch a run that another process executes."),
-    "answer": _Entry("flowdebate.cli.stored.resume:answer", "Answer what a run asks a human, and resume it."),
+    "answer": _Entry("flowdebate.cli.stored.resume:answer", "Answer a run's question to a human, and resume it."),
     "fork": _Entry(
-        "flowdebate.cli.stored.resume:fork", "Run a stored run again with changes; only what differs is paid for."
+        "flowdebate.cli.stored.resume:fork", "Run a stored run again with changes; you only pay for what differs."
     ),
     "report": _Entry(f"{_RUNS}:report", "Write the report of a run to a file."),
     "verify": _Entry(f"{_RUNS}:verify", "Check a report against the journal inside it."),
@@ -71,10 +71,10 @@ _OF_RUNS = {
 }
 _OF_EVAL = {
     "benefit": _Entry(
-        "flowdebate.cli.benefit:benefit", "Measure on questions with known answers whether debates help."
+        "flowdebate.cli.benefit:benefit", "Measure whether debates help, on questions with known answers."
     ),
     "study": _Entry("flowdebate.cli.study:study", "Compare several designs of a debate with baselines."),
-    "critic": _Entry("flowdebate.cli.critics:critic", "Check on labelled answers whether critiques help."),
+    "critic": _Entry("flowdebate.cli.critics:critic", "Check on labeled answers whether critiques help."),
     "audit": _Entry("flowdebate.cli.ballots:audit", "Audit judges for bias and consistency."),
     "leaderboard": _Entry("flowdebate.cli.ballots:leaderboard", "Rank models and judges by stored debates."),
 }
@@ -100,7 +100,7 @@ def build_app() -> typer.Typer:
 
 _GROUP_HELP = {
     "eval": "Measure whether debates help, audit judges, and rank models.",
-    "runs": "List the stored runs, the newest first, or do something with them.",
+    "runs": "List stored runs, newest first, or work with them.",
 }
 
 
@@ -152,7 +152,7 @@ def flowdebate(
     version: Annotated[  # noqa: ARG001 - its callback answers
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Do not use colours (the same as NO_COLOR=1).")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Do not use colors (the same as NO_COLOR=1).")] = False,
     width: Annotated[
         int | None,
         typer.Option(min=_NARROWEST, metavar="N", help="Width of pages in columns (the same as COLUMNS=N)."),

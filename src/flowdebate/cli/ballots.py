@@ -76,8 +76,8 @@ def audit(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Audit judges for bias and consistency.
 
-    The audit tests whether judges favour a slot or a label, and whether they repeat their verdicts in another order.
-    The findings list the preferences found, and the tests without enough verdicts.
+    The audit tests whether judges favor a slot or a label, and whether they repeat their verdicts in another order. The
+    findings list the preferences found, and the tests without enough verdicts.
     """
     from flowdebate.evaluation.stored_audit import audit_of, audited_runs, has_intervals, read_items
     from flowdebate.service.runs import each_run, opened
@@ -312,14 +312,14 @@ def leaderboard(
     text: opt.Search = None,
     limit: Annotated[Count | None, Option(metavar="N", help="Only the newest N runs.")] = None,
     form: Annotated[
-        Literal["text", "markdown", "json"], Option(panel="Output", flag="--format", help="Form of what is printed.")
+        Literal["text", "markdown", "json"], Option(panel="Output", flag="--format", help="Output format.")
     ] = "text",
     store: opt.StoreName = None,
 ) -> None:
     """Rank models by the stored debates they won, and judges by influences other than arguments.
 
-    The report also counts the repaired answers of each model. No model is called. A game is a pair of
-    sides with different models.
+    The report also counts the repaired answers of each model. No model is called. A game is a pair of sides with
+    different models.
     """
     from flowdebate.evaluation.documents import lay_out_leaderboard
     from flowdebate.evaluation.leaderboard import Standings

@@ -53,17 +53,17 @@ def batch(  # noqa: PLR0913 - the options of the command
         Option(flag="--format", help="Format of the questions. Default: by the file's name."),
     ] = None,
     file: opt.File = None,
-    max_rounds: Annotated[int | None, Option(help="Maximum number of rounds; of a handoff, turns.")] = None,
+    max_rounds: Annotated[int | None, Option(help="Maximum number of rounds (of turns for a handoff).")] = None,
     synthesizer: Annotated[bool | None, Option(help="A synthesizer writes each output.")] = None,
     max_total_calls: opt.TotalCalls = None,
     max_total_tokens: opt.TotalTokens = None,
     store: opt.StoreName = None,
     **values: object,
 ) -> None:
-    """Run a pattern on each question of a file, several at once.
+    """Run a pattern on each question in a file, several at once.
 
-    Put other options of the pattern in --file, as for its own command. Limits hold for each question; --max-total-calls
-    and --max-total-tokens hold for all of them together.
+    Put other options of the pattern in --file, as for its own command. Limits apply to each question; --max-total-calls
+    and --max-total-tokens apply to all of them together.
     """
     from flowdebate.cli.batch_files import read_rows
     from flowdebate.cli.terminal.page import Page

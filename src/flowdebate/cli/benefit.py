@@ -36,20 +36,22 @@ _Gain = Annotated[float, Field(gt=0, lt=1), allowed("a number between 0 and 1")]
 def benefit(  # noqa: PLR0913 - the options of the command
     questions: Annotated[
         str,
-        Option(metavar="FILE", help='CSV or JSON Lines: "question", what is right, and choices; "-" is stdin.'),
+        Option(metavar="FILE", help='CSV or JSON Lines: "question", the right answer, and choices; "-" is stdin.'),
     ],
     *,
     truth: Annotated[
         Text,
         Option(
-            metavar="COLUMN", help="Column with what is right: a position, its letter or number from 0, or a debater."
+            metavar="COLUMN",
+            help="Column with the right answer: a position, its letter or number from 0, or a debater.",
         ),
     ] = "answer",
     choices: Annotated[
         list[str] | None,
         Option(
             metavar="COLUMN",
-            help='The positions: a column with a list, or once for each. Default: "choices", if there is one.',
+            help='Column with a list of positions; or repeat, with one column for each. Default: "choices", if there '
+            "is one.",
         ),
     ] = None,
     debaters: Annotated[
@@ -76,12 +78,11 @@ def benefit(  # noqa: PLR0913 - the options of the command
         Text | None,
         Option(
             metavar="COLUMN",
-            help="Column with what questions share, such as a topic: questions of one cluster are not independent.",
+            help="Column with a property that questions share, such as a topic; questions in the same cluster are "
+            "not independent.",
         ),
     ] = None,
-    missing: Annotated[
-        Literal["wrong", "left-out"], Option(help="What a debate without a verdict counts as.")
-    ] = "wrong",
+    missing: Annotated[Literal["wrong", "left-out"], Option(help="How to count a debate without a verdict.")] = "wrong",
     schedule: Annotated[
         Text | None,
         Option(metavar="NAME", help="The judge views: single, swap, cyclic, full, sampled(N). Default: single."),
@@ -107,7 +108,7 @@ def benefit(  # noqa: PLR0913 - the options of the command
     """Measure on a data set whether debates help, and at what cost.
 
     Each debate is compared with one call, with the vote of first drafts, and with self-consistency at equal tokens.
-    --max-calls holds for each question.
+    --max-calls applies to each question.
     """
     from flowdebate.evaluation.benefit import benefit_report
     from flowdebate.evaluation.documents import lay_out_benefit

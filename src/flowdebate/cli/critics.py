@@ -45,7 +45,9 @@ def critic(  # noqa: PLR0913 - the options of the command
     ] = None,
     cluster: Annotated[
         Text | None,
-        Option(metavar="COLUMN", help="Column with what answers share, such as a topic. Default: the question."),
+        Option(
+            metavar="COLUMN", help="Column with a property that answers share, such as a topic. Default: the question."
+        ),
     ] = None,
     min_gain: Annotated[
         _Gain, Option(metavar="SHARE", help="The smallest gain in accuracy that is worth the calls.")
@@ -58,8 +60,8 @@ def critic(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Check whether a critic finds more than the judge does alone, before you use critiques.
 
-    The judge sees each answer with a critique and without one, which takes up to 3 calls. The same command again
-    continues an interrupted check. --max-calls holds for each answer.
+    The judge sees each answer with and without a critique, which takes up to 3 calls. Repeating the command continues
+    an interrupted check. --max-calls applies to each answer.
     """
     from flowdebate.evaluation import critique_check
     from flowdebate.evaluation.documents import lay_out_critique_check

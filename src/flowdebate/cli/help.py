@@ -36,27 +36,35 @@ _FORMS = 2
 """Usage examples at the top of a command's help."""
 
 _RUN_CODES = (
-    "Ctrl-C ends the run; `flowdebate resume` continues it. Exit codes: 0 done, 1 failed, 2 misused, 3 no result "
-    "(a limit was reached, or there is no verdict), 130 interrupted, 143 terminated."
+    "Ctrl-C ends the run; `flowdebate resume` continues it. Exit codes: 0 done, 1 failed, 2 usage "
+    "error, 3 no result (a limit was reached, or there is no verdict), 130 interrupted, 143 terminated."
 )
 EXIT_CODES = {
-    "batch": "After Ctrl-C, a crash or a failure, the same command continues: no recorded answer is paid for twice. "
-    "Exit codes: 0 done, 1 some failed, 2 misused, 3 some have no result, 130 interrupted, 143 terminated.",
-    "benefit": "The same command again continues where it stopped. Exit codes: 0 done, 1 some failed, 2 misused, "
-    "3 nothing to compare or not all done, 130 interrupted, 143 terminated.",
-    "audit": "Exit codes: 0 done, 1 some debates could not be judged again, 2 misused, 3 there is no ballot to audit, "
-    "130 interrupted, 143 terminated.",
-    "leaderboard": "Exit codes: 0 done, 2 misused, 3 there is nothing to rank.",
-    "serve": "Ctrl-C ends it. Exit codes: 0 done, 2 misused, 130 interrupted, 143 terminated.",
-    "mcp": "Exit codes: 0 done (the host has left), 1 failed, 2 misused, 130 interrupted, 143 terminated.",
-    "demo": "Exit codes: 0 done, 2 misused, 130 interrupted, 143 terminated.",
-    "models": "Exit codes: 0 done, 1 a model does not answer, or fails in a role, 2 misused, 3 no model is set up, "
-    "130 interrupted, 143 terminated.",
-    "watch": "Exit codes: 0 done, 1 failed, 2 misused, 3 the run has no result, or waits for an answer, "
-    "130 interrupted, 143 terminated.",
+    "batch": "After Ctrl-C, a crash or a failure, the same command continues: no recorded answer is paid for "
+    "twice. Exit codes: 0 done, 1 some failed, 2 usage error, 3 some have no result, 130 interrupted, "
+    "143 terminated.",
+    "benefit": "Repeat the command to continue where it stopped. Exit codes: 0 done, 1 some failed, 2 usage "
+    "error, 3 nothing to compare or not all done, 130 interrupted, 143 terminated.",
+    "audit": "Exit codes: 0 done, 1 some debates could not be judged again, 2 usage error, 3 there is no ballot "
+    "to audit, 130 interrupted, 143 terminated.",
+    "compare": "Repeat the command to continue where it stopped. Exit codes: 0 done, 1 some rows failed, "
+    "2 usage error, 130 interrupted, 143 terminated.",
+    "critic": "Repeat the command to continue where it stopped. Exit codes: 0 done, 2 usage error, "
+    "3 some answers have no decision, 130 interrupted, 143 terminated.",
+    "study": "Repeat the command to continue where it stopped. Exit codes: 0 done, 2 usage error, "
+    "3 answers are missing, 130 interrupted, 143 terminated.",
+    "verify": "Exit codes: 0 verified, 1 it does not match its journal, 2 usage error, 3 unknown.",
+    "leaderboard": "Exit codes: 0 done, 2 usage error, 3 there is nothing to rank.",
+    "serve": "Ctrl-C stops it. Exit codes: 0 done, 2 usage error, 130 interrupted, 143 terminated.",
+    "mcp": "Exit codes: 0 done (the host disconnected), 1 failed, 2 usage error, 130 interrupted, 143 terminated.",
+    "demo": "Exit codes: 0 done, 2 usage error, 130 interrupted, 143 terminated.",
+    "models": "Exit codes: 0 done, 1 a model does not answer, or fails in a role, 2 usage error, 3 no model is "
+    "set up, 130 interrupted, 143 terminated.",
+    "watch": "Exit codes: 0 done, 1 failed, 2 usage error, 3 the run has no result, or waits for an answer, 130 "
+    "interrupted, 143 terminated.",
     **dict.fromkeys(
-        ("list", "show", "share", "delete", "export", "import", "render", "archive", "queue"),
-        "Exit codes: 0 done, 1 failed, 2 misused.",
+        ("list", "show", "report", "share", "delete", "export", "import", "render", "archive", "queue"),
+        "Exit codes: 0 done, 1 failed, 2 usage error.",
     ),
 }
 """Exit codes by command; all commands that run a pattern share one entry."""

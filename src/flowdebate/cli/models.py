@@ -38,9 +38,9 @@ def models(
 ) -> None:
     """Show which models runs would use, or check what models can do.
 
-    Without an action it shows whether keys are set. Keys themselves are never shown. A check of a model takes about 22
-    short calls. It shows the parts of requests refused by its server, the form of its answers, its possible roles, and
-    recommended settings.
+    Without an action, it shows which keys are set, but never the keys themselves. A check of a model takes about 22
+    short calls. It reports which parts of requests the server refuses, the form of the model's answers, the roles it
+    can play, and recommended settings.
     """
     for name, value in {"SPEC": specs, "--quick": quick or None, "--record": record, "--base-url": base_url}.items():
         opt.check(action == "check" or not value, name, value, "left out without the action check")

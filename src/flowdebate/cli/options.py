@@ -100,7 +100,7 @@ Markdown: TypeAlias = Annotated[
 ]
 Quiet: TypeAlias = Annotated[bool, Option(panel="Output", flag="--quiet -q", help="Show only the result.")]
 Yes: TypeAlias = Annotated[
-    bool, Option(panel="Sides", flag="--yes -y", help="Do not ask before proposed sides are debated.")
+    bool, Option(panel="Sides", flag="--yes -y", help="Debate proposed sides without asking first.")
 ]
 Models: TypeAlias = Annotated[
     list[Text] | None,
@@ -161,7 +161,7 @@ BatchName: TypeAlias = Annotated[
         panel="Storage",
         flag="--batch-id",
         metavar="NAME",
-        help="Name of the batch in the store. Default: made of its questions and options.",
+        help="Name of the batch in the store. Default: derived from its questions and options.",
     ),
 ]
 FirstOnly: TypeAlias = Annotated[Count | None, Option(metavar="N", help="Only the first N questions.")]

@@ -52,8 +52,8 @@ _App: TypeAlias = Annotated[
     Option(
         panel="Model",
         metavar="MODULE:OBJECT",
-        help="Your flowdebate.service.Service, with patterns, model, store and limits, or a function that "
-        "makes one. Modules are also looked for in the current folder; FILE.py:OBJECT names a file.",
+        help="Your flowdebate.service.Service, with patterns, model, store and limits, or a function that makes "
+        "one. Modules are also searched for in the current folder; FILE.py:OBJECT names a file.",
     ),
 ]
 _AllowModel: TypeAlias = Annotated[
@@ -61,21 +61,21 @@ _AllowModel: TypeAlias = Annotated[
     Option(
         panel="Model",
         metavar="NAME",
-        help='Model that runs may name, or a pattern such as "openai/*"; repeat for each. Default: all models that '
-        "are set up, as listed by `flowdebate models`.",
+        help='Model that runs may name, or a pattern such as "openai/*"; repeat for each. Default: all models '
+        "that are configured, as listed by `flowdebate models`.",
     ),
 ]
 
 _BUDGET = "Budget of all runs"
 _BudgetCalls: TypeAlias = Annotated[
     Count | None,
-    Option(panel=_BUDGET, metavar="N", help="Maximum number of requests of all runs together."),
+    Option(panel=_BUDGET, metavar="N", help="Maximum number of requests across all runs."),
 ]
 _BudgetTokens: TypeAlias = Annotated[
-    Count | None, Option(panel=_BUDGET, metavar="N", help="Maximum number of tokens of all runs together.")
+    Count | None, Option(panel=_BUDGET, metavar="N", help="Maximum number of tokens across all runs.")
 ]
 _BudgetCost: TypeAlias = Annotated[
-    Amount | None, Option(panel=_BUDGET, metavar="X", help="Maximum cost of all runs together, by --price.")
+    Amount | None, Option(panel=_BUDGET, metavar="X", help="Maximum cost across all runs, by --price.")
 ]
 
 AllowSources: TypeAlias = Annotated[
@@ -94,13 +94,14 @@ def serve(  # noqa: PLR0913 - the options of the command
     app: _App = None,
     port: Annotated[
         int | None,
-        Option(metavar="N", help="Port to listen on; 0 takes a free one. Default: FLOWDEBATE_PORT, else 8377."),
+        Option(metavar="N", help="Port to listen on; 0 picks a free one. Default: FLOWDEBATE_PORT, else 8377."),
     ] = None,
     host: Annotated[
         Text | None,
         Option(
             metavar="ADDRESS",
-            help="Address to listen on. Default: FLOWDEBATE_HOST, else 127.0.0.1. Any other needs --token-file.",
+            help="Address to listen on. Default: FLOWDEBATE_HOST, else 127.0.0.1. Any other address needs "
+            "--token-file.",
         ),
     ] = None,
     allow_host: Annotated[
@@ -149,7 +150,7 @@ def serve(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Serve runs over HTTP: start, follow, answer and read them from programs or a browser.
 
-    The address and its token are printed once. Limits hold for every run.
+    The address and its token are printed once. Limits apply to every run.
     """
     values |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
     values |= {"keep_days": keep_days}
@@ -256,7 +257,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Offer debates to an MCP host, which can start, follow, read and judge them, or take part.
 
-    Hosts start it with stdin and stdout for the protocol; warnings go to stderr. Limits hold for each run.
+    Hosts start it with stdin and stdout for the protocol; warnings go to stderr. Limits apply to each run.
     """
     values |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
     check_library("flowdebate mcp", "mcp", library="the MCP SDK", extra="mcp")

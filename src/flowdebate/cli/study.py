@@ -44,7 +44,7 @@ _FLAGS = {"judges": "--model", "sides": "--side", "criteria": "--criterion", "te
 @opt.command("base_url")
 def compare(  # noqa: PLR0913 - the options of the command
     files: Annotated[
-        list[str], Option(metavar="FILE", help="The texts, a file each; or one file of rows: .csv, .tsv, .jsonl.")
+        list[str], Option(metavar="FILE", help="The texts, one per file, or one file of rows: .csv, .tsv, .jsonl.")
     ],
     *,
     question: Annotated[Text | None, Option(metavar="TEXT", help="The question that the texts answer.")] = None,
@@ -76,14 +76,14 @@ def compare(  # noqa: PLR0913 - the options of the command
     max_concurrency: opt.Concurrency = 8,
     store: opt.StoreName = None,
     form: Annotated[
-        Literal["text", "markdown", "json"], Option(panel="Output", flag="--format", help="Form of what is printed.")
+        Literal["text", "markdown", "json"], Option(panel="Output", flag="--format", help="Output format.")
     ] = "text",
     base_url: str | None = None,
 ) -> None:
-    """Compare texts answering a question: judges read them blind, in all orders.
+    """Compare texts that answer a question: judges read them blind, in all orders.
 
-    With one file of rows, each has a question and a text of each system. After an interruption, the same command
-    continues and pays for no recorded answer twice.
+    Instead, you can pass one file of rows, each with a question and one text per system. After an interruption, the
+    same command continues and pays for no recorded answer twice.
     """
     from flowdebate.evaluation import compare_all
     from flowdebate.evaluation.documents import lay_out
@@ -213,18 +213,20 @@ class StudyFile(BaseModel):
 
 @opt.command("model", "base_url", "max_calls", "max_tokens", "price", "attempts")
 def study(  # noqa: PLR0913 - the options of the command
-    action: Annotated[str, Option(metavar="[register|report] STUDY", help="A TOML file; before it, what to do.")],
+    action: Annotated[
+        str, Option(metavar="[register|report] STUDY", help="A TOML file, with an optional action before it.")
+    ],
     file: Annotated[FilePath | None, Option(metavar="", help="The file, after register or report.")] = None,
     *,
     answers: Annotated[
         FilePath | None,
-        Option(metavar="FILE", help="File of the answers so far. Default: STUDY.answers.jsonl beside the study."),
+        Option(metavar="FILE", help="File of the answers so far. Default: STUDY.answers.jsonl next to the study."),
     ] = None,
     registration: Annotated[
         FilePath | None,
         Option(
             metavar="FILE",
-            help="File of the registration. Default: STUDY.registration.json beside the study, if it exists.",
+            help="File of the registration. Default: STUDY.registration.json next to the study, if it exists.",
         ),
     ] = None,
     limit: Annotated[Count | None, Option(metavar="N", help="Ask N more questions, then report.")] = None,
@@ -239,7 +241,7 @@ def study(  # noqa: PLR0913 - the options of the command
         Option(panel="Output", metavar="FILE", help="Also write the report as one HTML file; it needs no JavaScript."),
     ] = None,
     frame: Annotated[
-        FilePath | None, Option(panel="Output", metavar="FILE", help="Also write a row for each answer, as CSV.")
+        FilePath | None, Option(panel="Output", metavar="FILE", help="Also write one row per answer, as CSV.")
     ] = None,
     max_total_calls: opt.TotalCalls = None,
     max_total_tokens: opt.TotalTokens = None,
@@ -251,7 +253,7 @@ def study(  # noqa: PLR0913 - the options of the command
     """Compare designs of a debate with baselines and with each other, on questions with known answers.
 
     Ask all unanswered questions, even after an interruption, and report. `register STUDY` records the questions and
-    comparisons beforehand; `report STUDY` asks nothing. --max-calls and --max-tokens hold for each debate.
+    comparisons beforehand; `report STUDY` asks nothing. --max-calls and --max-tokens apply to each debate.
     """
     doing = action if action in ("register", "report") else "ask"
     path = file if doing != "ask" else action

@@ -406,10 +406,10 @@ class PlanOptions(BaseModel):
     """Other roles; a role with a field of the same name exists only if that field is enabled."""
 
     model: SeatModels | None = option(
-        '"local", or "provider/model" such as "openai/gpt-5-mini"; repeat with NAME= or ROLE= for the model of one who '
-        'speaks, or of a role such as judge. "each" takes another provider for each. '
-        "Default: FLOWDEBATE_MODEL, else a small model of the first provider whose key is set, else that of a server "
-        "on this machine, else the local model if it is installed.",
+        '"local", or "provider/model" such as "openai/gpt-5-mini"; repeat with NAME= or ROLE= to set the '
+        'model of one speaker or role, such as judge. "each" assigns a different provider to each. Default: '
+        "FLOWDEBATE_MODEL, else a small model of the first provider with a key, else the model of a server "
+        "on this machine, else the local model if installed.",
         panel="Model",
         metavar="[NAME=]SPEC",
         repeated=True,
@@ -444,8 +444,8 @@ class PlanOptions(BaseModel):
         "Instructions for all models, before the rules of their prompts.", panel="Prompts", metavar="TEXT"
     )
     terminate_when: Conditions | None = option(
-        "Condition that ends the rounds early, made of tokens(N), seconds(S), rounds(N), converged(SHARE), "
-        'repeated(SHARE) with |, & and ~: "tokens(20000) | seconds(120) & rounds(2)".',
+        "Condition that ends the rounds early, composed of tokens(N), seconds(S), rounds(N), "
+        'converged(SHARE), repeated(SHARE) with |, & and ~: "tokens(20000) | seconds(120) & rounds(2)".',
         panel="Limits",
         metavar="CONDITION",
     )
@@ -456,8 +456,8 @@ class PlanOptions(BaseModel):
         metavar="[NAME=]FILE",
     )
     diff: FilePath | None = option(
-        "Show changes of the git repository here. main..HEAD: what the branch changed since it left main; main: the "
-        "same with uncommitted changes. Alone: uncommitted changes.",
+        "Show changes of the git repository here. main..HEAD: what the branch changed since it left main; "
+        "main: the same with uncommitted changes. Without a value: uncommitted changes.",
         panel="Sides",
         metavar="[BASE..HEAD]",
     )
@@ -467,8 +467,8 @@ class PlanOptions(BaseModel):
         metavar="GLOB",
     )
     source_tokens: Count | None = option(
-        "Maximum number of tokens of sources in a prompt; of more, each turn gets the passages that fit best. "
-        "Default: a quarter of the model's context, or 32000 if that is unknown.",
+        "Maximum number of source tokens in a prompt; from longer sources, each turn gets the most relevant "
+        "passages. Default: a quarter of the model's context, or 32000 if that is unknown.",
         panel="Limits",
         metavar="N",
     )
@@ -493,8 +493,8 @@ class PlanOptions(BaseModel):
         "Maximum cost: in US dollars, or in the currency of --price.", panel="Limits", metavar="AMOUNT"
     )
     price: PriceTexts | None = option(
-        "Price of a million prompt tokens and of a million completion tokens, such as 0.25/2. Repeat with MODEL= for "
-        "models of different prices. Default: known prices, where genai-prices is installed.",
+        "Price per million prompt tokens and per million completion tokens, such as 0.25/2. Repeat with "
+        "MODEL= for models with different prices. Default: known prices, if genai-prices is installed.",
         panel="Limits",
         metavar="[MODEL=]IN/OUT",
     )
@@ -508,7 +508,7 @@ class PlanOptions(BaseModel):
         panel="Model",
     )
     quorum: Quorum | None = option(
-        "Fewest members that must answer if the run continues without the others. Default: 2.",
+        "Minimum number of members that must answer for the run to continue without the others. Default: 2.",
         panel="Model",
         metavar="N",
     )

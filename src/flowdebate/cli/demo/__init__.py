@@ -49,7 +49,7 @@ def demo(
     ] = None,
     page: Annotated[bool, Option(help="Play it on a page in a browser.")] = False,
 ) -> None:
-    """Play a recorded debate of the local model, without any model, key or network."""
+    """Play a recorded debate of the local model, without a model, key or network."""
     opt.check(speed is None or 0 < speed <= 1_000, "--speed", speed, "a number above 0, to 1000")  # noqa: PLR2004
     watched = page or sys.stdout.isatty()
     play(recorded_plan(speed or (1.0 if watched else _AT_ONCE)), TOLD, page=page)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def resume(  # noqa: PLR0913 - the options of the command
     run: opt.RunName = None,
     *,
-    last: Annotated[bool, Option(help="The newest run that did not finish.")] = False,
+    last: Annotated[bool, Option(help="The most recent unfinished run.")] = False,
     on_uncertain: Annotated[
         Literal["retry", "raise"],
         Option(help="What to do about a call that was in progress when the run stopped, and may have been paid for."),
@@ -267,7 +267,7 @@ def fork(  # noqa: PLR0913 - the options of the command
     quiet: opt.Quiet = False,
     **values: object,
 ) -> None:
-    """Run a stored run again as a new run, with changes: models are asked only for the differences.
+    """Run a stored run again as a new run with changes; models are only asked for the differences.
 
     PLACE is the place of an answer as `flowdebate show RUN` prints it, or the ends of its parts, if they name one
     answer: judge, round[2]/ann. The original run stays as it is.

@@ -48,7 +48,7 @@ def runs(  # noqa: PLR0913 - the options of the command
     text: opt.Search = None,
     label: opt.Labels = None,
     batch_id: Annotated[
-        Text | None, Option(metavar="NAME", help="Only runs of this batch, each in a row of its own.")
+        Text | None, Option(metavar="NAME", help="Only runs of this batch, each in its own row.")
     ] = None,
     limit: Annotated[Count, Option(metavar="N", help="Maximum number of rows in the list.")] = _MOST,
     before: Annotated[
@@ -57,7 +57,7 @@ def runs(  # noqa: PLR0913 - the options of the command
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
-    """List the stored runs, the newest first. The runs of a batch are one row."""
+    """List the stored runs, newest first. The runs of a batch are one row."""
     from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import opened, short_id
 
@@ -131,7 +131,7 @@ def show(
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Show a stored run with its labels and its note, its steps and its result."""
+    """Show a stored run with its labels, note, steps and result."""
     from flowdebate.cli.stored.run_view import document_of, run_data, show_run, step_data
     from flowdebate.cli.terminal.page import render
     from flowdebate.service.runs import chosen_run, opened
@@ -357,7 +357,7 @@ def import_(
     *,
     store: opt.StoreName = None,
 ) -> None:
-    """Import runs from an exported file. Existing runs of the store stay as they are."""
+    """Import runs from an exported file. Runs that are already in the store stay as they are."""
     from flowdebate.service.runs import opened
     from flowdebate.store.export import import_runs, read_export
 
@@ -474,7 +474,7 @@ def share(  # noqa: PLR0913 - the options of the command
     ] = None,
     store: opt.StoreName = None,
 ) -> None:
-    """Make a public, read-only link of a stored run. `flowdebate serve` shows the run to anybody with the link."""
+    """Make a public, read-only link to a stored run. `flowdebate serve` shows the run to anyone with the link."""
     check_library("flowdebate runs share", "fastapi", library="FastAPI", extra="server")
     from flowdebate.evaluation.readers import end_shares, make_share, shares_of
     from flowdebate.server.guard import Link, Links

@@ -41,7 +41,7 @@ def watch(
 ) -> None:
     """Watch a run of another process, or a finished one. Ctrl-C ends the view, not the run.
 
-    The page is the same as for the run's own command; contributions are shown once they are complete.
+    The page is the same as for the run's own command; contributions appear once they are complete.
     """
     from flowdebate.service.runs import chosen_run, opened
 

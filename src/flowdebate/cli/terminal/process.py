@@ -345,7 +345,7 @@ def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each k
         case DeadLetter():
             return str(error).replace("retry_dead_letter=True", "--retry-dead-letter")
         case ConfigurationError(location="serve()", field="port"):
-            return f"{error.hint}. Choose another --port; 0 takes a free one."
+            return f"{error.hint}. Choose another --port; 0 picks a free one."
         case ModelUnavailable():
             return str(error).replace("or pass model=…", "or name one with --model")
         case RunNotFound():

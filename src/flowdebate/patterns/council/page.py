@@ -39,8 +39,8 @@ class CouncilPlanOptions(OutputOptions):
     question: Text | None = option("The question; may be in --file instead.")
     members: list[PersonaEntry] | None = roster_option(
         "--member",
-        "A member and its model; repeat for each. Default: Ada, Ben and Cleo; without --model, each of another "
-        "provider whose key is set.",
+        "A member and its model; repeat for each. Default: Ada, Ben and Cleo; without --model, each from a "
+        "different provider with a key.",
         key="model",
     )
     review: ReviewScope | None = option(

@@ -133,7 +133,7 @@ socratic: Format = Format(
 )
 devils_advocate: Format = Format(
     name="devils_advocate",
-    purpose="Somebody argues as well as possible against a plan that everybody likes.",
+    purpose="One speaker argues as well as possible against a plan that everyone likes.",
     sides=2,
     roles=("the proposer", "the devil's advocate, whose job is to make the best possible case against the plan"),
     phases=[

@@ -142,8 +142,8 @@ class DebatePlanOptions(OutputOptions):
     question: Text | None = option("The question; may be in --file instead.")
     debaters: list[SideEntry] | None = roster_option(
         "--debater",
-        "A side and the position it argues; repeat for each. Default: the sides of the question, "
-        "which a model proposes if it is not a plain one.",
+        "A side and the position it argues; repeat for each. Default: the sides of the question, proposed "
+        "by a model if the question does not name them.",
         key="stance",
         needed=True,
     )

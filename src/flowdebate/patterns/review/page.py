@@ -49,12 +49,12 @@ class ReviewPlanOptions(PlanOptions):
     question: Text | None = option("The question; may be in --file instead.")
     reviewers: list[PersonaEntry] | None = roster_option(
         "--reviewer",
-        "A reviewer and its model; repeat for each. Default: Ada, Ben and Cleo; without --model, each of another "
-        "provider whose key is set.",
+        "A reviewer and its model; repeat for each. Default: Ada, Ben and Cleo; without --model, each from "
+        "a different provider with a key.",
         key="model",
     )
     focus: Annotated[Text | dict[str, Text], allowed("text, or a table of texts by reviewer")] | None = option(
-        "What to look for above all; repeat with NAME= for one reviewer's.",
+        "What to focus on; repeat with NAME= for a single reviewer.",
         panel="Sides",
         metavar="[NAME=]TEXT",
         repeated=True,
@@ -78,10 +78,10 @@ class ReviewPlanOptions(PlanOptions):
         metavar="NAME",
     )
     min_vendors: Count | None = option(
-        "Fewest different vendors among the reviewers' models.", panel="Model", metavar="N"
+        "Minimum number of different vendors among the reviewers' models.", panel="Model", metavar="N"
     )
     humans: Annotated[list[Text], allowed("a list of names of reviewers")] | None = option(
-        "A reviewer whom a human plays; repeat for each.", panel="Sides", flag="--human", metavar="NAME"
+        "A reviewer played by a human; repeat for each.", panel="Sides", flag="--human", metavar="NAME"
     )
     suspend: Flag | None = option(
         "Let humans answer later with flowdebate runs answer. Default: on without a terminal.", panel="Sides"

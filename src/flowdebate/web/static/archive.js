@@ -14,7 +14,7 @@ for (const form of document.querySelectorAll("form")) {
     void send("PATCH", { ...changed, ...(agent ? { [String(what)]: JSON.parse(String(agent)) } : {}) });
   });
   form.querySelector("[data-do=forget]")?.addEventListener("click", () => {
-    if (confirm("Delete everything that the archive remembers of this debate?")) void send("DELETE");
+    if (confirm("Delete everything that the archive remembers about this debate?")) void send("DELETE");
   });
 
   /** @param {string} method @param {object} [body] */

@@ -178,7 +178,7 @@ function finish(known, follows) {
   if (follows) toEnd();
   offer();
   const outcome = (document.querySelector("#verdict .winner") ?? run.querySelector(".state"))?.textContent?.replace(/\s+/g, " ").trim();
-  say(run.dataset.status === "awaiting" ? "The run waits for a person." : `The run is over. ${outcome ?? ""}`);
+  say(run.dataset.status === "awaiting" ? "The run is waiting for a person." : `The run is over. ${outcome ?? ""}`);
   offerVerdict(known);
   if (had) /** @type {HTMLElement | null} */ (document.querySelector("#over") ?? document.querySelector("#main"))?.focus({ preventScroll: true });
 }

@@ -204,12 +204,12 @@ function show(speakers) {
   }
   propose.hidden = !asked || !blank || implied.length > 0;
   told.textContent = !blank
-    ? "Write each side as a whole claim: that works better than “for” or “against”."
+    ? "Write each side as a complete claim: that works better than “for” or “against”."
     : !asked
       ? "Leave them empty to debate the sides of your question."
       : implied.length
         ? "These are the sides of your question. Type over them to change them."
-        : "Your question does not say what the sides are. The model proposes them when you begin, which takes one more call.";
+        : "Your question does not say what the sides are. The model proposes them when you start, which takes one more call.";
   number();
 }
 

@@ -79,7 +79,7 @@ async function share(button) {
   try {
     const made = await ask("POST", `/runs/${id}/links`, { role: JSON.parse(button.dataset.link ?? ""), seconds: 7 * 86_400 });
     const link = location.origin + made.page;
-    const shown = element("input", { readonly: "", value: link, "aria-label": "Link for a week, for this role alone" });
+    const shown = element("input", { readonly: "", value: link, "aria-label": "Link for this role only, valid for a week" });
     const copied = await copy(link);
     button.replaceWith(shown, element("span", { role: "status" }, copied ? "Copied. Valid for a week." : "Valid for a week."));
     /** @type {HTMLInputElement} */ (shown).select();
