@@ -57,7 +57,7 @@ def test_figures_are_shown_with_their_sample_sizes(stage: Stage) -> None:
     page = get_page(stage, "/audit")
     assert read_counts(page)["Debates"] == str(RUNS)
     assert read_counts(page)["Ballots"] == str(2 * RUNS)
-    assert f"In {RUNS} of {RUNS} debates that were judged in several orders, the verdict was not the same" in page
+    assert f"In {RUNS} of {RUNS} debates judged in several orders, the verdict changed with the order" in page
     assert f"slot 1 of 2: 100%, {2 * RUNS} of {2 * RUNS}</title>" in page
     assert "Too few to tell: 12 items" in page
     assert "Nobody has voted on these debates yet" in page
@@ -93,7 +93,7 @@ def test_readers_are_compared_with_the_judge() -> None:
         assert "agreement with readers: 1.00, 1 debate</title>" in page
         assert "Too few to tell: in 1 of 1 debate most readers voted as the judge" in page
         assert "2 of 3 votes were for what the judge found." in page
-        assert read_counts(page)["Votes of readers"] == "3"
+        assert read_counts(page)["Reader votes"] == "3"
 
 
 def test_ballots_shared_with_a_fork_count_once() -> None:

@@ -126,9 +126,9 @@ def test_a_role_link_covers_all_turns(stage: Stage) -> None:
         assert say(ANN, "It is fast enough.") == 204
         for role in (ANN, JUDGE):
             assert "Not your turn" in page(role)
-            assert "Said since" not in page(role)
+            assert "Since then" not in page(role)
         assert say(BEN, "Nobody has measured.") == 204
-        assert "Said since" in page(ANN)
+        assert "Since then" in page(ANN)
         assert "Nobody has measured." in page(ANN)
         assert "It is tested." not in page(ANN)
         assert "Side A" in page(JUDGE)

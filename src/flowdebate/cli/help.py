@@ -53,7 +53,7 @@ EXIT_CODES = {
     "3 some answers have no decision, 130 interrupted, 143 terminated.",
     "study": "Repeat the command to continue where it stopped. Exit codes: 0 done, 2 usage error, "
     "3 answers are missing, 130 interrupted, 143 terminated.",
-    "verify": "Exit codes: 0 verified, 1 it does not match its journal, 2 usage error, 3 unknown.",
+    "verify": "Exit codes: 0 done, 1 a report does not match its journal, 2 usage error, 3 unknown.",
     "leaderboard": "Exit codes: 0 done, 2 usage error, 3 there is nothing to rank.",
     "serve": "Ctrl-C stops it. Exit codes: 0 done, 2 usage error, 130 interrupted, 143 terminated.",
     "mcp": "Exit codes: 0 done (the host disconnected), 1 failed, 2 usage error, 130 interrupted, 143 terminated.",
