@@ -437,7 +437,7 @@ def test_every_status_is_on_the_page() -> None:
 
 FIRST: dict[str, Callable[[Path], Any]] = {
     "No key": lambda _: generator(name="ann").run(QUESTION, model="openai/gpt-5-mini"),
-    "The name of the model": lambda _: rent(model="openai:gpt-5-mini"),
+    "The model name": lambda _: rent(model="openai:gpt-5-mini"),
     "The run waits": lambda _: rent(judge=human(name="jo")).run(QUESTION, model=said("Cap.", "Build.")),
     "rounds": lambda _: rent(rounds=3),
 }
