@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ("exact",)
 
-MOST_SIDES = 8
+MAX_SIDES = 8
 
 
 def exact() -> str:
@@ -31,7 +31,7 @@ def exact() -> str:
 def _latin() -> tuple[str, str, str]:
     squares = [
         Schedule(kind="cyclic").views([str(side) for side in range(sides)], labels=[f"L{n}" for n in range(sides)])
-        for sides in range(2, MOST_SIDES + 1)
+        for sides in range(2, MAX_SIDES + 1)
     ]
     wrong = 0
     for views in squares:
@@ -41,14 +41,14 @@ def _latin() -> tuple[str, str, str]:
         wrong += any(occupants != sides for occupants in slots) or any(
             len(occupants) != len(sides) for occupants in labels
         )
-    claim = f"`cyclic` puts each side in each slot once, and under each label once (2 to {MOST_SIDES} sides)"
+    claim = f"`cyclic` puts each side in each slot once, and under each label once (2 to {MAX_SIDES} sides)"
     return claim, str(len(squares)), str(wrong)
 
 
 def _cancelled() -> tuple[str, str, str]:
     """How far the mean log-odds of a biased judge are from those of one without bias, apart from what all sides get."""
     furthest, cases = 0.0, 0
-    for schedule, sides in (("swap", 2), *(("cyclic", sides) for sides in range(2, MOST_SIDES + 1))):
+    for schedule, sides in (("swap", 2), *(("cyclic", sides) for sides in range(2, MAX_SIDES + 1))):
         orders = orders_of(schedule, sides)
         quality = np.random.default_rng(sides).normal(size=(1_000, sides))
         bias = np.random.default_rng(-sides % 97).normal(size=sides).tolist()

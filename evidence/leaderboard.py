@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from flowdebate.evaluation.audit_report import Figure
 
-_FEWEST = 50
+_MIN_COMMON = 50
 """Debates that two judges must both have read to be compared."""
 
 
@@ -263,7 +263,7 @@ def _pairs(read: dict[str, dict[str, float]]) -> list[tuple[str, str, list[str]]
         (one, second, [debate for debate in read[one] if debate in read[second]])
         for one, second in combinations(judges, 2)
     ]
-    return [pair for pair in common if len(pair[2]) >= _FEWEST]
+    return [pair for pair in common if len(pair[2]) >= _MIN_COMMON]
 
 
 def _preferences(read: dict[str, dict[str, float]], motion_of: dict[str, str]) -> list[Preference]:

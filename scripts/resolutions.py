@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 BESIDE = ("openai", "pydantic-ai-slim[openai]", "inspect-ai", "litellm", "openai-agents", "langgraph")
-MOST = 40
+MAX_PACKAGES = 40
 """Maximum number of packages for the base install."""
 
 
@@ -33,8 +33,8 @@ def main() -> None:
         versions.pop("flowdebate", None)
         text = ", ".join(f"{name} {versions[name]}" for name in map(bare, names or ["openai"]))
         print(f"{python}: {text}; {len(versions)} packages beside flowdebate")
-        if not names and len(versions) > MOST:
-            wrong.append(f"{python}: the base has {len(versions)} packages, at most {MOST} are allowed")
+        if not names and len(versions) > MAX_PACKAGES:
+            wrong.append(f"{python}: the base has {len(versions)} packages, at most {MAX_PACKAGES} are allowed")
         for name in names:
             version = newest[python, name][bare(name)]
             if versions[bare(name)] != version:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pyte
 
-_SAMPLE, _SHORTEST, _LONGEST_WAIT, _LONGEST, _REST = 0.2, 0.35, 1.0, 40.0, 6.0
+_SAMPLE, _MIN_FRAME, _MAX_WAIT, _MAX_DURATION, _REST = 0.2, 0.35, 1.0, 40.0, 6.0
 """Seconds between samples of the screen, minimum seconds of a frame, maximum seconds of a pause and of all frames
 together, and seconds of the last frame.
 """
@@ -88,12 +88,12 @@ def joined(screens: list[tuple[tuple[str, ...], float]]) -> list[tuple[tuple[str
     """Merge equal screens, and shorten their times."""
     frames = []
     for lines, group in groupby(screens, key=lambda frame: frame[0]):
-        frames.append((lines, min(sum(seconds for _, seconds in group), _LONGEST_WAIT)))
+        frames.append((lines, min(sum(seconds for _, seconds in group), _MAX_WAIT)))
     total = sum(seconds for _, seconds in frames)
     merged: list[tuple[tuple[str, ...], float]] = []
     for lines, seconds in frames:
-        lasts = seconds * min(1.0, _LONGEST / total)
-        if merged and merged[-1][1] < _SHORTEST:
+        lasts = seconds * min(1.0, _MAX_DURATION / total)
+        if merged and merged[-1][1] < _MIN_FRAME:
             merged[-1] = lines, merged[-1][1] + lasts
         else:
             merged.append((lines, lasts))

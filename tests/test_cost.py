@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest, Reply
 
 HOME = str(Path(flowdebate.__file__).parent)
-MOST_A_CALL = 222
+MAX_FUNCTION_CALLS = 222
 """Maximum number of the library's function calls per model call; 221.8 when this was written."""
-MOST_BYTES_A_CALL = 4_800
+MAX_BYTES = 4_800
 """Maximum bytes held by a result per model call; 4,450 in a debate of 13 calls when this was written."""
 NAMES = ("ada", "ben", "cy", "dee", "eve")
 
@@ -100,7 +100,7 @@ def long() -> Counter[str]:
 
 def test_a_model_call_costs_a_bounded_number_of_function_calls(short: Counter[str]) -> None:
     """A change that makes every turn more expensive has to justify a higher bound."""
-    assert short.total() / 13 < MOST_A_CALL, short.most_common(15)
+    assert short.total() / 13 < MAX_FUNCTION_CALLS, short.most_common(15)
 
 
 def test_a_call_of_a_long_debate_costs_no_more_than_one_of_a_short_debate(
@@ -123,7 +123,7 @@ def test_a_result_holds_a_bounded_amount_of_memory() -> None:
         size = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert size / len(results) / 13 < MOST_BYTES_A_CALL
+    assert size / len(results) / 13 < MAX_BYTES
 
 
 def test_each_argument_is_searched_for_names_once(long: Counter[str]) -> None:

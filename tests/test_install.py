@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8"))["project"]
-MOST = 41
+MAX_PACKAGES = 41
 """Maximum number of packages in the base install; `scripts/resolutions.py` counts those of the newest versions."""
 
 
@@ -33,7 +33,9 @@ def brought_along(requirements: list[str]) -> set[str]:
 def test_the_base_install_has_few_packages() -> None:
     """Instructor is excluded, since it would hold back openai, pydantic-ai and inspect-ai."""
     names = brought_along(PROJECT["dependencies"])
-    assert len(names - {"distro", "tqdm"}) <= MOST, sorted(names)  # of openai before 3.4, and of still older ones
+    assert len(names - {"distro", "tqdm"}) <= MAX_PACKAGES, sorted(
+        names
+    )  # of openai before 3.4, and of still older ones
     assert "instructor" not in names
     assert any(requirement_.startswith("instructor") for requirement_ in PROJECT["optional-dependencies"]["instructor"])
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "shown")
 
-_LONGEST_VALUE, _LONGEST_LIST, _LONGEST_KEY = 200, 1_500, 60
+_MAX_VALUE_LENGTH, _MAX_LIST_LENGTH, _MAX_KEY_LENGTH = 200, 1_500, 60
 """Maximum lengths, in characters, of an external value, a list of problems, and a key in a field's path in an error
 message.
 """
@@ -33,9 +33,9 @@ def shown(value: object) -> str:
         text = reprlib.repr(value) if is_deeper(value, _DEEPEST_VALUE) else repr(value)
     except Exception as error:  # noqa: BLE001 - a hostile __repr__ must not hide the error that is being raised
         return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
-    if len(text) <= _LONGEST_VALUE:
+    if len(text) <= _MAX_VALUE_LENGTH:
         return text
-    return f"{cut(text, _LONGEST_VALUE)} ({len(value) if isinstance(value, str) else len(text)})"
+    return f"{cut(text, _MAX_VALUE_LENGTH)} ({len(value) if isinstance(value, str) else len(text)})"
 
 
 def typed(value: object) -> str:
@@ -49,10 +49,10 @@ def typed(value: object) -> str:
     import json
 
     if isinstance(value, str) and value.strip() == value != "" and value.isprintable():
-        return value if len(value) <= _LONGEST_VALUE else f"{cut(value, _LONGEST_VALUE)} ({len(value)})"
+        return value if len(value) <= _MAX_VALUE_LENGTH else f"{cut(value, _MAX_VALUE_LENGTH)} ({len(value)})"
     if isinstance(value, (str, dict, list, tuple, bool, NoneType)) and not is_deeper(value, _DEEPEST_VALUE):
         with suppress(TypeError, ValueError):
-            return cut(json.dumps(value, ensure_ascii=not str(value).isprintable()), _LONGEST_VALUE)
+            return cut(json.dumps(value, ensure_ascii=not str(value).isprintable()), _MAX_VALUE_LENGTH)
     return shown(value)
 
 
@@ -190,7 +190,7 @@ def listed(problems: Iterable[tuple[str, str]]) -> str:
     text = "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return cut(text, _LONGEST_LIST)
+    return cut(text, _MAX_LIST_LENGTH)
 
 
 def problems_of(
@@ -199,7 +199,9 @@ def problems_of(
     """Return the `(field, problem)` pairs of a pydantic `ValidationError`; with `got`, include each invalid value."""
     problems = []
     for item in error.errors(include_url=False, include_context=False):
-        path = ".".join(cut(str(part), _LONGEST_KEY) for part in item["loc"])  # a model can invent keys of any length
+        path = ".".join(
+            cut(str(part), _MAX_KEY_LENGTH) for part in item["loc"]
+        )  # a model can invent keys of any length
         problems.append((path, describe_problem(item, got=got, show=show)))
     return problems
 
@@ -273,9 +275,9 @@ def in_plain_words(problem: str) -> str:
     return problem
 
 
-_SHOWN = 500  # maximum length of a server's text in an error message, in characters
+_MAX_SERVER_TEXT_LENGTH = 500  # maximum length of a server's text in an error message, in characters
 _LOOKED_AT = 20_000  # maximum number of characters searched for keys, because error pages can have megabytes
-_SHORTEST_SECRET = 6  # minimum length of a key; shorter values are placeholders, and occur in ordinary words
+_MIN_SECRET_LENGTH = 6  # minimum length of a key; shorter values are placeholders, and occur in ordinary words
 _REDACTED = "[redacted]"
 # API keys, even if the server has masked the middle part.
 _KEYS = (
@@ -414,7 +416,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     'the key is [redacted]'
     """
     for secret in secrets:
-        if len(secret) >= _SHORTEST_SECRET and secret in text:
+        if len(secret) >= _MIN_SECRET_LENGTH and secret in text:
             text = text.replace(secret, _REDACTED)
     return text
 
@@ -435,10 +437,10 @@ def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
     'bad key [redacted]\\x1b[2J'
     """
     text = without_keys(redact(text[:_LOOKED_AT], secrets))
-    excerpt = text[: _SHOWN + 1]
+    excerpt = text[: _MAX_SERVER_TEXT_LENGTH + 1]
     if not excerpt.isprintable():  # an escape sequence is longer than the character
         excerpt = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in excerpt)
-    return excerpt if len(excerpt) <= _SHOWN else f"{excerpt[: _SHOWN - 1]}…"
+    return excerpt if len(excerpt) <= _MAX_SERVER_TEXT_LENGTH else f"{excerpt[: _MAX_SERVER_TEXT_LENGTH - 1]}…"
 
 
 def hide_credentials(address: str) -> str:
@@ -457,7 +459,7 @@ def hide_credentials(address: str) -> str:
 _LIBPQ = ("host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "sslmode")
 
 
-LONGEST_ARGUMENT = 1_000_000  # maximum length in characters; every later prompt includes every argument
+MAX_ARGUMENT_LENGTH = 1_000_000  # maximum length in characters; every later prompt includes every argument
 
 # Letters and marks that are invisible by themselves.
 _UNSEEN = re.compile(

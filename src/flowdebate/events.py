@@ -73,7 +73,7 @@ if TYPE_CHECKING:  # loaded from the folders of patterns on use, by `__getattr__
 EVENT_FORMAT = 1
 """Version of the wire form of events; additional kinds, fields and values do not change it."""
 
-_LARGEST_CUSTOM = 100_000
+_MAX_CUSTOM_SIZE = 100_000
 """Maximum length of a custom event in characters, counting ten for each value."""
 
 RunEvent: TypeAlias = (
@@ -193,7 +193,7 @@ def wire_of(event: object) -> dict[str, Any]:
         if isinstance(event, BaseEvent):  # besides its path and time
             kind = type(event)
             facts = {key: getattr(event, name) for name, key in wire_names(kind) if name not in {"path", "at"}}
-        wire["value"] = json_data(facts, largest=_LARGEST_CUSTOM, strict=True)
+        wire["value"] = json_data(facts, largest=_MAX_CUSTOM_SIZE, strict=True)
     return wire
 
 

@@ -161,13 +161,13 @@ def explain_escapes(*texts: str) -> str:
     visible = [f'⟦U+{ord(char):04X}⟧ for "{char}"' for char in sorted(escaped) if char.isprintable()]
     parts = [f"{' and '.join(visible)} where a control token of chat models begins"] if visible else []
     if invisible := sorted(char for char in escaped if not char.isprintable()):
-        marks = [f"⟦U+{ord(char):04X}⟧" for char in invisible[:_MOST_MARKS]]
-        more = [] if len(invisible) <= _MOST_MARKS else ["others"]
+        marks = [f"⟦U+{ord(char):04X}⟧" for char in invisible[:_MAX_MARKS]]
+        more = [] if len(invisible) <= _MAX_MARKS else ["others"]
         parts.append(f"{' and '.join([*marks, *more])} for an invisible control character")
     return f"(The texts above have {', and '.join(parts)}.)" if parts else ""
 
 
-_MOST_MARKS = 3  # maximum number of characters named in the explanation, because a binary file may have dozens
+_MAX_MARKS = 3  # maximum number of characters named in the explanation, because a binary file may have dozens
 
 
 def unquoted(text: str) -> str:

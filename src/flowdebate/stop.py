@@ -39,8 +39,8 @@ PATTERNS_OWN = frozenset(
     | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}
 )
 """Stop reasons of the patterns themselves, which are reserved: no condition may use these names."""
-_LONGEST_NAME = 100
-_LONGEST_TEXT = 1_000
+_MAX_NAME_LENGTH = 100
+_MAX_TEXT_LENGTH = 1_000
 
 
 class Condition(ABC):
@@ -323,9 +323,9 @@ def _number(value: float) -> str:
 
 
 def _check_name(location: str, name: object) -> None:
-    if not isinstance(name, str) or is_blank(name) or not name.isprintable() or len(name) > _LONGEST_NAME:
+    if not isinstance(name, str) or is_blank(name) or not name.isprintable() or len(name) > _MAX_NAME_LENGTH:
         raise ConfigurationError(
-            location, "name", name, f"printable text of one line, at most {_LONGEST_NAME} characters"
+            location, "name", name, f"printable text of one line, at most {_MAX_NAME_LENGTH} characters"
         )
 
 
@@ -350,8 +350,10 @@ def parse(text: str, *, location: str = "stop.parse()", field: str = "text", fla
     part.
     """
     reader = _Reader(location, field, text, tuple(name for name in _READABLE if flags or name != "flag"))
-    if not isinstance(text, str) or is_blank(text) or len(text) > _LONGEST_TEXT:
-        raise reader.error(None, f"a condition such as tokens(20000) | rounds(2), at most {_LONGEST_TEXT:,} characters")
+    if not isinstance(text, str) or is_blank(text) or len(text) > _MAX_TEXT_LENGTH:
+        raise reader.error(
+            None, f"a condition such as tokens(20000) | rounds(2), at most {_MAX_TEXT_LENGTH:,} characters"
+        )
     try:
         parsed = ast.parse(f"({reader.line})", mode="eval").body
     except SyntaxError as error:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.server.stage import Stage
 
 SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
-LONGEST_WAY = 120
+MAX_TABS = 120
 """Maximum number of Tab presses."""
 
 
@@ -270,7 +270,7 @@ def test_two_people_argue_and_judge_with_models(stage: Stage, chromium: Browser)
 
 def tab_to(page: Page, name: str) -> None:
     """Press Tab until an element with the given name has the focus."""
-    for _ in range(LONGEST_WAY):
+    for _ in range(MAX_TABS):
         page.keyboard.press("Tab")
         focused: Any = page.evaluate(
             """const at = document.activeElement;

@@ -35,11 +35,13 @@ FORMS = (*(f"/new?pattern={name}" for name in PATTERNS), "/runs/waits", "/runs/w
 STATES = ("/runs/failed", "/runs/live", "/runs/stopped", "/compare")
 OTHERS = ("/runs/debate/travel?step=3", "/compare?a=debate&b=council", "/runs/debate/blind?view=0", "/audit")
 REPORTS = tuple(f"/api/v1/runs/{name}/report.html" for name in PATTERNS)
-LONGEST = tuple(f"/runs/{LONG}{suffix}" for suffix in ("", "/travel?step=7", "/blind?view=0", "/present", "/present#3"))
+LONG_RUN = tuple(
+    f"/runs/{LONG}{suffix}" for suffix in ("", "/travel?step=7", "/blind?view=0", "/present", "/present#3")
+)
 PAGES = (
     *("/", "/archive", "/runs/none"),
     *(f"/runs/{name}" for name in PATTERNS),
-    *OTHERS, *FORMS, *STATES, *LONGEST, *REPORTS, f"/api/v1/runs/{LONG}/report.html", f"/compare?a={LONG}&b=failed",
+    *OTHERS, *FORMS, *STATES, *LONG_RUN, *REPORTS, f"/api/v1/runs/{LONG}/report.html", f"/compare?a={LONG}&b=failed",
 )  # fmt: skip
 PARTIES = [
     {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REPOSITORY = "ann/shop"
 TOKEN = "ghs-loopback"  # noqa: S105 - of this server
 PAGE = 100
-LONGEST = 65_536
+MAX_COMMENT_LENGTH = 65_536
 
 
 def sha(name: str) -> str:
@@ -185,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "GET":
             if not hub.can_write:
                 raise RequestError(403, "Resource not accessible by integration")
-            if len(body.get("body", "")) > LONGEST:
+            if len(body.get("body", "")) > MAX_COMMENT_LENGTH:
                 raise RequestError(422, "Validation Failed")
             return self.save_comment(path, body)
         return self.answer_read(path, query)

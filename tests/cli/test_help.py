@@ -24,7 +24,7 @@ GROUPS = ("flowdebate", "runs", "eval")
 DOCS = Path(__file__).parents[2] / "docs"
 TITLES = {page.read_text("utf-8").partition("\n")[0].removeprefix("# ") for page in DOCS.glob("*.md")}
 """Titles of the documentation pages."""
-LONGEST = 65
+MAX_TITLE_LENGTH = 65
 """Maximum length of a summary that fits beside the name on an 80-column line."""
 
 
@@ -74,7 +74,7 @@ def test_pattern_help_begins_with_a_one_line_summary(name: str) -> None:
     """The list of commands shows this summary."""
     sentence, dot, _ = PATTERNS[name].help.partition(". ")
     assert dot
-    assert len(sentence) <= LONGEST
+    assert len(sentence) <= MAX_TITLE_LENGTH
 
 
 def split_words(command: str) -> list[str]:

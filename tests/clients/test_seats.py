@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(not CLIENTS, reason="make test-clients installs the programs"),
 ]
-MOST_REQUESTS = 6
+MAX_REQUESTS = 6
 """Maximum number of requests that a program sends before it gives up."""
 SESSIONS = ("projects/", "session", "chats/", "history", "rollout", "opencode.db")
 
@@ -129,7 +129,7 @@ async def test_an_error_keeps_its_cause(
     model = CliModel(program, model="gemini-2.5-pro" if program == "gemini" else None)
     with pytest.raises(error):
         await ask(model, request)
-    assert len(stub.bodies) <= MOST_REQUESTS
+    assert len(stub.bodies) <= MAX_REQUESTS
     assert len(request.attempts.made) == 1
     assert not list(list_temporary(home).iterdir())
 

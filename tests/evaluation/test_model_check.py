@@ -10,7 +10,7 @@ import pytest
 
 from flowdebate import AnthropicModel, OpenAIModel
 from flowdebate.errors import BadFile, FlowDebateWarning, RequestRejected
-from flowdebate.evaluation.model_check import MOST_REQUESTS, USUAL_CALLS, CheckRow, ModelCheck
+from flowdebate.evaluation.model_check import MAX_REQUESTS, USUAL_CALLS, CheckRow, ModelCheck
 from flowdebate.models import ModelRequest, ModelSettings, RecordingModel, ReplayModel, Retry
 from flowdebate.models.call import ask
 from flowdebate.models.openai.optional import learned_of
@@ -162,7 +162,7 @@ async def test_failed_roles_are_reported_with_a_remedy() -> None:
     assert failing == {"judge in both orders", "a tool call", "letters"}
     assert "does not fit its schema" in row_of(report, "judge in both orders").detail
     assert report.advice()[-1] == "Give another model to the judge: --model judge=SPEC."
-    assert len(stub.requests) <= MOST_REQUESTS
+    assert len(stub.requests) <= MAX_REQUESTS
 
 
 async def test_order_dependent_judges_are_detected() -> None:
@@ -228,7 +228,7 @@ async def test_requests_in_a_check_are_bounded() -> None:
     """The number is bounded whatever rejections are repeated."""
     stub = Stub(data=lambda *_: "no", refuses=["formats"])
     report = await check_stub(stub)
-    assert len(stub.requests) <= MOST_REQUESTS
+    assert len(stub.requests) <= MAX_REQUESTS
     assert report.status in ("complete", "limit")
 
 

@@ -59,7 +59,7 @@ _SHORT = 0.4
 _EACH = 0.8
 """Deadline in seconds per request, for rows whose next request has to succeed."""
 _HALF_MEGABYTE = b"x" * 500_000
-_MOST = 40_000_000
+_MAX_SIZE = 40_000_000
 """Limit in bytes: a 16 MB answer plus the buffers on both ends."""
 
 
@@ -101,7 +101,7 @@ class _Sent:
 
     def check(self, _: Played) -> None:
         """Check that the client stopped the download early."""
-        assert 0 < sum(self.parts) < _MOST
+        assert 0 < sum(self.parts) < _MAX_SIZE
         self.parts.clear()
 
 

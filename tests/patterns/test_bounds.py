@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Debater, Persona, consensus, council, debate, deliberation, handoff, round_robin
-from flowdebate._util.option_types import MOST_ROUNDS
+from flowdebate._util.option_types import MAX_ROUNDS
 from flowdebate.chassis.roster import MEMBERS_VARIABLE
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.patterns.debate.judging.views import sampled
@@ -65,11 +65,11 @@ def test_rosters_are_bounded(pattern: str) -> None:
         assert "400,000 characters" in str(error)
     if cap is not None:
         error = rejection_of(pattern, people(pattern, 3), **{cap: 1_000_000_000})
-        assert (error.field, error.allowed) == (cap, f"an int <= {MOST_ROUNDS:,}")
+        assert (error.field, error.allowed) == (cap, f"an int <= {MAX_ROUNDS:,}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         largest = people(pattern, 100, name="n" * 200, role="r" * 10_000)
-        make(name="big", **{field: largest}, **({} if cap is None else {cap: MOST_ROUNDS}))
+        make(name="big", **{field: largest}, **({} if cap is None else {cap: MAX_ROUNDS}))
 
 
 def test_roster_limit_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:

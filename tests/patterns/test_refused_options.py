@@ -30,7 +30,7 @@ ROSTER = {"consensus": "agents", "council": "members", "critique": "critics", "r
 """Name of the option with the speakers, for patterns that do not use `debaters`."""
 ALONE = ("consensus", "critique", "review")
 """Patterns that work with a single speaker."""
-LEAST = {pattern: "one" if pattern in ALONE else "two" for pattern in PATTERNS}
+MIN_SPEAKERS = {pattern: "one" if pattern in ALONE else "two" for pattern in PATTERNS}
 WHAT = {"debate": "Debater", **{pattern: "Persona" for pattern in PATTERNS if pattern != "debate"}}
 
 
@@ -74,7 +74,7 @@ def test_rosters_need_enough_speakers(pattern: str) -> None:
         assert (error.field, error.allowed) == (field, f"a list of {WHAT[pattern]} or dicts")
     for few in [[], *([] if pattern in ALONE else [[speaker(pattern, "ann")]])]:
         error = rejection_of(pattern, **{field: few})
-        assert (error.field, error.allowed) == (field, f"at least {LEAST[pattern]} {field}")
+        assert (error.field, error.allowed) == (field, f"at least {MIN_SPEAKERS[pattern]} {field}")
 
 
 SPEAKERS: dict[str, tuple[dict[str, Any], str, str]] = {

@@ -22,7 +22,7 @@ ASSIGNEES = st.sampled_from([None, "pro", "con"])
 LABELS = st.sampled_from([frozenset(labels) for labels in ("", "", "a", "b", "ab", "ab")])
 ATTEMPTS = st.integers(1, 3)
 BARE: dict[str, Any] = {"goal": "g", "labels": frozenset(), "max_attempts": 1}
-MOST = 6
+MAX_TASKS = 6
 """Maximum number of open tasks; none are added beyond it, so each task lives longer."""
 
 MAY: dict[str, set[str]] = {
@@ -141,7 +141,7 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         assert set(refused.value.allowed) <= MAY[action]
         return False
 
-    @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MOST)
+    @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MAX_TASKS)
     @rule(name=st.sampled_from(["named", None]), labels=LABELS, assignee=ASSIGNEES, attempts=ATTEMPTS)
     def add(self, name: str | None, labels: frozenset[str], assignee: str | None, attempts: int) -> None:
         task_fields = {"goal": "g", "labels": labels, "assignee": assignee, "max_attempts": attempts}
@@ -151,7 +151,7 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         added = self.tasks.add_task(id=task_id, **task_fields)
         assert added.id == self.model.add(task_id, **task_fields)
 
-    @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MOST)
+    @precondition(lambda self: sum(map(self.model.open, self.model.tasks)) < MAX_TASKS)
     @rule(by=st.sampled_from(["ada", "ben"]))
     def start_task(self, by: str) -> None:
         started = self.tasks.start_task("g", by=by)

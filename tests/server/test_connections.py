@@ -68,8 +68,8 @@ def test_idle_connections_do_not_block_other_clients(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
     """The server answers immediately even with more idle connections than request slots."""
-    monkeypatch.setattr(serving, "_MOST_REQUESTS", 20)
-    monkeypatch.setattr(serving, "_MOST_WAITING", 40)
+    monkeypatch.setattr(serving, "_MAX_REQUESTS", 20)
+    monkeypatch.setattr(serving, "_MAX_WAITING", 40)
     with ExitStack() as crowd:
         connections = [crowd.enter_context(closing(open_connection(stage, data))) for _ in range(80)]
         time.sleep(0.5)
@@ -127,7 +127,7 @@ def test_long_requests_are_not_closed(stage: Stage, monkeypatch: pytest.MonkeyPa
 
 def test_too_many_simultaneous_requests_are_rejected(gated: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests still being answered count."""
-    monkeypatch.setattr(serving, "_MOST_REQUESTS", 5)
+    monkeypatch.setattr(serving, "_MAX_REQUESTS", 5)
     run_id = gated.begin()
     gated.http.close()
     request = f"GET /api/v1/runs/{run_id}/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"

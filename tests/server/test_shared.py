@@ -154,7 +154,7 @@ def test_a_link_vote_counts_once_per_reader(stage: Stage, stranger: httpx2.Clien
 
 def test_link_votes_are_limited(stage: Stage, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Anybody with the link can make up readers. Other links of the run still accept votes."""
-    monkeypatch.setattr(links, "MOST_VOTES", 3)
+    monkeypatch.setattr(links, "MAX_VOTES", 3)
     run_id = stage.finished()
     one, two = share_run(stage, run_id, "vote"), share_run(stage, run_id, "vote")
     codes = [stranger.post(one["path"], json={"winner": None, "reader": f"{READER}-{n}"}).status_code for n in range(5)]

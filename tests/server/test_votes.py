@@ -218,7 +218,7 @@ def test_hostile_text_is_escaped() -> None:
 
 def test_anonymous_votes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error states the maximum number of votes per run."""
-    monkeypatch.setattr("flowdebate.evaluation.readers._MOST", 3)
+    monkeypatch.setattr("flowdebate.evaluation.readers._MAX_VOTES", 3)
     with staged(service) as stage:
         run_id = stage.finished()
         statuses = [stage.post(f"/runs/{run_id}/votes", {"winner": None}) for _ in range(4)]

@@ -41,7 +41,7 @@ from tests.sources.hostile import cases, docx, html, paragraph
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ("LONGEST_WAIT", "Attack", "main")
+__all__ = ("MAX_WAIT", "Attack", "main")
 
 FLOWDEBATE = (sys.executable, "-c", COMMAND)
 """Command line that starts flowdebate in a separate process."""
@@ -59,11 +59,11 @@ async def answer(request):
 def service():
     return Service(store="memory:", model=FunctionModel(answer))
 """
-LONGEST_WAIT = 1.0
+MAX_WAIT = 1.0
 """Maximum seconds that a user may wait for a page or for a run with a text to start."""
-MOST_OF_SERVER = 500
+MAX_SERVER_MEGABYTES = 500
 """Maximum memory of a server, in megabytes."""
-MOST_OF_CHILD = 400
+MAX_CHILD_MEGABYTES = 400
 """Maximum memory of a child process, in megabytes."""
 _TAKEN_BY_MCP = 2_000_000
 """Document size in bytes that the MCP server accepts in a request at the least."""
@@ -233,10 +233,10 @@ class Attack:
     def check(self) -> None:
         """Return the broken promises."""
         self.problems += [
-            f"{action} took {wait} s" for action, wait in self.waits.items() if wait > _BOUNDS.get(action, LONGEST_WAIT)
+            f"{action} took {wait} s" for action, wait in self.waits.items() if wait > _BOUNDS.get(action, MAX_WAIT)
         ]
         for name, megabytes in self.memory.items():
-            if megabytes > (MOST_OF_CHILD if name == "a child" else MOST_OF_SERVER):
+            if megabytes > (MAX_CHILD_MEGABYTES if name == "a child" else MAX_SERVER_MEGABYTES):
                 self.problems.append(f"{name} took {megabytes} MB")
         ends = time.monotonic() + 5
         while (survivors := {child for child in self.children if _command_of(child)}) and time.monotonic() < ends:

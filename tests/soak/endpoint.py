@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
     from flowdebate.models.openai.endpoint import Endpoint
 
-__all__ = ("LONGEST_ERROR", "LONGEST_SECONDS", "Case", "Fuzzed", "check_error", "check_response", "drawn_case")
+__all__ = ("MAX_ERROR_LENGTH", "MAX_SECONDS", "Case", "Fuzzed", "check_error", "check_response", "drawn_case")
 
-LONGEST_ERROR = 2_000
+MAX_ERROR_LENGTH = 2_000
 """Maximum length of an error message in characters."""
-LONGEST_SECONDS = 10.0
+MAX_SECONDS = 10.0
 """Maximum processor seconds of one case, including the first imports; a usual case takes a few thousandths of that."""
-_LONGEST_TEXT = 200_000
+_MAX_TEXT_LENGTH = 200_000
 
 
 class Verdict(BaseModel):
@@ -187,7 +187,7 @@ class Fuzzed:
             block="judge",
             output=None if case.structured is None else _OUTPUT,
             tools=[_TOOL] if case.tools else (),
-            settings=ModelSettings(timeout=300.0, max_chars=_LONGEST_TEXT),
+            settings=ModelSettings(timeout=300.0, max_chars=_MAX_TEXT_LENGTH),
             on_text=pieces.append if case.stream else None,
         )
         start = time.process_time()
@@ -198,7 +198,7 @@ class Fuzzed:
         except BaseException as error:  # noqa: BLE001 - it is looked at
             outcome = error
         seconds = time.process_time() - start
-        assert seconds < LONGEST_SECONDS, f"took {seconds:.1f} s"
+        assert seconds < MAX_SECONDS, f"took {seconds:.1f} s"
         counted = len(request.attempts.made)
         assert counted == self._clients.posts, f"{self._clients.posts} requests were sent, {counted} counted"
         for piece in pieces:
@@ -217,7 +217,7 @@ def _check_text(text: object, label: str) -> None:
     assert "\x00" not in text, f"{label} holds NUL"
     text.encode()  # UnicodeEncodeError for half a surrogate pair
     assert CANARY not in text, f"{label} shows the key"
-    assert len(text) <= _LONGEST_TEXT, f"{label} has {len(text)} characters"
+    assert len(text) <= _MAX_TEXT_LENGTH, f"{label} has {len(text)} characters"
 
 
 def check_response(response: ModelResponse, request: ModelRequest) -> None:
@@ -232,7 +232,7 @@ def check_response(response: ModelResponse, request: ModelRequest) -> None:
     for name in (response.model, response.asked_as):
         assert name is None or type(name) is str
         _check_text(name or "", "the model's name")
-        assert len(name or "") <= LONGEST_ERROR, "the model's name is long"
+        assert len(name or "") <= MAX_ERROR_LENGTH, "the model's name is long"
     _check_usage(response.usage)
     if request.output is None:
         assert response.tool_calls or not is_blank(response.text), "a blank answer"
@@ -252,7 +252,7 @@ def _check_usage(usage: Usage) -> None:
 def check_error(error: FlowDebateError) -> None:
     """Raise AssertionError for an error that is too long, unreadable, unnamed or reveals the key."""
     message = str(error)
-    assert len(message) <= LONGEST_ERROR, f"the error has {len(message)} characters"
+    assert len(message) <= MAX_ERROR_LENGTH, f"the error has {len(message)} characters"
     message.encode()
     assert message.isprintable(), "the error could steer a terminal"
     if isinstance(error, ModelError):

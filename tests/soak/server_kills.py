@@ -68,7 +68,7 @@ OPTIONS: dict[str, Any] = {"max_rounds": 4}
 KINDS = ("debate", "human", "fork")
 """Kinds of runs, in turn; a fork is one of the debate two runs before it."""
 EDITS = {"debate/round[1]/debate-turn-con/debate-debater-con": "I see it in another way."}
-LONGEST_LIFE = 1.5
+MAX_LIFETIME = 1.5
 """Maximum seconds that a responding server lives before it is killed."""
 
 
@@ -166,7 +166,7 @@ class Soak:
         """Run one server until it is killed, or until the run ends unless it is to be `killed`."""
         options = ("--app", "application:service", "--token-file", "token")
         with start_server(self.folder, *options) as (process, url, _), make_client(url, TOKEN) as http:
-            moment = self.random.uniform(0, LONGEST_LIFE)
+            moment = self.random.uniform(0, MAX_LIFETIME)
             timer = threading.Timer(moment, process.kill) if killed else None
             if timer is not None:
                 timer.start()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowdebate.errors import BadFile, ConfigurationError
-from flowdebate.sources.documents import MOST_OF_TEXT
+from flowdebate.sources.documents import MAX_TEXT_MEGABYTES
 from flowdebate.sources.files import outside_of, read_sources
 from flowdebate.sources.source import Page, Source, check_sources
 
@@ -108,7 +108,7 @@ def test_files_ignored_by_the_enclosing_repository_are_not_read(folder: Path) ->
         ("application_default_credentials.json", b"{}", "may hold secrets"),
         ("key.txt", b"-----BEGIN RSA PRIVATE KEY-----", "may hold secrets"),
         ("large.txt", b"a" * 20_000_001, "is larger than 20 MB"),
-        ("much.txt", b"a" * (MOST_OF_TEXT * 1_000_000 + 1), "makes more than 2 MB of text"),
+        ("much.txt", b"a" * (MAX_TEXT_MEGABYTES * 1_000_000 + 1), "makes more than 2 MB of text"),
         ("nul\0.txt", None, "cannot be read"),
     ],
 )

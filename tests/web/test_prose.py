@@ -239,7 +239,7 @@ def test_repeated_text_starts_again() -> None:
 def test_a_text_that_outgrows_the_parser_becomes_plain() -> None:
     """Blocks that were already rendered as Markdown become plain, too."""
     paragraph = "So *it* is.\n\n"
-    text = paragraph * (module._LONGEST // len(paragraph))
+    text = paragraph * (module._MAX_LENGTH // len(paragraph))
     assert "<em>" in "\n".join(grown([text]))
     assert "\n".join(grown([text, paragraph, paragraph])) == prose(text + paragraph * 2)
 

@@ -18,16 +18,16 @@ from pydantic_core import to_jsonable_python
 
 from flowdebate._text import clean_text, shown
 
-_DEEPEST = 50  # maximum nesting of lists and objects; parsers in many languages stop at about a hundred
-_LARGEST = 5_000_000  # maximum length in characters, counting `_ONE` for each value
+_MAX_DEPTH = 50  # maximum nesting of lists and objects; parsers in many languages stop at about a hundred
+_MAX_LENGTH = 5_000_000  # maximum length in characters, counting `_ONE` for each value
 _ONE = 10
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 # Maximum size of an integer in bits; most languages cannot hold a larger one, and Python refuses to format thousands of
 # digits.
-_LONGEST_INT = 1024
+_MAX_INT_BITS = 1024
 
 
-def json_data(value: object, *, largest: int = _LARGEST, strict: bool = False) -> Any:  # noqa: ANN401 - JSON data
+def json_data(value: object, *, largest: int = _MAX_LENGTH, strict: bool = False) -> Any:  # noqa: ANN401 - JSON data
     r"""Convert `value` to JSON data; dataclasses and models get camelCase keys, NaN and infinities become null.
 
     Other values are converted to a text description, and so are values that are too deep (50 levels) or too large
@@ -89,7 +89,7 @@ class _Writer:
         kind = type(value)
         if value is None or isinstance(value, (str, int, float)):
             return self._plain(value)
-        if depth >= _DEEPEST:
+        if depth >= _MAX_DEPTH:
             return self._refuse(value, f"<{kind.__name__}, too deep for JSON>")
         if isinstance(value, (list, tuple, deque)):
             return self._all(value, depth + 1)
@@ -139,7 +139,7 @@ class _Writer:
             return clean_text(text)
         if isinstance(value, int):
             number = int.__int__(value)
-            return number if number.bit_length() <= _LONGEST_INT else self._refuse(value, "<int, too large for JSON>")
+            return number if number.bit_length() <= _MAX_INT_BITS else self._refuse(value, "<int, too large for JSON>")
         return float.__float__(value) if isfinite(value) else None
 
     def _leaf(self, value: object) -> object:
@@ -152,8 +152,8 @@ class _Writer:
         if isinstance(value, Iterator):
             return self._refuse(value, f"<{type(value).__name__}>")
         if self._strict:
-            return self.write(to_jsonable_python(value, bytes_mode="base64"), _DEEPEST)
-        return self.write(to_jsonable_python(value, bytes_mode="base64", fallback=_shown), _DEEPEST)
+            return self.write(to_jsonable_python(value, bytes_mode="base64"), _MAX_DEPTH)
+        return self.write(to_jsonable_python(value, bytes_mode="base64", fallback=_shown), _MAX_DEPTH)
 
     def _refuse(self, value: object, text: str) -> str:
         if self._strict:

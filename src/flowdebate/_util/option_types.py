@@ -65,12 +65,12 @@ def _off(value: bool) -> bool:  # noqa: FBT001 - a validator
 
 
 def _at_most_all_rounds(value: int) -> int:
-    if value > MOST_ROUNDS:
-        raise PydanticCustomError("allowed", "{allowed}", {"allowed": f"an int <= {MOST_ROUNDS:,}"})
+    if value > MAX_ROUNDS:
+        raise PydanticCustomError("allowed", "{allowed}", {"allowed": f"an int <= {MAX_ROUNDS:,}"})
     return value
 
 
-MOST_ROUNDS = 10_000
+MAX_ROUNDS = 10_000
 """Maximum number of rounds or turns; each prompt contains the transcript, so every context is full long before that."""
 _Off = Annotated[bool, AfterValidator(_off)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -96,10 +96,10 @@ SecondsOrOff = Annotated[_Positive | _Off, allowed("a number of seconds > 0, or 
 Lead = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number >= 0")]
 Share = Annotated[_Ratio, allowed("a number from 0 to 1")]
 ShareOrOff = Annotated[_Ratio | _Off, allowed("a number from 0 to 1, or off (in a file: false)")]
-SHORTEST_TURN, LONGEST_TURN = 10, 2_000
+MIN_TURN_WORDS, MAX_TURN_WORDS = 10, 2_000
 TurnLength = Annotated[
-    Literal["short", "medium", "long"] | Annotated[int, Field(ge=SHORTEST_TURN, le=LONGEST_TURN)],
-    allowed(f"short, medium, long, or a number of words from {SHORTEST_TURN} to {LONGEST_TURN:,}"),
+    Literal["short", "medium", "long"] | Annotated[int, Field(ge=MIN_TURN_WORDS, le=MAX_TURN_WORDS)],
+    allowed(f"short, medium, long, or a number of words from {MIN_TURN_WORDS} to {MAX_TURN_WORDS:,}"),
 ]
 RoundsOrAll = Annotated[Literal["all"] | Annotated[int, Field(ge=1)], allowed("a number of rounds >= 1, or all")]
 

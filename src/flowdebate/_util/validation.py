@@ -14,7 +14,7 @@ from flowdebate.errors import ConfigurationError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MOST_WEIGHT = 1_000_000  # maximum weight of a vote; the sum of larger weights could overflow
+_MAX_WEIGHT = 1_000_000  # maximum weight of a vote; the sum of larger weights could overflow
 # Replacements for option names from other libraries, and for options that belong to a group.
 _MEANT = {
     "agents": "debaters",
@@ -109,8 +109,8 @@ def check_weight(location: str, name: str, weight: object) -> None:
     Traceback (most recent call last):
     flowdebate.errors.ConfigurationError: tally(): `weights['ann']` must be more than 0 and at most 1,000,000 (got -1)
     """
-    if not is_number(weight, maximum=_MOST_WEIGHT):
-        raise ConfigurationError(location, f"weights[{name!r}]", weight, f"a number > 0, <= {_MOST_WEIGHT:,}")
+    if not is_number(weight, maximum=_MAX_WEIGHT):
+        raise ConfigurationError(location, f"weights[{name!r}]", weight, f"a number > 0, <= {_MAX_WEIGHT:,}")
 
 
 def is_number(value: object, *, maximum: float) -> bool:

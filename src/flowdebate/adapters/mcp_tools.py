@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 _WHERE = "mcp_tools()"
-_MOST_PAGES = 100  # maximum number of pages in a list of tools, because a server could make the list endless
-_LONGEST_NAME = 64  # maximum length of a tool's name in characters, as accepted by providers
-_LONGEST_RESULT = 50_000  # maximum length of a result in characters
+_MAX_PAGES = 100  # maximum number of pages in a list of tools, because a server could make the list endless
+_MAX_NAME_LENGTH = 64  # maximum length of a tool's name in characters, as accepted by providers
+_MAX_RESULT_LENGTH = 50_000  # maximum length of a result in characters
 
 
 async def mcp_tools(client: Client, *, only: Collection[str] | None = None, prefix: str = "") -> list[Tool]:
@@ -40,7 +40,7 @@ async def mcp_tools(client: Client, *, only: Collection[str] | None = None, pref
     check_library(_WHERE, "mcp", library="the MCP SDK", extra="mcp")
     listed: list[ListedTool] = []
     cursor = None
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         listed += page.tools
         cursor = page.next_cursor
@@ -56,8 +56,8 @@ async def mcp_tools(client: Client, *, only: Collection[str] | None = None, pref
 
 def _tool(client: Client, listed: ListedTool, prefix: str) -> Tool:
     name = prefix + re.sub(r"[^A-Za-z0-9_-]", "_", listed.name)
-    if not 0 < len(name) <= _LONGEST_NAME:
-        raise ConfigurationError(_WHERE, "tools", name, f"a tool's name of 1 to {_LONGEST_NAME} characters")
+    if not 0 < len(name) <= _MAX_NAME_LENGTH:
+        raise ConfigurationError(_WHERE, "tools", name, f"a tool's name of 1 to {_MAX_NAME_LENGTH} characters")
     schema = OutputSchema.of(listed.input_schema, location=_WHERE, field=f"tools: {name}")
     description = listed.description or listed.title or ""
 
@@ -72,7 +72,7 @@ def _tool(client: Client, listed: ListedTool, prefix: str) -> Tool:
                 raise
             return f"Error: {error.message}"
         text = "\n".join(part.text if part.type == "text" else f"[{part.type}]" for part in result.content)
-        text = text if len(text) <= _LONGEST_RESULT else f"{text[:_LONGEST_RESULT]}… (cut)"
+        text = text if len(text) <= _MAX_RESULT_LENGTH else f"{text[:_MAX_RESULT_LENGTH]}… (cut)"
         return f"Error: {text}" if result.is_error else text
 
     spec = ToolSpec(name=name, description=description, parameters=drop_titles(schema.json_schema))

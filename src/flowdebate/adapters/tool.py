@@ -11,7 +11,7 @@ from flowdebate.blocks.functions import result_text
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.execute import RunOptions
 
-_LONGEST_NAME = 64  # maximum length of a tool's name in characters, as accepted by providers
+_MAX_NAME_LENGTH = 64  # maximum length of a tool's name in characters, as accepted by providers
 
 
 def as_tool(
@@ -40,8 +40,10 @@ def as_tool(
     if options.get("run_id") is not None:
         raise ConfigurationError(location, "run_id", options["run_id"], "left out: each call is a run of its own")
     called = re.sub(r"\W+", "_", pattern.name, flags=re.ASCII).strip("_") if name is None else name
-    if not re.fullmatch(rf"[A-Za-z_]\w{{0,{_LONGEST_NAME - 1}}}", called, flags=re.ASCII):
-        allowed = f"a name of at most {_LONGEST_NAME} letters, digits and underscores that does not begin with a digit"
+    if not re.fullmatch(rf"[A-Za-z_]\w{{0,{_MAX_NAME_LENGTH - 1}}}", called, flags=re.ASCII):
+        allowed = (
+            f"a name of at most {_MAX_NAME_LENGTH} letters, digits and underscores that does not begin with a digit"
+        )
         raise ConfigurationError(location, "name", called, allowed)
     tool_description = (
         description or f"Have {pattern.name!r} discuss a question from several sides, and return its result."

@@ -40,7 +40,7 @@ SOURCE_TOKENS = 32_000
 typical context of a hosted model.
 """
 _SEARCHED = "too long to be shown in full; each turn shows relevant passages"
-_MOST_NAMED = 50
+_MAX_NAMED = 50
 """Maximum number of sources listed by name in prompts with passages; passages name their own sources."""
 PASSAGES = "Passages from the sources that may be relevant to this turn; the sources contain more:"
 """Title of the passages shown in a turn."""
@@ -220,7 +220,7 @@ def render_sources(
         return filled(template, sources="\n".join(_frame_all(parts)))
     texts = [source for source in sources if source.image is None]
     lines = [f"[{tag_text(source.name)}] ({len(source.text):,} characters: {_SEARCHED})" for source in texts]
-    if len(texts) > _MOST_NAMED:
+    if len(texts) > _MAX_NAMED:
         total = sum(len(source.text) for source in texts)
         lines = [f"{len(texts):,} sources with {total:,} characters, {_SEARCHED} under the name of their source"]
     lines += [f"[{tag_text(source.name)}] {AN_IMAGE}" for source in sources if source.image is not None]

@@ -52,8 +52,8 @@ class Entry:
     text: str
 
 
-_LEAST_REPEATED = 20  # minimum length, in characters, of a contribution that says more than "I agree."
-_SHOWN = 80  # maximum length, in characters, of a contribution quoted in a remark
+_MIN_REPEATED_LENGTH = 20  # minimum length, in characters, of a contribution that says more than "I agree."
+_MAX_QUOTED_LENGTH = 80  # maximum length, in characters, of a contribution quoted in a remark
 
 
 class PatternOutput(WireModel):
@@ -153,14 +153,14 @@ class PatternOutput(WireModel):
         transcript: Sequence[Any] = getattr(self, self.transcript_field, ())
         same: dict[str, list[Any]] = {}
         for entry in transcript:
-            if len(words := " ".join(entry.text.split())) >= _LEAST_REPEATED:
+            if len(words := " ".join(entry.text.split())) >= _MIN_REPEATED_LENGTH:
                 same.setdefault(words.casefold(), []).append(entry)
         return [
             f"The same words stand in {len(entries)} contributions, by {', '.join(dict.fromkeys(speakers))}: {words}"
             for entries in same.values()
             if len(entries) > 1
             for speakers in [[entry.speaker for entry in entries]]
-            for words in [cut(one_line(" ".join(entries[0].text.split())), _SHOWN)]
+            for words in [cut(one_line(" ".join(entries[0].text.split())), _MAX_QUOTED_LENGTH)]
         ]
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
@@ -176,7 +176,7 @@ class PatternOutput(WireModel):
         return {"speakers": speakers, "decision": self.decision_line}
 
 
-_LONGEST_LINE = 160
+_MAX_LINE_LENGTH = 160
 
 
 def brief(text: object) -> str | None:
@@ -191,7 +191,7 @@ def brief(text: object) -> str | None:
     line = next((line for line in lines if not line.startswith("#")), lines[0])
     plain = re.sub(r"^(?:#+|[-*+>]|\d+[.)])\s+|[*`]+", "", line)
     sentence = one_line(first_sentences(plain, 1))
-    return sentence if len(sentence) <= _LONGEST_LINE else f"{sentence[: _LONGEST_LINE - 1].rstrip()}…"
+    return sentence if len(sentence) <= _MAX_LINE_LENGTH else f"{sentence[: _MAX_LINE_LENGTH - 1].rstrip()}…"
 
 
 OutputT = TypeVar("OutputT", bound=PatternOutput)

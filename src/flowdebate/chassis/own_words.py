@@ -25,7 +25,7 @@ _ASKS_FOR_LABEL = re.compile(
 )
 _FENCE = re.compile(r"^[ \t]*```", re.MULTILINE)
 _LETTERED = re.compile(r"^[ \t]*\w[.:)][ \t]", re.MULTILINE)
-_LONGEST_FRAME = len("**The debater for [], []:** ")
+_MAX_FRAME_LENGTH = len("**The debater for [], []:** ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ class OwnWords:
 
     @cached_property
     def _longest(self) -> int:
-        return 2 * (len(self.name) + len(self.stance or "")) + _LONGEST_FRAME
+        return 2 * (len(self.name) + len(self.stance or "")) + _MAX_FRAME_LENGTH
 
     @cached_property
     def _label(self) -> re.Pattern[str]:

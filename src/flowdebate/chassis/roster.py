@@ -92,9 +92,9 @@ member is named.
 
 MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
 """Environment variable that sets the maximum number of members in a roster."""
-_MOST_MEMBERS = 100
+_MAX_MEMBERS = 100
 """Default maximum number of participants, because the time to build a pattern grows with the square of their number."""
-_LONGEST = {"name": 200, "stance": 10_000, "role": 10_000}
+_MAX_LENGTHS = {"name": 200, "stance": 10_000, "role": 10_000}
 """Maximum length of each field, in characters. Every prompt contains all names and stances, and every argument is
 searched for names.
 """
@@ -109,7 +109,7 @@ def max_members() -> int:
 
     Raises ConfigurationError for an invalid value of the environment variable.
     """
-    text = os.environ.get(MEMBERS_VARIABLE, "").strip() or str(_MOST_MEMBERS)
+    text = os.environ.get(MEMBERS_VARIABLE, "").strip() or str(_MAX_MEMBERS)
     if not (text.isascii() and text.isdecimal() and int(text) > 1):
         raise ConfigurationError("environment", MEMBERS_VARIABLE, text, "a number, at least 2")
     return int(text)
@@ -137,7 +137,7 @@ def check_roster(
         raise ConfigurationError(location, field, f"{len(members):,} of them", allowed, hint=hint)
     entries = _name_after_models(members, location, field) if kind is Persona else members
     roster = tuple(_member(entry, kind, location, f"{field}[{index}]") for index, entry in enumerate(entries))
-    for (index, member), (name, longest) in product(enumerate(roster), _LONGEST.items()):
+    for (index, member), (name, longest) in product(enumerate(roster), _MAX_LENGTHS.items()):
         if (characters := len(getattr(member, name, None) or "")) > longest:
             allowed = f"at most {longest:,} characters"
             raise ConfigurationError(location, f"{field}[{index}].{name}", f"{characters:,} characters", allowed)

@@ -421,7 +421,7 @@ class RoleFailed(BlockEvent):
     """The author of the text that the task is about, if any."""
 
 
-_LONGEST_REASON = 200
+_MAX_REASON_LENGTH = 200
 """Maximum length of an error message in the line about missing speakers, in characters."""
 UNREADABLE = (SchemaViolation.__name__, MalformedResponse.__name__)
 """Errors that indicate an unusable answer rather than a missing one."""
@@ -461,7 +461,7 @@ def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[t
         )
         no_answer = "'s answer could not be read" if kind in UNREADABLE else " did not answer"
         what = {"stand_in": " was replaced", "unheard": " was not heard", "not_counted": " named no side"}
-        parts.setdefault(who, (f"{who}{what.get(failure.instead, no_answer)}", cut(why, _LONGEST_REASON)))
+        parts.setdefault(who, (f"{who}{what.get(failure.instead, no_answer)}", cut(why, _MAX_REASON_LENGTH)))
     return list(parts.values())
 
 

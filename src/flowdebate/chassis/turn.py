@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
-from flowdebate._text import LONGEST_ARGUMENT, CutOff, clean_text, error_text, is_blank, one_line
+from flowdebate._text import MAX_ARGUMENT_LENGTH, CutOff, clean_text, error_text, is_blank, one_line
 from flowdebate._util.option_types import Quorum
 from flowdebate.blocks.base import Block, Outline, Wrapped, merge_resources
 from flowdebate.blocks.functions import Handler, handler
@@ -606,11 +606,11 @@ def text_said(value: object, agent_name: str, ctx: Context) -> str:
 
     The output is a `str`, `{"text": str}` or a model with a `text`. None counts as an empty text. Anything else is
     converted with `str()`, with one `FlowDebateWarning` per debater. Raises OutputError if even `str()` fails, or if
-    the text is longer than `LONGEST_ARGUMENT` characters.
+    the text is longer than `MAX_ARGUMENT_LENGTH` characters.
     """
     text = _text_of(value, agent_name, ctx)
-    if len(text) > LONGEST_ARGUMENT:
-        problem = f"has {len(text):,} characters, and may have {LONGEST_ARGUMENT:,}"
+    if len(text) > MAX_ARGUMENT_LENGTH:
+        problem = f"has {len(text):,} characters, and may have {MAX_ARGUMENT_LENGTH:,}"
         raise OutputError(ctx.block, "an argument", [("text", problem)])
     return clean_text(text)
 

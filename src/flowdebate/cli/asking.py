@@ -157,7 +157,7 @@ class Ending:
 
 _EVERY = 5.0
 """Seconds between progress lines outside terminals; keeps the log of an hour readable."""
-_LONGEST = 80
+_MAX_LENGTH = 80
 """Maximum length of a question on a progress line, in characters."""
 
 
@@ -207,7 +207,7 @@ class ProgressLines:
             self._calls += calls
         if item.error is not None:
             question = " ".join(str(item.question).split())
-            question = question if len(question) <= _LONGEST else f"{question[: _LONGEST - 1]}…"
+            question = question if len(question) <= _MAX_LENGTH else f"{question[: _MAX_LENGTH - 1]}…"
             self.tell(f"Question {item.index + 1} failed ({question}): {error_text(item.error)}")
 
     def show(self, counts: Counts) -> None:

@@ -85,11 +85,11 @@ def check_models(
 
 async def _run(report: ModelCheck) -> Signals | None:
     """Run a check; return the SIGINT or SIGTERM that ended it early, if any."""
-    from flowdebate.evaluation.model_check import MOST_REQUESTS, USUAL_CALLS
+    from flowdebate.evaluation.model_check import MAX_REQUESTS, USUAL_CALLS
     from flowdebate.models.openai.clients import keep_connections
 
     tell(
-        f"Checking {report.model.name}: about {USUAL_CALLS} short calls, at most {MOST_REQUESTS} requests. "
+        f"Checking {report.model.name}: about {USUAL_CALLS} short calls, at most {MAX_REQUESTS} requests. "
         "Ctrl-C shows what is known so far."
     )
 

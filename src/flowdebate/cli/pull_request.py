@@ -40,14 +40,14 @@ KEY_VARIABLE = "FLOWDEBATE_REVIEW_KEY"
 _FORK = (
     "This pull request comes from a fork. Workflows keep their secrets from forks, so no model may be set up for it."
 )
-_MOST_OF_COMMENT = 65_000
-_MOST_OF_STATE = 30_000
+_MAX_COMMENT_LENGTH = 65_000
+_MAX_STATE_LENGTH = 30_000
 """Maximum length of a state in a comment, in characters. A longer state is omitted, and the next run reads the whole
 change.
 """
-_MOST_OF_JSON = 2_000_000
+_MAX_JSON_LENGTH = 2_000_000
 """Maximum size of an unpacked state, in bytes."""
-_MOST_NOTES = 50
+_MAX_NOTES = 50
 _STATE = re.compile(r"<!-- flowdebate-review(?: (?P<state>[\w+/=]+) (?P<signature>[0-9a-f]{64}))? -->\s*\Z")
 _NOTE = re.compile(r"<!-- flowdebate-note ([0-9a-f]{16}) -->\s*\Z")
 
@@ -67,7 +67,7 @@ class State(WireModel):
     def sign(self, key: bytes) -> str:
         """Return the state with its signature as a hidden comment."""
         packed = base64.b64encode(zlib.compress(self.model_dump_json(by_alias=True).encode(), 9)).decode()
-        if len(packed) > _MOST_OF_STATE:
+        if len(packed) > _MAX_STATE_LENGTH:
             return "<!-- flowdebate-review -->"
         return f"<!-- flowdebate-review {packed} {_signature(packed, key)} -->"
 
@@ -80,7 +80,7 @@ class State(WireModel):
         if not hmac.compare_digest(_signature(match["state"], key), match["signature"]):
             return None
         with suppress(ValueError, zlib.error):
-            content = zlib.decompressobj().decompress(base64.b64decode(match["state"], validate=True), _MOST_OF_JSON)
+            content = zlib.decompressobj().decompress(base64.b64decode(match["state"], validate=True), _MAX_JSON_LENGTH)
             with suppress(ValidationError):
                 return cls.model_validate_json(content)
         return None
@@ -243,7 +243,7 @@ class PullRequestReview:
         state = self._state([*drafts.values()], is_read=is_read)
         tail = state.sign(self._key)
         since = f"Read what is new since {self.changes.since[:12]}.\n\n" if self.changes.since else ""
-        room = _MOST_OF_COMMENT - len(tail) - len(since) - 2
+        room = _MAX_COMMENT_LENGTH - len(tail) - len(since) - 2
         body = f"{findings_markdown(document, room=room)}\n{since}"
         return self._post(body, state, raw, drafts)
 
@@ -295,7 +295,7 @@ class PullRequestReview:
                 text = "\n".join([text, *_standing_lines(self._drafts)])
         else:
             tail = state.sign(self._key)
-        body = f"{text[: _MOST_OF_COMMENT - len(tail) - 2]}\n\n{tail}"
+        body = f"{text[: _MAX_COMMENT_LENGTH - len(tail) - 2]}\n\n{tail}"
         try:
             if self._login is None:
                 self._find_comment()
@@ -341,7 +341,7 @@ class PullRequestReview:
             if (place := self._lines(finding.place)) is not None:
                 text = f"**{finding.severity}** {plain(sentence(finding))}"
                 notes.append({**place, "body": f"{text}\n\n<!-- flowdebate-note {key} -->"})
-        return notes[:_MOST_NOTES]
+        return notes[:_MAX_NOTES]
 
     def _written_notes(self) -> dict[str, Comment]:
         """Return the notes posted by earlier runs, keyed by finding."""

@@ -369,7 +369,7 @@ def _make_service(
     )
 
 
-_SHORTEST = 16
+_MIN_TOKEN_LENGTH = 16
 """Minimum token length, as in `create_app`; checked here so that the message can name the file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -377,8 +377,8 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 def read_token(path: str) -> str:
     """Read the token from a file; an invalid token raises BadFile."""
     token = read_text(path, megabytes=1).strip()
-    if len(token) < _SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
-        raise BadFile(path, f"must hold one token of at least {_SHORTEST} ASCII letters, digits or signs")
+    if len(token) < _MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
+        raise BadFile(path, f"must hold one token of at least {_MIN_TOKEN_LENGTH} ASCII letters, digits or signs")
     return token
 
 

@@ -16,7 +16,7 @@ _DOUBTFUL = 10.0
 """Log-odds between two options above which a coefficient may be infinite."""
 _NO_VARIANCE = 1e-7
 """Threshold below which standard errors are rounding noise."""
-_FEWEST = 1.5
+_MIN_DEGREES_OF_FREEDOM = 1.5
 """Minimum degrees of freedom for an interval, because two clusters are often similar by chance."""
 _SOLE = 0.999
 """Leverage above which a single cluster holds all the information about a direction."""
@@ -45,7 +45,7 @@ class ChoiceFit(NamedTuple):
         """Reason why no coefficient has an interval; None if at least one has."""
         if any(error is not None for error in self.errors):
             return None
-        if self.clusters < _FEWEST + 1:
+        if self.clusters < _MIN_DEGREES_OF_FREEDOM + 1:
             number = "one question" if self.clusters == 1 else "two questions"
             return f"no intervals: {number} cannot show how results vary; it takes three or more"
         return f"no intervals: the results are alike in all {self.clusters} questions, so nothing shows how they vary"
@@ -181,7 +181,9 @@ def _errors(
     parts_of_whole = np.maximum(parts, 1e-300) / np.maximum(number @ parts, 1e-300)
     freedom = np.exp(-number @ (parts_of_whole * np.log(parts_of_whole))) - 1  # equivalent number of equal clusters
     errors = [
-        None if free < _FEWEST or seen <= max(_NO_VARIANCE**2, hidden) else float(np.sqrt(seen + hidden))
+        None
+        if free < _MIN_DEGREES_OF_FREEDOM or seen <= max(_NO_VARIANCE**2, hidden)
+        else float(np.sqrt(seen + hidden))
         for seen, hidden, free in zip(variance, unseen, freedom, strict=True)
     ]
     return errors, freedom.tolist()

@@ -79,8 +79,8 @@ class ComparedTexts(ArguedDebate):
         cls, question: str, texts: Mapping[str, str], *, reference: str | None = None, location: str = _WHERE
     ) -> ComparedTexts:
         """Validate texts keyed by name; invalid texts raise ConfigurationError with the reason."""
-        if not isinstance(texts, Mapping) or not _TWO <= len(texts) <= _MOST:
-            raise ConfigurationError(location, "texts", texts, f"2 to {_MOST} texts by name")
+        if not isinstance(texts, Mapping) or not _TWO <= len(texts) <= _MAX_TEXTS:
+            raise ConfigurationError(location, "texts", texts, f"2 to {_MAX_TEXTS} texts by name")
         fields = {"question": question, **{f"texts[{name!r}]": text for name, text in texts.items()}}
         fields |= {f"the name {name!r}": name for name in texts}
         for field, text in (fields if reference is None else {**fields, "reference": reference}).items():
@@ -93,7 +93,7 @@ class ComparedTexts(ArguedDebate):
         return cls(question=question, transcript=entries, reference=reference)
 
 
-_MOST = 20
+_MAX_TEXTS = 20
 
 
 def create_comparison(

@@ -51,7 +51,7 @@ FIGURES = (
     "saturation",
     "slot_log_odds",
 )
-MOST_ARRANGEMENTS = 1_000
+MAX_ARRANGEMENTS = 1_000
 """Number of arrangements at which counting stops; the tests need only two."""
 _LOG_ODDS = "slot_log_odds"
 _JudgeView: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -128,14 +128,14 @@ class CountedItems:
         self.numbers: array[int] = array("i")
         """Number of terms in each sum of `log_odds`."""
         self.arrangements: dict[tuple[PlaceKind, Names], set[int]] = {}
-        """Hashes of the arrangements shown to judges, about `MOST_ARRANGEMENTS` of them at most."""
+        """Hashes of the arrangements shown to judges, about `MAX_ARRANGEMENTS` of them at most."""
 
     def add(self, counts: ItemCounts) -> None:
         """Add the counts of one item."""
         for kind, group in counts.families:
             for names, wins in group.items():
                 arrangements = self.arrangements.setdefault((kind, names), set())
-                if len(arrangements) < MOST_ARRANGEMENTS:
+                if len(arrangements) < MAX_ARRANGEMENTS:
                     arrangements.update(map(hash, wins.arrangements))
                 wins.arrangements = frozenset()
         value, number = counts.figures.pop(_LOG_ODDS, (0.0, 0))
@@ -324,7 +324,7 @@ def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Seq
 
 
 # Minimum of each figure that can be below 0; None if it is unbounded.
-_LEAST: dict[str, float | None] = {"preference_fairness": -1.0, "slot_log_odds": None}
+_MINIMA: dict[str, float | None] = {"preference_fairness": -1.0, "slot_log_odds": None}
 _ENOUGH = 50  # minimum number of items for a correlation between models
 _FLAT = 1e-12  # maximum spread that may be due to rounding
 Spoken: TypeAlias = "Sequence[Sequence[str] | None] | None"
@@ -481,7 +481,7 @@ def _figures(items: CountedItems, resampling: Resampling | None) -> dict[str, An
     for name in FIGURES:
         values, numbers = items.terms(name)
         if numbers:
-            n, minimum = sum(numbers), _LEAST.get(name, 0.0)
+            n, minimum = sum(numbers), _MINIMA.get(name, 0.0)
             alone = minimum is None and len(values) == 1  # a single item says nothing about others
             low, high = _interval(values, numbers, None if alone else resampling, minimum=minimum)
             figures[name] = Figure(value=math.fsum(values) / n, n=n, low=low, high=high)

@@ -24,7 +24,7 @@ from flowdebate.evaluation.audit_report import AuditItem, Figure
 from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
-_LEAST = 1e-6
+_MIN_PROBABILITY = 1e-6
 """Share used in place of zero, so that its logarithm is finite."""
 _FOLDS = 5
 _RESAMPLES = 1_000
@@ -324,7 +324,7 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
 
 def _behind(shares: dict[str, float]) -> dict[str, float]:
     """Return the log distance of each side from the leading side, which is never positive."""
-    logs = {side: log(max(share, _LEAST)) for side, share in shares.items()}
+    logs = {side: log(max(share, _MIN_PROBABILITY)) for side, share in shares.items()}
     highest = max(logs.values())
     return {side: value - highest for side, value in logs.items()}
 

@@ -9,7 +9,7 @@ from statistics import fmean
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import Judging, LetterFit, balanced, leads_of
 
-_FEWEST_KNOWN, _FEWEST_EQUAL = 10, 20  # minimum number of pairs for a 95% quantile
+_MIN_KNOWN, _MIN_EQUAL = 10, 20  # minimum number of pairs for a 95% quantile
 _TWO = 2
 
 
@@ -35,9 +35,9 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
         leads = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], [first, second])
         ratio = math.log(max(lengths[first], 1) / max(lengths[second], 1))
         (equal if better is None else points).append((ratio, leads[first][second]))
-    if len(points) < _FEWEST_KNOWN or len(equal) < _FEWEST_EQUAL or len({ratio for ratio, _ in points}) < _TWO:
+    if len(points) < _MIN_KNOWN or len(equal) < _MIN_EQUAL or len({ratio for ratio, _ in points}) < _TWO:
         counts = f"{len(points)} and {len(equal)}"
-        allowed = f"at least {_FEWEST_KNOWN} with a better side, of several lengths, and {_FEWEST_EQUAL} without"
+        allowed = f"at least {_MIN_KNOWN} with a better side, of several lengths, and {_MIN_EQUAL} without"
         raise ConfigurationError("fit_letters()", "judged", counts, allowed)
     means = [fmean(values) for values in zip(*points, strict=True)]  # for equal sides, the direction is arbitrary
     pairs = [(ratio - means[0], lead - means[1]) for ratio, lead in points] + equal

@@ -53,7 +53,7 @@ from flowdebate.patterns import find_pattern
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.runs.limits import Limits
 
-MOST_REQUESTS = 60
+MAX_REQUESTS = 60
 """Maximum number of requests in a check, including refused requests and retries."""
 USUAL_CALLS = 22
 """Number of calls in a check if the model supports everything."""
@@ -218,8 +218,8 @@ class _Budget:
 
     def reserve(self, model: str, request: ModelRequest) -> object:
         del model, request
-        if self.used >= MOST_REQUESTS:
-            raise LimitReached("calls", limit=MOST_REQUESTS, used=self.used)
+        if self.used >= MAX_REQUESTS:
+            raise LimitReached("calls", limit=MAX_REQUESTS, used=self.used)
         self.used += 1
         return None
 
@@ -356,9 +356,9 @@ class ModelCheck:
 
     async def _try_pattern(self, name: str, build: Callable[..., Any]) -> None:
         """Run a short version of the pattern once, as a user would."""
-        remaining = MOST_REQUESTS - self._budget.used
+        remaining = MAX_REQUESTS - self._budget.used
         if remaining < 1:
-            raise LimitReached("calls", limit=MOST_REQUESTS, used=self._budget.used)
+            raise LimitReached("calls", limit=MAX_REQUESTS, used=self._budget.used)
         members = [{"name": member} for member in _NAMES]
         options: dict[str, dict[str, Any]] = {
             "debate": {
@@ -683,10 +683,10 @@ def _words_of(exchange: Exchange) -> str:
     text = exchange.body
     match = re.search(r'"(?:message|msg|detail|error)"\s*:\s*("(?:[^"\\]|\\.)*")', text)
     words = one_line(json.loads(match[1], strict=False) if match else text, secrets=exchange.secrets)
-    return words if len(words) <= _LONGEST_WORDS else f"{words[: _LONGEST_WORDS - 1]}…"
+    return words if len(words) <= _MAX_MESSAGE_LENGTH else f"{words[: _MAX_MESSAGE_LENGTH - 1]}…"
 
 
-_LONGEST_WORDS = 160
+_MAX_MESSAGE_LENGTH = 160
 
 
 def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:

@@ -20,9 +20,9 @@ from flowdebate.store.export import GONE
 
 _WHERE = "vote"
 _PREFIX = "votes/"
-_NOTE, _LONGEST_NOTE = "note", 2_000
+_NOTE, _MAX_NOTE_LENGTH = "note", 2_000
 """Key of the document that holds the note on a run, and the maximum length of a note in characters."""
-_MOST = 10_000
+_MAX_VOTES = 10_000
 """Maximum number of votes on a run; needed because a reader without an ID always counts as a new reader."""
 
 
@@ -126,8 +126,8 @@ async def cast_vote(
     vote = Vote(winner=winner, why=why, order=None if order is None else list(order), at=time.time(), begun_at=begun)
     key, body = f"{_PREFIX}{reader}", vote.model_dump_json(by_alias=True)
     collection = documents_of(run_id)
-    if len(await store.documents(collection)) >= _MOST:
-        raise NotAwaited(store.name, run_id, f"has {_MOST:,} votes, as many as a run may have")
+    if len(await store.documents(collection)) >= _MAX_VOTES:
+        raise NotAwaited(store.name, run_id, f"has {_MAX_VOTES:,} votes, as many as a run may have")
     # fails if the document exists, so only one of two simultaneous votes counts
     if await store.put(collection, key, body):
         return
@@ -140,7 +140,7 @@ async def cast_vote(
 Shown: TypeAlias = Literal["run", "vote"]
 """Content of a public link: all arguments and the outcome, or the arguments without names until the reader votes."""
 
-_MOST_SHARES = 20
+_MAX_SHARES = 20
 """Maximum number of public links that a run can have at the same time."""
 
 
@@ -183,9 +183,9 @@ async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float)
     run_id = run.header.run_id
     if shows == "vote" and not sides_of(run):
         raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so nobody can vote on it")
-    if len(await shares_of(store, run)) >= _MOST_SHARES:
+    if len(await shares_of(store, run)) >= _MAX_SHARES:
         raise NotAwaited(
-            store.name, run_id, f"has {_MOST_SHARES} public links, as many as a run may have: revoke one first"
+            store.name, run_id, f"has {_MAX_SHARES} public links, as many as a run may have: revoke one first"
         )
     expires_at = time.time() + seconds
     share = Share(id=f"link-{secrets.token_hex(8)}", shows=shows, expires_at=expires_at, begun_at=run.header.created_at)
@@ -270,8 +270,8 @@ class Readership:
         Raise ConfigurationError if it is too long.
         """
         await self.store.run(run_id)
-        if len(note) > _LONGEST_NOTE:
-            raise ConfigurationError("Service.write_note()", "note", note, f"at most {_LONGEST_NOTE:,} characters")
+        if len(note) > _MAX_NOTE_LENGTH:
+            raise ConfigurationError("Service.write_note()", "note", note, f"at most {_MAX_NOTE_LENGTH:,} characters")
         store, collection, body = self.store, documents_of(run_id), json.dumps(note) if note.strip() else GONE
         while not await store.put(collection, _NOTE, body, expected=(await store.documents(collection)).get(_NOTE)):
             pass  # another writer was faster; the last write wins

@@ -50,7 +50,7 @@ JUDGED = (NOISE, CONTROL, ALONE)
 """Methods in which the first design's judge reads something other than the debate."""
 _OWN = (*JUDGED, *get_args(BaselineName))
 """Reserved method names that designs cannot use."""
-_MOST_REPEATS = 1_000
+_MAX_REPEATS = 1_000
 """Maximum number of repeats. Cases are held in memory, and further identical answers from a model add no
 information.
 """
@@ -159,7 +159,7 @@ class Study:
     def __post_init__(self) -> None:
         location = self.location
         check_scipy(location)
-        check_count(location, maximum=_MOST_REPEATS, repeats=self.repeats)
+        check_count(location, maximum=_MAX_REPEATS, repeats=self.repeats)
         check_share(location, ends=False, control_gain=self.control_gain)
         check_report_options(location, confidence=self.confidence, min_gain=self.min_gain, missing=self.missing)
         object.__setattr__(self, "rows", _list_rows(self.rows, location))

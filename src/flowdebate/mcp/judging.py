@@ -17,7 +17,7 @@ from flowdebate.evaluation.comparison import ComparedTexts, create_comparison
 from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import DATA, fence, next_of, spent_of
 from flowdebate.mcp.tools import ASKS_ONCE, Question, Seconds, ServiceOf, describe
-from flowdebate.patterns.debate.judging.options import HEAVIEST, MOST_CRITERIA
+from flowdebate.patterns.debate.judging.options import MAX_CRITERIA, MAX_WEIGHT
 from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateVerdict
 from flowdebate.service.service import Service
 from flowdebate.service.state import RunDetails, RunState
@@ -33,10 +33,10 @@ Texts = Annotated[
 
 
 Criteria = Annotated[
-    dict[Annotated[str, Field(pattern=r"\S", max_length=200)], Annotated[float, Field(gt=0, le=HEAVIEST)]],
+    dict[Annotated[str, Field(pattern=r"\S", max_length=200)], Annotated[float, Field(gt=0, le=MAX_WEIGHT)]],
     Field(
         min_length=1,
-        max_length=MOST_CRITERIA,
+        max_length=MAX_CRITERIA,
         description="A rubric: criteria, and how much each counts. Each text has a score by each.",
     ),
 ]

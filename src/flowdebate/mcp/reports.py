@@ -37,7 +37,7 @@ HOW_TO_READ = (
     'begins with "  | " continues the text above it.'
 )
 """Explanation of how to read a result, for the server's instructions and for descriptions of tools and resources."""
-_LONGEST_SUBJECT = 200
+_MAX_SUBJECT_LENGTH = 200
 """Maximum length of a question in a list of runs, in characters."""
 
 
@@ -207,7 +207,7 @@ def fence(text: str | None) -> str | None:
 def shorten(text: str) -> str:
     """Shorten `text` to one line of readable length."""
     line = quoted(" ".join(text.split()))
-    return line if len(line) <= _LONGEST_SUBJECT else f"{line[: _LONGEST_SUBJECT - 1]}…"
+    return line if len(line) <= _MAX_SUBJECT_LENGTH else f"{line[: _MAX_SUBJECT_LENGTH - 1]}…"
 
 
 def split_said(document: Document) -> list[Section]:
@@ -263,7 +263,7 @@ _HOST_ENV = (
     "host's configuration."
 )
 """Advice for the case that a host has started the server without a key."""
-_LONGEST = 2_000
+_MAX_LENGTH = 2_000
 """Maximum length of a message, in characters: messages stay in the context of the host's model."""
 _ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|max_turns)(?=[`\[])")
 """Plan options for sides and for the number of turns, keyed by the tool arguments `sides` and `max_rounds`."""
@@ -301,4 +301,4 @@ def unknown_arguments(names: Sequence[str], arguments: Iterable[str]) -> str:
 
 def _line(text: str) -> str:
     line = quoted(" ".join(text.split()))
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    return line if len(line) <= _MAX_LENGTH else f"{line[: _MAX_LENGTH - 1]}…"

@@ -381,7 +381,7 @@ class Subscriptions:
                             await self._bus.publish(ResourceUpdated(uri=uri))
 
 
-_MOST_RUNS = 20
+_MAX_RUNS = 20
 """Maximum number of runs per stream, as over HTTP: each followed run needs a task."""
 
 
@@ -392,6 +392,6 @@ def _subscribed(params: Mapping[str, Any] | None) -> dict[str, set[str]]:
     for uri in uris if isinstance(uris, list) else ():
         if isinstance(uri, str) and uri.startswith(_RUN):
             run_id, _, part = uri.removeprefix(_RUN).partition("/")
-            if part in ("", "transcript", "document") and (run_id in watched or len(watched) < _MOST_RUNS):
+            if part in ("", "transcript", "document") and (run_id in watched or len(watched) < _MAX_RUNS):
                 watched.setdefault(unquote(run_id), set()).add(uri)
     return watched

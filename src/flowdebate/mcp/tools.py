@@ -23,7 +23,7 @@ from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import DATA, HOW_TO_READ, RunList, RunReport, make_list, make_report
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.prompts import filled, quoted
-from flowdebate.runs.durable.fork import LONGEST, MOST
+from flowdebate.runs.durable.fork import MAX_ADDED_QUESTION_LENGTH, MAX_ADDED_ROUNDS
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput, RunDetails
 from flowdebate.sources.files import outside_of
@@ -387,13 +387,13 @@ class RunTools:
         seed: int | None = None,
         model: Models | None = None,
         more_rounds: Annotated[
-            int | None, Field(ge=1, le=MOST, description="Continue a finished debate for N more rounds.")
+            int | None, Field(ge=1, le=MAX_ADDED_ROUNDS, description="Continue a finished debate for N more rounds.")
         ] = None,
         ask: Annotated[
             str | None,
             Field(
                 min_length=1,
-                max_length=LONGEST,
+                max_length=MAX_ADDED_QUESTION_LENGTH,
                 description="Go on with a finished debate, whose debaters answer this question in its next round.",
             ),
         ] = None,

@@ -177,8 +177,8 @@ def _split_by_script(word: str) -> Iterator[str]:
 
 # Maximum similarity between a turn and an earlier one. The debates behind these values are in
 # evidence/records/local-model.md.
-LONGEST_COPY = 12  # maximum consecutive words
-MOST_COPIED = 0.3  # share of word pairs
+MAX_COPIED_WORDS = 12  # maximum consecutive words
+MAX_COPIED_SHARE = 0.3  # share of word pairs
 
 
 class Copy(NamedTuple):
@@ -201,13 +201,13 @@ def measure_copy(text: str, earlier: str) -> Copy:
     True
     """
     run = copied_run(text, earlier)
-    share = copied_share(text, earlier) if len(text_words(text)) > LONGEST_COPY else 0.0
+    share = copied_share(text, earlier) if len(text_words(text)) > MAX_COPIED_WORDS else 0.0
     message = (
         f"it copies {run} words in a row from the transcript"
-        if run > LONGEST_COPY
+        if run > MAX_COPIED_WORDS
         else f"it shares {share:.0%} of its word pairs with an earlier turn"
     )
-    return Copy(max(run / LONGEST_COPY, share / MOST_COPIED), message)
+    return Copy(max(run / MAX_COPIED_WORDS, share / MAX_COPIED_SHARE), message)
 
 
 ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]

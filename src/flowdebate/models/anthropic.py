@@ -194,7 +194,7 @@ _ROOM = 8_192  # default maximum number of tokens in an answer, because the API 
 _THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # additional tokens by effort
 # Models that predate the effort setting: they think within a token budget, and without a budget they do not think.
 _BY_BUDGET = re.compile(r"claude-(3|(haiku|sonnet|opus)-4-5|(opus|sonnet)-4(-[01])?(-\d{8})?$)")
-_LEAST_BUDGET = 1_024
+_MIN_BUDGET = 1_024
 
 
 class MessagesClient:
@@ -445,7 +445,7 @@ def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | No
     del config["effort"]
     budget = _THINKING[effort] if room is None else min(_THINKING[effort], room // 2)
     sent: Json = {"max_tokens": room or _ROOM + budget}
-    if budget >= _LEAST_BUDGET:
+    if budget >= _MIN_BUDGET:
         sent["thinking"] = {"type": "enabled", "budget_tokens": budget}
     return config, sent
 

@@ -108,7 +108,7 @@ _UNKNOWN = Usage(calls=1)
 _NO_TOKENS = replace(_NONE, calls=1)
 
 
-LONGEST_REFUSED = 20_000
+MAX_REFUSED_LENGTH = 20_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class Attempt:
     error: str | None = None
     """Class name of the error, or "cancelled" for a cancelled request; None if the request succeeded."""
     answer: str | None = None
-    """Text of an unusable answer, up to `LONGEST_REFUSED` characters; None unless the answer was unusable."""
+    """Text of an unusable answer, up to `MAX_REFUSED_LENGTH` characters; None unless the answer was unusable."""
 
 
 def total_usage(attempts: Sequence[Attempt]) -> Usage:
@@ -282,7 +282,7 @@ class Sending:
 Message = dict[str, Any]
 """Chat message in the format of the chat completions API: `{"role": …, "content": …}`."""
 
-MOST_LOGPROB = 1e-3  # maximum log-probability, slightly above 0 because servers round
+MAX_LOGPROB = 1e-3  # maximum log-probability, slightly above 0 because servers round
 
 Effort: TypeAlias = Literal["low", "medium", "high"]
 """Amount of thinking before an answer."""

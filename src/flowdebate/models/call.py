@@ -39,8 +39,8 @@ from flowdebate.errors import (
     SchemaViolation,
 )
 from flowdebate.models.base import (
-    LONGEST_REFUSED,
-    MOST_LOGPROB,
+    MAX_LOGPROB,
+    MAX_REFUSED_LENGTH,
     Attempts,
     CallRetried,
     FinishReason,
@@ -156,7 +156,7 @@ _IGNORED = 2  # minimum number of invalid answers, because a single one may be t
 def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelRequest:
     """Return the request for a retry: with the reason, in the next structured mode if `lower`, or with more tokens."""
     if isinstance(error, SchemaViolation) and request.output is not None:
-        answer = (error.answer or "")[:_LONGEST_QUOTE]
+        answer = (error.answer or "")[:_MAX_QUOTE_LENGTH]
         rejected = [{"role": "assistant", "content": answer}] if answer.strip() else []
         reason = {"role": "user", "content": REASK.replace("{problems}", error.message)}
         messages = [*request.messages, *rejected, reason]
@@ -184,7 +184,7 @@ _ONCE = (EmptyResponse, OutputTruncated)
 # Minimum token limit to double if the request set no limit.
 _ROOM = 4_096
 # Maximum length of the rejected answer in a retry, in characters: an endless one would not fit the context.
-_LONGEST_QUOTE = 20_000
+_MAX_QUOTE_LENGTH = 20_000
 
 
 T = TypeVar("T")
@@ -433,7 +433,7 @@ def _refused_text(response: object, error: BadAnswer) -> str | None:
             data = None if response.data is None else json.dumps(response.data, ensure_ascii=False, default=str)
             text = data or response.text or text
     # a proxy may quote the API key in its error message
-    return without_keys(clean_text(text[:LONGEST_REFUSED])) if isinstance(text, str) and text.strip() else None
+    return without_keys(clean_text(text[:MAX_REFUSED_LENGTH])) if isinstance(text, str) and text.strip() else None
 
 
 def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelResponse:
@@ -581,7 +581,7 @@ def _check_logprobs(logprobs: object, choices: Sequence[str]) -> None:
             isinstance(value, (int, float))
             and not isinstance(value, bool)
             and math.isfinite(value)
-            and value <= MOST_LOGPROB
+            and value <= MAX_LOGPROB
             for value in logprobs.values()
         )
     )

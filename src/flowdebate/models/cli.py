@@ -45,7 +45,7 @@ def _is_worth_another(error: ModelError) -> bool:
 
 
 _RETRY = Retry(attempts=2, on=_is_worth_another)
-_LONGEST_CAUSE = 480  # maximum length of an error message, in characters
+_MAX_CAUSE_LENGTH = 480  # maximum length of an error message, in characters
 _PATIENCE = 10.0  # timeout in seconds for a program's login check; if it hangs, the first call finds out
 _STYLES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LOGIN = re.compile(
@@ -194,7 +194,7 @@ class CliModel:
         # the cause comes last, after warnings and traces; keys are masked before the text is cut, which could split
         # them
         cause = (reply.error if reply is not None else "") or errors.strip() or output.strip()
-        cause = one_line(without_keys(clean_text(_STYLES.sub("", cause)))[-_LONGEST_CAUSE:]) or "nothing was said"
+        cause = one_line(without_keys(clean_text(_STYLES.sub("", cause)))[-_MAX_CAUSE_LENGTH:]) or "nothing was said"
         if reply is None and not code:
             raise MalformedResponse(f"{self._name}: its output cannot be read: {cause}")
         raise self._failure(code, cause, status=None if reply is None else reply.status)

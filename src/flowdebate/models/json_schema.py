@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
     from referencing import Registry
 
-MOST_STEPS = 1_000_000
+MAX_STEPS = 1_000_000
 """Maximum number of steps in one validation. A step takes a microsecond or two, so the maximum is about a second,
 during which everything else is blocked.
 """
@@ -90,7 +90,7 @@ def _spend(steps: int) -> None:
     budget = _LEFT.get()
     budget[0] -= steps
     if budget[0] < 0:
-        message = f"takes more than {MOST_STEPS:,} steps to validate"
+        message = f"takes more than {MAX_STEPS:,} steps to validate"
         raise _TooLong(message)
 
 
@@ -98,7 +98,7 @@ def find_errors(validator: Validator, value: object) -> list[ValidationError]:
     """List the errors in `value`, or a single error if validation takes too many steps or the nesting is too deep."""
     from jsonschema import ValidationError
 
-    token = _LEFT.set([MOST_STEPS])
+    token = _LEFT.set([MAX_STEPS])
     try:
         return list(validator.iter_errors(value))  # type: ignore[arg-type]  # it checks the type itself
     except RecursionError:

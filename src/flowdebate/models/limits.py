@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger("flowdebate")
-_LONGEST_PAUSE = 3600.0
+_MAX_PAUSE = 3600.0
 """Maximum pause in seconds; an endpoint may request a pause of any length."""
 
 
@@ -276,7 +276,7 @@ class SharedRateLimit(_Metered):
             return await super().request(request)
         except (RateLimited, ProviderFailed) as error:
             if error.retry_after and error.status is not None:  # without a status, no request has reached the endpoint
-                behind_burst = min(error.retry_after, _LONGEST_PAUSE) + self._burst - self._each
+                behind_burst = min(error.retry_after, _MAX_PAUSE) + self._burst - self._each
                 await self._try(self._counter().pause(self.key, behind_burst), "its pause could not be shared")
             raise
 

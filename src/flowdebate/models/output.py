@@ -400,7 +400,9 @@ def _referenced(schema: dict[str, Any], definitions: dict[str, Any]) -> str | No
     return name if name in definitions else None
 
 
-_LONGEST = 1_500  # maximum length of a string in characters: llama.cpp rejects grammars with 2,000 or more repetitions
+_MAX_LENGTH = (
+    1_500  # maximum length of a string in characters: llama.cpp rejects grammars with 2,000 or more repetitions
+)
 
 
 def bound_strings(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
@@ -415,5 +417,5 @@ def bound_strings(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
     kinds = schema.get("type")
     free = kinds == "string" or (isinstance(kinds, list) and "string" in kinds)
     if free and not {"enum", "const", "pattern", "format"} & schema.keys():
-        copy["maxLength"] = min(_LONGEST, schema.get("maxLength", _LONGEST))
+        copy["maxLength"] = min(_MAX_LENGTH, schema.get("maxLength", _MAX_LENGTH))
     return copy

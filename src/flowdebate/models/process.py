@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from flowdebate.errors import ModelUnavailable, ResponseTooLarge
 
-_LARGEST = 16_000_000  # maximum size of the output in bytes
+_MAX_SIZE = 16_000_000  # maximum size of the output in bytes
 
 
 class _Output(asyncio.SubprocessProtocol):
@@ -26,10 +26,10 @@ class _Output(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Store a piece of the output; fail if there is too much output."""
         self._size += len(data)
-        if self._size <= _LARGEST:
+        if self._size <= _MAX_SIZE:
             self._parts[fd].append(data)
         elif not self.ended.done():
-            self.ended.set_exception(ResponseTooLarge(_LARGEST, "bytes"))
+            self.ended.set_exception(ResponseTooLarge(_MAX_SIZE, "bytes"))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Record the end of one stream."""

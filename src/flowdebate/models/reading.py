@@ -224,7 +224,7 @@ def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 # Maximum length of a broken text in characters: repairing it can take quadratic time.
-_LONGEST = 50_000
+_MAX_LENGTH = 50_000
 _STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 _COMMENT = re.compile(r"(\"(?:\\.|[^\"\\])*\")|(?<![^\s,{}\[\]])(?://[^\n]*|/\*.{0,500}?\*/|#[^\n]*)", re.DOTALL)
 _ENDS = re.compile(r"(?:[\"}\]]|\b(?:true|false|null|True|False|None))\Z")
@@ -232,7 +232,7 @@ _ENDS = re.compile(r"(?:[\"}\]]|\b(?:true|false|null|True|False|None))\Z")
 
 def _repair(text: str) -> Parsed | None:
     """Repair the syntax of one object or list; return None if that would lose or invent content."""
-    if text[:1] not in ("{", "[") or len(text) > _LONGEST:
+    if text[:1] not in ("{", "[") or len(text) > _MAX_LENGTH:
         return None
     try:
         return Parsed(json.JSONDecoder(strict=False, object_pairs_hook=_once_each).decode(text), (_LINE_BREAK,))
@@ -336,7 +336,7 @@ def find_name(text: str, names: Sequence[str]) -> str | None:
     from flowdebate.measures.statements import answer_words  # imported late, because most debates need no measures
 
     choice = find_choice(text, names) or find_choice(unescaped(text), names)
-    if choice is not None or len(text) > _LONGEST_SENTENCE:
+    if choice is not None or len(text) > _MAX_SENTENCE_LENGTH:
         return choice
     written = {name: _joined(answer_words(name)) for name in names}
     words = answer_words(unescaped(text))
@@ -357,7 +357,7 @@ def _joined(words: Iterable[str]) -> str:
     return re.sub("[-_.]", "", "".join(words))
 
 
-_LONGEST_SENTENCE = 200  # maximum length in characters; longer texts are not names
+_MAX_SENTENCE_LENGTH = 200  # maximum length in characters; longer texts are not names
 # Words that models write around the name they choose.
 _ABOUT_NAMES = frozenset(
     "a agent an answer by candidate choice choose for from i is my of option proposal support the to vote".split()  # noqa: SIM905
@@ -387,12 +387,12 @@ _SIGNS |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")
 
 # Maximum length of a choice, a number or a short list, in characters: models can write any number of brackets around
 # one.
-_LONGEST_WORDS = 4_000
+_MAX_PROSE_LENGTH = 4_000
 
 
 def _plain(text: str) -> str:
     """Return `text` in lowercase, in one Unicode form, and with single spaces; a long text is unchanged."""
-    if len(text) > _LONGEST_WORDS:
+    if len(text) > _MAX_PROSE_LENGTH:
         return text
     return as_seen(unescaped(text)).translate(_SIGNS)
 
@@ -400,7 +400,7 @@ def _plain(text: str) -> str:
 def _bare(text: str) -> str:
     """Return the plain form of `text` without surrounding brackets, quotes, emphasis, label and full stop."""
     bare, stops = text.strip(), 1
-    while bare and len(bare) <= _LONGEST_WORDS:
+    while bare and len(bare) <= _MAX_PROSE_LENGTH:
         if bare[-1] in ".。" and stops and not bare.endswith(".."):
             inner, stops = bare[:-1], 0
         elif len(bare) > 1 and _PAIRS.get(bare[0]) == bare[-1]:
@@ -434,7 +434,7 @@ _LINE = re.compile(r"(?:lines?|ln?\.?|#)?\s*(\d{1,9})")
 _LINES = re.compile(r"(?:lines?|ln?\.?|#)?\s*(\d{1,9})\s*(?:-|to|\.\.)\s*(?:ln?\.?|#)?\s*(\d{1,9})")
 _ITEM = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+", re.MULTILINE)
 _YES = {"true": True, "yes": True, "false": False, "no": False}
-_LARGEST_SCALE = 10  # a number up to 10 may be out of five or ten, so it is not read as a percentage
+_MAX_SCALE = 10  # a number up to 10 may be out of five or ten, so it is not read as a percentage
 
 
 @dataclass
@@ -664,7 +664,7 @@ class _Fitting:
 
     def _split(self, text: str, item: _Schema) -> list[str] | None:
         """Split a list written as text; return None unless all parts are choices of `item`."""
-        if len(text) > _LONGEST_WORDS:
+        if len(text) > _MAX_PROSE_LENGTH:
             return None
         required = item.get("required", ())
         if item.get("type") == "object" and len(required) == 1:
@@ -705,7 +705,7 @@ def _number(value: str | float, *, low: float | None, high: float | None) -> Fra
         if low != 0 or high is None or not 0 <= number <= total or not total:
             return None
         return number * Fraction(high) / total
-    if low == 0 and high == 1 and _LARGEST_SCALE < number <= 100:  # noqa: PLR2004 - percent
+    if low == 0 and high == 1 and _MAX_SCALE < number <= 100:  # noqa: PLR2004 - percent
         return number / 100
     return number
 

@@ -67,7 +67,7 @@ from flowdebate.models.wrapper import Wrapper
 from flowdebate.prompts import Profile
 
 # Maximum size of a cassette in bytes, so that a foreign file cannot exhaust the memory.
-_LARGEST = 100_000_000
+_MAX_SIZE = 100_000_000
 
 # Lines of cassettes
 
@@ -260,7 +260,7 @@ def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
         "settings": {name: value for name, value in settings.items() if value is not None} or None,
     }
     plain: dict[str, JsonValue] = json_data(
-        {name: part for name, part in parts.items() if part is not None}, largest=_LARGEST
+        {name: part for name, part in parts.items() if part is not None}, largest=_MAX_SIZE
     )
     return plain
 
@@ -593,11 +593,11 @@ def _read_cassette(path: str) -> tuple[Header, list[Call]]:
         if not Path(path).is_file():
             raise BadFile(path, "is not a file" if Path(path).exists() else "does not exist")
         with Path(path).open("rb") as file:
-            content = file.read(_LARGEST + 1)
+            content = file.read(_MAX_SIZE + 1)
     except (OSError, ValueError) as error:
         raise BadFile(path, f"cannot be read ({one_line(str(error))})") from error
-    if len(content) > _LARGEST:
-        raise BadFile(path, f"is larger than {_LARGEST // 1_000_000} MB")
+    if len(content) > _MAX_SIZE:
+        raise BadFile(path, f"is larger than {_MAX_SIZE // 1_000_000} MB")
     first, *lines = content.removesuffix(b"\n").split(b"\n")
     header = _header(path, first)
     calls: list[Call] = []

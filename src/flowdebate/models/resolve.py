@@ -279,13 +279,13 @@ def nothing_found() -> str:
 
 
 _PATIENCE = 0.2  # timeout in seconds for all servers together: a local server lists its models at once, or never
-_LONGEST_LIST = 1_000_000  # maximum size in bytes
+_MAX_LIST_SIZE = 1_000_000  # maximum size in bytes
 _FRESH = 60.0  # time in seconds for which an answer is cached, so that the displayed model is the one that is called
 # Names of models without chat, for servers that do not report their models' abilities.
 _NO_CHAT = re.compile(
     r"embed|rerank|whisper|tts|minilm|paraphrase|sentence[-_]|(^|/)(bge|gte|e5|clip|flux)[-_]", re.IGNORECASE
 )
-_MOST_ASKED = 5  # maximum number of models per server whose abilities are requested
+_MAX_DESCRIBED = 5  # maximum number of models per server whose abilities are requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +364,7 @@ def _ask_server(name: str, base_url: str) -> _Server:
     def ask(method: str, path: str, body: str | None = None) -> Any:  # noqa: ANN401 - JSON of a server
         server.request(method, path, body)
         with server.getresponse() as answer:
-            return loads(answer.read(_LONGEST_LIST))
+            return loads(answer.read(_MAX_LIST_SIZE))
 
     def chats(model: str) -> bool:
         """Ask Ollama whether `model` completes texts; return True if the server does not say."""
@@ -379,7 +379,7 @@ def _ask_server(name: str, base_url: str) -> _Server:
         models = tuple(model for entry in entries if (model := str(entry["id"])).isprintable())
         chat_models = [model for model in models if not _NO_CHAT.search(model)]
         if name == "ollama":
-            chat_models = list(itertools.islice(filter(chats, chat_models[:_MOST_ASKED]), 1))
+            chat_models = list(itertools.islice(filter(chats, chat_models[:_MAX_DESCRIBED]), 1))
         return _Server(models, next(iter(chat_models), None))
 
 

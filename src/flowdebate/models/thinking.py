@@ -62,7 +62,7 @@ _TAGS = (
     *_HARMONY,
     *TEMPLATE_TOKENS,
 )
-_LONGEST_TAG = max(map(len, _TAGS))
+_MAX_TAG_LENGTH = max(map(len, _TAGS))
 _SIGNS = "<[\u25c1"
 # A tag may have a prefix: `<seed:think>`.
 _PREFIXED = re.compile(r"</?\w{1,12}(?::\w{0,16})?\Z")
@@ -307,7 +307,7 @@ def _end_before_tokens(text: str, end: int) -> int:
     while last:
         while last and text[last - 1].isspace():
             last -= 1
-        tail = text[max(last - _LONGEST_TAG, 0) : last].lower()
+        tail = text[max(last - _MAX_TAG_LENGTH, 0) : last].lower()
         token = next((token for token in TEMPLATE_TOKENS if tail.endswith(token)), None)
         if token is None:
             return end
@@ -324,7 +324,7 @@ def _end_before_tokens(text: str, end: int) -> int:
 def _end_of_speech(text: str) -> int:
     """Return the end of the unambiguous text, before any template tokens and any beginning of a tag."""
     end = len(text)
-    begin = max(text.rfind(sign, max(end - _LONGEST_TAG, 0)) for sign in _SIGNS)
+    begin = max(text.rfind(sign, max(end - _MAX_TAG_LENGTH, 0)) for sign in _SIGNS)
     if begin != -1:
         last = text[begin:].lower()
         if _PREFIXED.match(last) or any(tag.startswith(last) for tag in _TAGS):

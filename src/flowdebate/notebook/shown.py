@@ -23,8 +23,8 @@ RawT = TypeVar("RawT", default=Any)
 
 _SLOWEST = 60
 """Maximum interval between updates, in seconds."""
-_SHARE, _LONGEST = 10, 2.0
-"""Limits on drawing: it takes at most 1 / `_SHARE` of the time, with pauses of at most `_LONGEST` seconds.
+_SHARE, _MAX_PAUSE = 10, 2.0
+"""Limits on drawing: it takes at most 1 / `_SHARE` of the time, with pauses of at most `_MAX_PAUSE` seconds.
 
 Pages grow with the debate and are drawn in its event loop.
 """
@@ -102,7 +102,7 @@ async def _follow(
                 update(_bundle(handle, html, None))
                 # not measured for the first drawing, which also loads templates
                 drawing = 0 if is_first else time.perf_counter() - started
-                pause, is_first = max(every, min(_SHARE * drawing, _LONGEST)), False
+                pause, is_first = max(every, min(_SHARE * drawing, _MAX_PAUSE)), False
             await handle.wait(pause)
     except asyncio.CancelledError:
         handle.cancel()

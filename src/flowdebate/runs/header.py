@@ -23,7 +23,7 @@ from flowdebate.store.open import StoreChoice, open_store
 
 _ALL, _OVERRIDE = "all", "override"
 """Header keys for the default model and for the override of all others."""
-_LONGEST_LINE = 500
+_MAX_LINE_LENGTH = 500
 """Maximum length of a question shown in lists, in characters."""
 
 
@@ -154,7 +154,7 @@ def read_question(value: object) -> str:
 
 def _summarise_question(value: object) -> str:
     """Return the question on one line, for lists and searches."""
-    return cut(" ".join(read_question(value).split()), _LONGEST_LINE)
+    return cut(" ".join(read_question(value).split()), _MAX_LINE_LENGTH)
 
 
 def list_model_names(model: ModelChoice) -> str:

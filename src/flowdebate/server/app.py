@@ -49,7 +49,7 @@ _PUBLIC = (f"{API}/health", f"{API}/ready", "/static/", f"{API}/links/", "/answe
 """Prefixes of paths that need no token: the first three reveal nothing, and URLs below the others contain a
 signature.
 """
-_SHORTEST_TOKEN = 16
+_MIN_TOKEN_LENGTH = 16
 """Minimum length of a token, in characters; shorter ones could be guessed, because wrong attempts are not limited."""
 
 
@@ -94,9 +94,9 @@ def create_app(  # noqa: PLR0913 - keyword-only
     if token is None and authenticate is None:
         # The default is a new token at each start, so that a token pasted somewhere does not work later.
         token = secrets.token_urlsafe(32)
-    if token and len(token) < _SHORTEST_TOKEN:
+    if token and len(token) < _MIN_TOKEN_LENGTH:
         raise ConfigurationError(
-            _WHERE, "token", f"{len(token)} characters", f"at least {_SHORTEST_TOKEN} characters long"
+            _WHERE, "token", f"{len(token)} characters", f"at least {_MIN_TOKEN_LENGTH} characters long"
         )
     root = root_path.rstrip("/")
     if root and not is_prefix(root):
@@ -141,7 +141,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
         app.include_router(router)
     handle_problems(app)
     # Event streams are not compressed.
-    app.add_middleware(GZipMiddleware, minimum_size=_SHORTEST_PACKED, compresslevel=_LEVEL)
+    app.add_middleware(GZipMiddleware, minimum_size=_MIN_COMPRESSED_SIZE, compresslevel=_LEVEL)
     return app
 
 
@@ -165,7 +165,7 @@ def _other_protocols(
     return routers, refusals
 
 
-_SHORTEST_PACKED = 1_000
+_MIN_COMPRESSED_SIZE = 1_000
 """Minimum size of compressed responses, in bytes."""
 _LEVEL = 5
 
@@ -222,15 +222,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             await front.service.close(app.state.patience)
 
 
-_MOST_REQUESTS = 2_000
+_MAX_REQUESTS = 2_000
 """Maximum number of concurrent requests, twice the 1,000 debates of scripts/benchmarks/http_runs.py; further requests
 get a 503.
 """
-_MOST_WAITING = 500
+_MAX_WAITING = 500
 """Maximum number of connections waiting for their clients: half of 1,024, a common limit of open files per process."""
 _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
 """Time limit in seconds for the head of a request, and for its body: the largest body takes a minute at 200 kbit/s."""
-_LONGEST_HEADERS = 32_768
+_MAX_HEADERS_SIZE = 32_768
 """Maximum length of headers in bytes, twice h11's default: browsers send the cookies of all servers on this host."""
 _KEEP_ALIVE = 75
 """Time in seconds for which an idle connection stays open: longer than `?wait=`, so that clients can reuse it."""
@@ -268,7 +268,7 @@ class _Connection(H11Protocol):
         self._wait_for_client()
 
     def data_received(self, data: bytes) -> None:
-        self.limit_concurrency = sys.maxsize if len(self.connections) - len(self._waiting) < _MOST_REQUESTS else 0
+        self.limit_concurrency = sys.maxsize if len(self.connections) - len(self._waiting) < _MAX_REQUESTS else 0
         super().data_received(data)
         self._wait_for_client()
 
@@ -304,7 +304,7 @@ class _Connection(H11Protocol):
     def _add_waiting(self) -> None:
         self._waiting[self] = None
         # An honest client sends its request long before its connection is the oldest.
-        if len(self._waiting) > _MOST_WAITING:
+        if len(self._waiting) > _MAX_WAITING:
             first = next(iter(self._waiting))
             del self._waiting[first]
             first.transport.abort()
@@ -340,7 +340,7 @@ async def serve(
         server_header=False,
         proxy_headers=False,
         http=partial(_Connection, waiting={}),  # type: ignore[arg-type]  # it is called like the class
-        h11_max_incomplete_event_size=_LONGEST_HEADERS,
+        h11_max_incomplete_event_size=_MAX_HEADERS_SIZE,
         timeout_graceful_shutdown=_GRACE,
         timeout_keep_alive=_KEEP_ALIVE,
     )

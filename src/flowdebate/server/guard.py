@@ -45,7 +45,7 @@ _DIGITS = 16
 parse.
 """
 # Maximum size in bytes of a request to start a run, which may contain 10 MB of images as base64.
-_MOST_OF_SOURCES = 14_000_000
+_MAX_SOURCES_SIZE = 14_000_000
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -112,10 +112,10 @@ def is_prefix(root: str) -> bool:
     >>> is_prefix("/debates"), is_prefix("/a/b"), is_prefix("//evil.example"), is_prefix("/..")
     (True, True, False, False)
     """
-    return len(root) <= _LONGEST_PREFIX and _PREFIX.fullmatch(root) is not None
+    return len(root) <= _MAX_PREFIX_LENGTH and _PREFIX.fullmatch(root) is not None
 
 
-_LONGEST_PREFIX = 200
+_MAX_PREFIX_LENGTH = 200
 
 
 def browser_root(token: str) -> str:
@@ -272,7 +272,7 @@ class Guard:
 
     def _limit(self, headers: Headers, receive: Receive, *, runs: bool) -> Receive:
         """Wrap `receive` to raise 413 if the body exceeds the maximum size."""
-        maximum, read = max(self.options.max_body, _MOST_OF_SOURCES if runs else 0), 0
+        maximum, read = max(self.options.max_body, _MAX_SOURCES_SIZE if runs else 0), 0
         too_large = HTTPException(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is larger than {maximum:,} bytes.", {"connection": "close"}
         )

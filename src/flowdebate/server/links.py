@@ -24,7 +24,7 @@ from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput
 from flowdebate.store.base import StoredRun
 
-MOST_VOTES = 1_000
+MAX_VOTES = 1_000
 """Maximum number of votes through one public link, because its holder could invent readers."""
 
 router: APIRouter = APIRouter(tags=["links"])
@@ -117,8 +117,8 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     run_id = stored.header.run_id
     async with front.beginning(share.id):  # otherwise, several simultaneous votes could pass as the last one allowed
         cast = await votes_in(front.service.store, stored)
-        if sum(reader.startswith(share.id) for reader in cast) >= MOST_VOTES:
-            problem = f"has {MOST_VOTES:,} votes by this link, as many as it may bring"
+        if sum(reader.startswith(share.id) for reader in cast) >= MAX_VOTES:
+            problem = f"has {MAX_VOTES:,} votes by this link, as many as it may bring"
             raise NotAwaited(front.service.store.name, run_id, problem)
         reader = f"{share.id}-{body.reader}"
         votes = await front.service.vote(run_id, reader, body.winner, why=body.why, order=body.order)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("flowdebate.server")
 _ERROR = "urn:flowdebate:error:"
-_LONGEST, _SHOWN = 50, 3
+_MAX_LENGTH, _MAX_LISTED = 50, 3
 """Maximum number of invalid fields listed in a response, and in its message; a body of 1 MB can contain a million."""
-_KEPT = ("connection", "retry-after", "www-authenticate")
+_FORWARDED_HEADERS = ("connection", "retry-after", "www-authenticate")
 """Headers of a problem response that are kept when the problem is shown as a page."""
 _OUR_FAULT = "The server failed; its log says why."
 
@@ -141,7 +141,7 @@ def refusal(request: Request, error: Exception) -> Response:
     problem, root = problem_of(error), request.scope.get("root_path", "").rstrip("/")
     menu = [] if problem.status == HTTPStatus.UNAUTHORIZED else [("Runs", "/"), ("New", "/new")]
     html = render("problem", root=root, menu=menu, here="", signed_in=False, problem=problem)
-    headers = {name: value for name, value in response.headers.items() if name in _KEPT}
+    headers = {name: value for name, value in response.headers.items() if name in _FORWARDED_HEADERS}
     return HTMLResponse(html.encode(errors="replace"), problem.status, headers)
 
 
@@ -166,10 +166,10 @@ def problem_of(error: Exception) -> Problem:
         case FlowDebateError():
             return _of_library(error)
         case RequestValidationError():
-            field_problems = [_of_pydantic(problem) for problem in error.errors()[:_LONGEST]]
+            field_problems = [_of_pydantic(problem) for problem in error.errors()[:_MAX_LENGTH]]
             listed = "; ".join(
                 f"{f'`{field_problem.field}`' if field_problem.field else 'the body'} {field_problem.problem}"
-                for field_problem in field_problems[:_SHOWN]
+                for field_problem in field_problems[:_MAX_LISTED]
             )
             return _blank(HTTPStatus.UNPROCESSABLE_ENTITY, f"The request is invalid: {listed}", field_problems)
         case HTTPException():
@@ -206,7 +206,7 @@ def _of_library(error: FlowDebateError) -> Problem:
         title=re.sub(r"(?<=[a-z])([A-Z])", lambda match: f" {match[1].lower()}", kind),
         status=status,
         detail=detail,
-        errors=field_problems[:_LONGEST] or None,
+        errors=field_problems[:_MAX_LENGTH] or None,
         open=list(error.open) if isinstance(error, NotAwaited) else None,
     )
 

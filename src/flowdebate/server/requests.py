@@ -25,16 +25,16 @@ from flowdebate.evaluation.readers import Shown
 from flowdebate.runs.queue_state import LOWEST
 from flowdebate.ui.statuses import State
 
-LONGEST_QUESTION = 20_000
+MAX_QUESTION_LENGTH = 20_000
 """Maximum length of a question in characters, or of its JSON if it is not a string."""
 _DEEPEST = 50
 """Maximum nesting depth of JSON: code outside this library reaches Python's recursion limit at a few hundred levels."""
-_LONGEST_ID = 200
+_MAX_ID_LENGTH = 200
 """Maximum length of ids, names and labels in characters; 20 ids fit into the `Last-Event-ID` of a connection for
 several runs.
 """
-_MOST_LABELS = 32
-_MOST_EDITS = 200
+_MAX_LABELS = 32
+_MAX_EDITS = 200
 _YEAR = 31_536_000
 
 T = TypeVar("T")
@@ -76,22 +76,22 @@ def check_data(value: T) -> T:
 
 def _check_question(value: T) -> T:
     length = len(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    if length > LONGEST_QUESTION:
-        raise ValueError(f"must have at most {LONGEST_QUESTION:,} characters, has {length:,}")
+    if length > MAX_QUESTION_LENGTH:
+        raise ValueError(f"must have at most {MAX_QUESTION_LENGTH:,} characters, has {length:,}")
     return value
 
 
 Data = Annotated[Any, AfterValidator(check_data)]
 _Text = Annotated[str, AfterValidator(_check_text)]
 # Ids become part of paths and file names, so slashes and a leading dot are not allowed.
-_RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]*$", max_length=_LONGEST_ID)]
+_RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]*$", max_length=_MAX_ID_LENGTH)]
 _Place = Annotated[_Text, Field(min_length=1, max_length=1_000)]
-_Name = Annotated[_Text, Field(min_length=1, max_length=_LONGEST_ID)]
+_Name = Annotated[_Text, Field(min_length=1, max_length=_MAX_ID_LENGTH)]
 _Count = Annotated[int, Field(ge=1, le=10**9)]
 _Amount = Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)]
 # Stores have 64-bit integers.
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-_Labels = Annotated[dict[_Name, Annotated[_Text, Field(max_length=_LONGEST_ID)]], Field(max_length=_MOST_LABELS)]
+_Labels = Annotated[dict[_Name, Annotated[_Text, Field(max_length=_MAX_ID_LENGTH)]], Field(max_length=_MAX_LABELS)]
 _Options = Annotated[dict[str, Data], AfterValidator(check_data)]
 
 
@@ -194,7 +194,7 @@ class ForkBody(_Body):
     """Options for forking a run."""
 
     at: _Place | None = Field(None, description="The place from which on nothing of the journal is reused.")
-    edits: Annotated[dict[_Place, Data], Field(max_length=_MOST_EDITS)] | None = Field(
+    edits: Annotated[dict[_Place, Data], Field(max_length=_MAX_EDITS)] | None = Field(
         None, description="Answers to put in the place of recorded ones, by place."
     )
     pattern: _Name | None = None
@@ -214,11 +214,11 @@ class NoteBody(_Body):
 class VoteBody(_Body):
     """Vote of a reader who has not seen the verdict."""
 
-    winner: Annotated[_Text, Field(max_length=LONGEST_QUESTION)] | None = Field(
+    winner: Annotated[_Text, Field(max_length=MAX_QUESTION_LENGTH)] | None = Field(
         description="The side that argued better, by its stance; null for neither."
     )
     why: Annotated[_Text, Field(max_length=2_000)] | None = None
-    order: Annotated[list[_Text], Field(max_length=_LONGEST_ID)] | None = Field(
+    order: Annotated[list[_Text], Field(max_length=_MAX_ID_LENGTH)] | None = Field(
         None, description="The sides in the order in which this reader read them."
     )
     reader: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{16,64}$")] | None = Field(
@@ -231,7 +231,7 @@ class CorrectionBody(_Body):
 
     right: _Name | None = Field(None, description="The agent whose proposal turned out right.")
     wrong: _Name | None = Field(None, description="The one whose proposal turned out wrong, if only that is known.")
-    answer: Annotated[_Text, Field(min_length=1, max_length=LONGEST_QUESTION)] | None = Field(
+    answer: Annotated[_Text, Field(min_length=1, max_length=MAX_QUESTION_LENGTH)] | None = Field(
         None, description="The answer that later debates are shown, in place of the one that it agreed on."
     )
 
@@ -258,8 +258,8 @@ class AuditQuery(BaseModel):
     text: Annotated[Annotated[_Text, Field(max_length=1_000)] | None, _EMPTY] = Field(
         None, description="Searched in the question."
     )
-    label: list[Annotated[str, Field(pattern=r"^[^=]+=.*$", max_length=2 * _LONGEST_ID)]] = Field(
-        [], max_length=_MOST_LABELS, description="`NAME=VALUE`; may be repeated."
+    label: list[Annotated[str, Field(pattern=r"^[^=]+=.*$", max_length=2 * _MAX_ID_LENGTH)]] = Field(
+        [], max_length=_MAX_LABELS, description="`NAME=VALUE`; may be repeated."
     )
 
     @property
@@ -276,7 +276,7 @@ class RunsQuery(AuditQuery):
 
     status: Annotated[State | None, _EMPTY] = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
-    before: Annotated[str, Field(max_length=_LONGEST_ID * 2)] | None = Field(
+    before: Annotated[str, Field(max_length=_MAX_ID_LENGTH * 2)] | None = Field(
         None, description="The `next` of the page before."
     )
 

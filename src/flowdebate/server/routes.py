@@ -50,7 +50,7 @@ from flowdebate.ui.options import option_of
 from flowdebate.web.written import as_curl, as_python, as_toml
 
 _READY_WITHIN = 1.0
-_LONGEST_WAIT = 60
+_MAX_WAIT = 60
 """Maximum value of `?wait=` in seconds: less than the time for which an idle connection stays open (`serve`), so that
 clients can wait again on the same connection.
 """
@@ -121,7 +121,7 @@ async def runs(query: Annotated[RunsQuery, Query()], service: ServiceOf) -> Resp
 async def run(
     run_id: str,
     service: ServiceOf,
-    wait: Annotated[float, Query(ge=0, le=_LONGEST_WAIT, description="Seconds to wait for the run's end.")] = 0,
+    wait: Annotated[float, Query(ge=0, le=_MAX_WAIT, description="Seconds to wait for the run's end.")] = 0,
 ) -> Response:
     """Return a run: its state, its document so far, and its requests to humans."""
     return data(await service.wait(run_id, wait) if wait else await service.run(run_id))

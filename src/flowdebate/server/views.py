@@ -29,11 +29,11 @@ from flowdebate.ui.markdown import report
 from flowdebate.ui.steps import CallDetails, StepState
 from flowdebate.web.report import report_html, report_policy
 
-_MOST_RUNS = 20
+_MAX_RUNS = 20
 """Maximum number of runs on one connection."""
-_LONGEST_NAME = 60
+_MAX_NAME_LENGTH = 60
 """Maximum length of a file name in characters."""
-_LONGEST_MARKS = 4_000
+_MAX_MARKS_LENGTH = 4_000
 """Maximum total length, in characters, of the ids of all runs on one connection, or of the marks in a frame's id."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")
 _TEXT = {"schema": {"type": "string"}}
@@ -48,8 +48,10 @@ _FRAMES: dict[int | str, dict[str, Any]] = {
 
 router: APIRouter = APIRouter(tags=["runs"])
 
-_After = Annotated[str | None, Query(max_length=_LONGEST_MARKS, description="Continue behind the frame with this id.")]
-_LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", max_length=_LONGEST_MARKS)]
+_After = Annotated[
+    str | None, Query(max_length=_MAX_MARKS_LENGTH, description="Continue behind the frame with this id.")
+]
+_LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", max_length=_MAX_MARKS_LENGTH)]
 _Page = Annotated[
     bool, Query(description="1 sends `page` with the pieces of the page that are new, in place of recorded events.")
 ]
@@ -77,7 +79,7 @@ async def events(
 
 @router.get("/events", response_class=Response, responses=_FRAMES)
 async def events_of_several(
-    runs: Annotated[str, Query(max_length=_LONGEST_MARKS, description="Ids of runs, with commas between them.")],
+    runs: Annotated[str, Query(max_length=_MAX_MARKS_LENGTH, description="Ids of runs, with commas between them.")],
     front: FrontOf,
     service: ServiceOf,
     after: _After = None,
@@ -86,8 +88,8 @@ async def events_of_several(
 ) -> Response:
     """Follow several runs on one connection; the data of each event contains the `runId`."""
     run_ids = list(dict.fromkeys(filter(None, runs.split(","))))
-    if not 1 <= len(run_ids) <= _MOST_RUNS:
-        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"`runs` must be 1 to {_MOST_RUNS} ids of runs.")
+    if not 1 <= len(run_ids) <= _MAX_RUNS:
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"`runs` must be 1 to {_MAX_RUNS} ids of runs.")
     for run_id in run_ids:
         await stored_run(service, run_id)
     marks = split_marks(last_event_id or after, len(run_ids))
@@ -232,4 +234,6 @@ def _file_name(question: str) -> str:
     """
     words = "".join(letter if category(letter)[0] in "LMN" or letter in "\u200c\u200d" else " " for letter in question)
     name = "-".join(words.lower().split())
-    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME].rpartition("-")[0] or name[:_LONGEST_NAME]
+    return (
+        name if len(name) <= _MAX_NAME_LENGTH else name[:_MAX_NAME_LENGTH].rpartition("-")[0] or name[:_MAX_NAME_LENGTH]
+    )

@@ -199,7 +199,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
 
 
 _SHORT, _GENERATED = 8, 32
-_SHORTEST = 4
+_MIN_PREFIX_LENGTH = 4
 """Minimum length of the prefix of a run id, in characters."""
 _NAMED = 5
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -222,8 +222,8 @@ async def find_run(store: Store, name: str) -> StoredRun:
     try:
         return await store.run(name)
     except RunNotFound:
-        if len(name) < _SHORTEST:
-            sentence = f"There is no run {name}. Type at least the first {_SHORTEST} characters of its id."
+        if len(name) < _MIN_PREFIX_LENGTH:
+            sentence = f"There is no run {name}. Type at least the first {_MIN_PREFIX_LENGTH} characters of its id."
             raise misuse("RUN", name, sentence) from None
         runs = await store.runs(prefix=name, limit=_NAMED + 1, brief=True)
         if not runs:

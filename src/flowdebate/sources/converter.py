@@ -25,7 +25,7 @@ _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", 
                 "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONHOME")  # fmt: skip
 """Environment variables passed to a child process: no API keys, because a document may take over its parser."""
 _ROOT = Path(__file__).parents[2]
-_LONGEST_ANSWER = 40_000_000
+_MAX_ANSWER_SIZE = 40_000_000
 """Maximum size of an answer in bytes; as JSON, a text may take six times its size."""
 
 
@@ -80,7 +80,7 @@ class _Child:
             stdin.write(head)
             stdin.write(data)
             stdin.flush()
-            answer = stdout.readline(_LONGEST_ANSWER)
+            answer = stdout.readline(_MAX_ANSWER_SIZE)
         except OSError:
             return b""
         self.is_new = False

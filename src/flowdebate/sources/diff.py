@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from flowdebate._text import counted
 from flowdebate.errors import BadFile
-from flowdebate.sources.files import MEGABYTE, MOST_OF_FILE
+from flowdebate.sources.files import MAX_FILE_MEGABYTES, MEGABYTE
 from flowdebate.sources.secrets import SECRET, is_secret, mask_secrets
 from flowdebate.sources.source import Source, matches_glob
 
@@ -23,9 +23,9 @@ _CONTEXT = "--unified=10"
 _LINK, _SUBMODULE = "120000", "160000"
 IS_LINK, IS_SUBMODULE, IS_BINARY = "is a link", "is a submodule", "is binary"
 HOLDS_SECRETS = f"{SECRET}, and is never read"
-TOO_LARGE = f"is larger than {MOST_OF_FILE} MB"
+TOO_LARGE = f"is larger than {MAX_FILE_MEGABYTES} MB"
 """Reasons for leaving a changed file out."""
-_MOST_CONTROL = 0.02
+_MAX_CONTROL_SHARE = 0.02
 """Maximum share of control characters in a text; in compressed files the share is about .12."""
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _CODE = re.compile(
@@ -197,7 +197,7 @@ def as_text(content: bytes) -> str | None:
     marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
     encoding = marks.get(content[:2]) or marks.get(content[:3])
     text = "\n".join(map(_decoded, content.split(b"\n"))) if encoding is None else content.decode(encoding, "replace")
-    return None if len(_CONTROL.findall(text)) > max(1, _MOST_CONTROL * len(text)) else text
+    return None if len(_CONTROL.findall(text)) > max(1, _MAX_CONTROL_SHARE * len(text)) else text
 
 
 def diff_of_texts(old: str, new: str, temporary: Path) -> bytes:
@@ -318,7 +318,7 @@ class _Git:
 
     def content(self, change: _Change, side: int) -> bytes | None:
         """Return a file before (0) or after the change (1): b"" if the file does not exist, None if it is too large."""
-        limit = MOST_OF_FILE * MEGABYTE
+        limit = MAX_FILE_MEGABYTES * MEGABYTE
         if change.modes[side] == "000000":
             return b""
         blob = change.blobs[side]

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage, PdfTextPage
 
 _MEGABYTE = 1_000_000
-MOST_OF_TEXT = 2
+MAX_TEXT_MEGABYTES = 2
 """Maximum size of the text of a document, and of all sources together, in megabytes: 500,000 tokens, stored in each
 run.
 """
-MOST_PAGES = 5_000
+MAX_PAGES = 5_000
 """Maximum number of pages, slides or sheets in a document."""
-_MOST_UNPACKED = 100
+_MAX_UNPACKED_MEGABYTES = 100
 """Maximum unpacked size of a document in megabytes: a book with pictures is smaller, a zip bomb is larger."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _ONLY_TEXT = "has no text in it: a scanned document needs OCR first"
@@ -56,20 +56,20 @@ class Text:
     """Descriptions of omitted parts, such as "2 pictures"."""
     hidden: int = 0
     """Number of hidden passages."""
-    _room: int = MOST_OF_TEXT * _MEGABYTE
+    _room: int = MAX_TEXT_MEGABYTES * _MEGABYTE
 
     def add(self, text: str, part: str = "") -> None:
         """Add a part of the document."""
         self.take(len(text.encode(errors="replace")))
-        if len(self.parts) >= MOST_PAGES:
-            raise _Unreadable(f"has more than {MOST_PAGES:,} parts: split it")
+        if len(self.parts) >= MAX_PAGES:
+            raise _Unreadable(f"has more than {MAX_PAGES:,} parts: split it")
         self.parts.append((part, text))
 
     def take(self, size: int) -> None:
         """Count `size` bytes toward the maximum."""
         self._room -= size
         if self._room < 0:
-            raise _Unreadable(f"makes more than {MOST_OF_TEXT} MB of text: split it, or leave parts of it out")
+            raise _Unreadable(f"makes more than {MAX_TEXT_MEGABYTES} MB of text: split it, or leave parts of it out")
 
     def fits(self, size: int) -> None:
         """Raise _Unreadable if a text of `size` bytes would exceed the maximum."""
@@ -90,8 +90,8 @@ def _read_pdf(data: bytes, text: Text) -> None:
 
     pdf = PdfDocument(data)
     pdf.init_forms()
-    if len(pdf) > MOST_PAGES:
-        raise _Unreadable(f"has more than {MOST_PAGES:,} pages: split it")
+    if len(pdf) > MAX_PAGES:
+        raise _Unreadable(f"has more than {MAX_PAGES:,} pages: split it")
     scanned, across, hidden = [], [], 0
     for number in range(1, len(pdf) + 1):
         page = pdf[number - 1]
@@ -116,12 +116,12 @@ def _read_pdf(data: bytes, text: Text) -> None:
     text.leave_out("attached file", raw.FPDFDoc_GetAttachmentCount(pdf))
 
 
-_FEW_LINES, _MOST_PIECES = 3, 300
+_FEW_LINES, _MAX_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
     """Return whether the text of a page runs across two columns, which some programs produce."""
-    pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MOST_PIECES))]
+    pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MAX_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
         is_long = min(right - left, next_right - next_left) > width / 5  # longer than most table cells
@@ -191,10 +191,10 @@ def _unpack(data: bytes) -> zipfile.ZipFile:
     packed = zipfile.ZipFile(io.BytesIO(data))
     if any(entry.flag_bits & 1 for entry in packed.infolist()):
         raise _Unreadable("is encrypted: save it without its password")
-    room = _MOST_UNPACKED * _MEGABYTE
+    room = _MAX_UNPACKED_MEGABYTES * _MEGABYTE
     for entry in packed.infolist():
         if entry.file_size > room:  # check the stated size; the loop below verifies it
-            raise _Unreadable(f"unpacks to more than {_MOST_UNPACKED} MB")
+            raise _Unreadable(f"unpacks to more than {_MAX_UNPACKED_MEGABYTES} MB")
         with packed.open(entry) as stream:
             while block := stream.read(1 << 16):
                 room -= len(block)

@@ -16,7 +16,7 @@ from flowdebate._text import clean_text, error_text, is_blank
 from flowdebate._util.validation import check_library
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.sources.converter import shared_converter
-from flowdebate.sources.documents import KINDS, MOST_OF_TEXT, OTHERS
+from flowdebate.sources.documents import KINDS, MAX_TEXT_MEGABYTES, OTHERS
 from flowdebate.sources.secrets import FOLDERS, SECRET, holds_key, is_secret, mask_secrets
 from flowdebate.sources.source import Page, Source, image_type, name_problem
 
@@ -69,13 +69,13 @@ def _read_document(name: str, path: str, data: bytes, kind: str) -> Source:
 
 
 MEGABYTE = 1_000_000
-MOST_OF_FILE = 20
+MAX_FILE_MEGABYTES = 20
 """Maximum size of a file in megabytes; even a document of a thousand pages is smaller."""
-MOST_OF_IMAGES = 10
+MAX_IMAGES_MEGABYTES = 10
 """Maximum total size of images in megabytes. They are sent with every turn, and some providers accept 20 MB
 of base64.
 """
-_MOST_LISTED = 200
+_MAX_LISTED = 200
 """Maximum number of omitted files to list per folder."""
 
 
@@ -126,7 +126,7 @@ class _Room:
     """Limits for all sources of a run, because they are stored with it and sent with each turn."""
 
     def __init__(self) -> None:
-        self._text, self._images = MOST_OF_TEXT * MEGABYTE, MOST_OF_IMAGES * MEGABYTE
+        self._text, self._images = MAX_TEXT_MEGABYTES * MEGABYTE, MAX_IMAGES_MEGABYTES * MEGABYTE
 
     def take(self, sources: Sequence[Source], path: str) -> None:
         """Add `sources` to the count; raise BadFile, with their `path`, if they exceed the limits."""
@@ -134,9 +134,9 @@ class _Room:
         self._images -= sum(source.size for source in sources if source.image is not None)
         if self._text < 0:
             fewer = "name fewer files, or commits that differ less"
-            raise BadFile(path, f"makes more than {MOST_OF_TEXT} MB of text: {fewer}")
+            raise BadFile(path, f"makes more than {MAX_TEXT_MEGABYTES} MB of text: {fewer}")
         if self._images < 0:
-            raise BadFile(path, f"makes more than {MOST_OF_IMAGES} MB of images: name fewer, or smaller ones")
+            raise BadFile(path, f"makes more than {MAX_IMAGES_MEGABYTES} MB of images: name fewer, or smaller ones")
 
 
 def check_size(sources: Sequence[Source], path: str) -> None:
@@ -185,9 +185,9 @@ def _is_within(path: Path, allowed: Path) -> bool:
 def _read_stdin() -> bytes:
     if sys.stdin.isatty():
         raise BadFile("-", "is a terminal: pipe a text into this command")
-    data = sys.stdin.buffer.read(MOST_OF_FILE * MEGABYTE + 1)
-    if len(data) > MOST_OF_FILE * MEGABYTE:
-        raise BadFile("-", f"is larger than {MOST_OF_FILE} MB")
+    data = sys.stdin.buffer.read(MAX_FILE_MEGABYTES * MEGABYTE + 1)
+    if len(data) > MAX_FILE_MEGABYTES * MEGABYTE:
+        raise BadFile("-", f"is larger than {MAX_FILE_MEGABYTES} MB")
     return data
 
 
@@ -202,12 +202,12 @@ def _read_file(path: Path, entry: str, name: str) -> Source:
         if is_secret(path) or is_secret(path.resolve()):
             raise BadFile(entry, f"{SECRET}, and is never read")
         with path.open("rb") as file:
-            data = file.read(MOST_OF_FILE * MEGABYTE + 1)
+            data = file.read(MAX_FILE_MEGABYTES * MEGABYTE + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error_text(error)
         raise BadFile(entry, f"cannot be read: {reason}") from None
-    if len(data) > MOST_OF_FILE * MEGABYTE:
-        raise BadFile(entry, f"is larger than {MOST_OF_FILE} MB")
+    if len(data) > MAX_FILE_MEGABYTES * MEGABYTE:
+        raise BadFile(entry, f"is larger than {MAX_FILE_MEGABYTES} MB")
     return read_content(name, entry, data)
 
 
@@ -277,7 +277,7 @@ def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
             except BadFile as error:
                 why = error.problem
             listed += why is not None
-            if why is not None and listed <= _MOST_LISTED and child != ".git/":
+            if why is not None and listed <= _MAX_LISTED and child != ".git/":
                 yield Source(name=label + "/" * child.endswith("/"), left_out=why)
 
 

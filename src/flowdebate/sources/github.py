@@ -27,7 +27,7 @@ from flowdebate.sources.diff import (
     holds_secrets,
     source_of_patch,
 )
-from flowdebate.sources.files import MEGABYTE, MOST_OF_FILE
+from flowdebate.sources.files import MAX_FILE_MEGABYTES, MEGABYTE
 from flowdebate.sources.source import Source, matches_glob, number_lines
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ GITHUB_ACTIONS = "github-actions[bot]"
 """Author of comments written with a workflow's own token."""
 _JSON, _RAW = "application/vnd.github+json", "application/vnd.github.raw+json"
 _ATTEMPTS = 4
-_MOST_WAIT = 300.0
+_MAX_WAIT = 300.0
 """Maximum time in seconds to wait for a rate limit."""
-_MOST_COMPARED = 300
+_MAX_COMPARED = 300
 """Maximum number of files that GitHub lists when it compares commits."""
-_MOST_OF_MESSAGE = 300
+_MAX_MESSAGE_LENGTH = 300
 _NO_NEWLINE = "\\ No newline at end of file"
 _SUBMODULE = re.compile(r"^[-+]Subproject commit [0-9a-f]{40}(-dirty)?$")
 _WITHOUT_PATCH = ("renamed", "unchanged")
@@ -248,7 +248,7 @@ class GitHub:
             moved = self._compare(merge_base, base).files if merge_base and merge_base != base else []
         except BadFile:
             return None, set()
-        if comparison.status not in ("ahead", "identical") or max(len(comparison.files), len(moved)) >= _MOST_COMPARED:
+        if comparison.status not in ("ahead", "identical") or max(len(comparison.files), len(moved)) >= _MAX_COMPARED:
             return None, set()
         return comparison.files, {file.filename for file in moved}
 
@@ -297,7 +297,7 @@ class GitHub:
             b"" if file.status == "added" else self._content(file.previous_filename or name, old),
             b"" if file.status == "removed" else self._content(name, new),
         ]
-        if any(len(content) > MOST_OF_FILE * MEGABYTE for content in contents):
+        if any(len(content) > MAX_FILE_MEGABYTES * MEGABYTE for content in contents):
             raise BadFile(name, TOO_LARGE)
         before, after = map(as_text, contents)
         if before is None or after is None:
@@ -403,7 +403,7 @@ class GitHub:
                 if response.is_success:
                     return response
                 limit = _seconds_to_wait(response, attempt)
-                if limit is not None and (last or limit > _MOST_WAIT):
+                if limit is not None and (last or limit > _MAX_WAIT):
                     raise BadFile(self._name, f"GitHub's rate limit is used up for another {limit:.0f} s")
                 if limit is None and (last or method != "GET" or response.status_code < 500):  # noqa: PLR2004 - as in HTTP
                     raise self._refusal(method, response)
@@ -417,7 +417,7 @@ class GitHub:
             message = str(answer["message"])
         except (ValueError, KeyError, TypeError):
             message = response.reason_phrase
-        message = " ".join(message.split())[:_MOST_OF_MESSAGE]
+        message = " ".join(message.split())[:_MAX_MESSAGE_LENGTH]
         reply = f"GitHub answers {response.status_code} ({message}) to {method} {response.url.path}"
         match response.status_code:
             case 401:

@@ -21,7 +21,7 @@ from flowdebate.sources.source import Line, number_lines
 if TYPE_CHECKING:
     from flowdebate.sources.source import Source
 
-_LONGEST = 1_200
+_MAX_LENGTH = 1_200
 """Maximum length of a passage in characters: 300 tokens, a paragraph or two."""
 
 
@@ -148,12 +148,12 @@ def cut(source: Source) -> Iterator[Passage]:
     for begin, stop in zip(begins, [*begins[1:], len(source.text)], strict=True):
         start = begin
         while start < stop:
-            end = min(start + _LONGEST, stop)
+            end = min(start + _MAX_LENGTH, stop)
             if end < stop:
                 # prefer the last end of a paragraph in the second half, then of a line, a sentence or a word
                 signs = ("\n\n", "\n", ". ", " ")
-                ends = (source.text.rfind(sign, start + _LONGEST // 2, end) + len(sign) for sign in signs)
-                end = next((place for place in ends if place > start + _LONGEST // 2), end)
+                ends = (source.text.rfind(sign, start + _MAX_LENGTH // 2, end) + len(sign) for sign in signs)
+                end = next((place for place in ends if place > start + _MAX_LENGTH // 2), end)
             if source.text[start:end].strip():
                 yield Passage(source=source.name, start=start, end=end, page=source.page_at(start))
             start = end
@@ -194,7 +194,7 @@ class VerifiedQuote(Quote):
 # Quotations in a text
 
 _DEEPEST = 2  # maximum depth of nested quotations; deeper quotations are left out
-_MOST_OPEN = 16  # maximum number of open marks, because a text of nothing but marks would take quadratic time
+_MAX_OPEN_MARKS = 16  # maximum number of open marks, because a text of nothing but marks would take quadratic time
 
 # Closing marks by opening mark.
 _CLOSED_BY = {
@@ -244,7 +244,7 @@ _TOKEN = (
 # Omitted words: … or three or four dots, with or without brackets.
 _ELLIPSIS = re.compile(r"[\[(]\s?(?:…|\.\s?\.\s?\.)\s?[\])]|…|(?<!\.)\.\s?\.\s?\.(?:\s?\.)?(?!\.)")
 _CASE_CHANGED = r"\[([^\W\d_])\](?=[^\W\d_])"  # "[t]he": a letter whose case was adapted to the sentence
-_FEWEST = 2  # minimum number of words, because any single word occurs in most sources
+_MIN_WORDS = 2  # minimum number of words, because any single word occurs in most sources
 
 
 def find_quotes(text: str) -> list[Quote]:
@@ -291,7 +291,7 @@ def _marked(text: str) -> list[tuple[int, int]]:
             spans.append((partner + 1, place))
             del opened[opened.index(partner) :]
         elif char in _CLOSED_BY and ((follows or free) if char in _OPENS else (follows and free)):
-            opened = [*opened[1 - _MOST_OPEN :], place]
+            opened = [*opened[1 - _MAX_OPEN_MARKS :], place]
     return [(start, end) for start, end in spans if text[start:end].strip()]
 
 
@@ -390,8 +390,8 @@ def verify_quotes(
     >>> quote.status, [report["report"][span.start : span.end] for span in quote.spans]
     ('verified', ['rose by 15%', 'fell by 2%'])
     """
-    if isinstance(min_words, bool) or not isinstance(min_words, int) or min_words < _FEWEST:
-        allowed = f"an int >= {_FEWEST} (one word is not a quote)"
+    if isinstance(min_words, bool) or not isinstance(min_words, int) or min_words < _MIN_WORDS:
+        allowed = f"an int >= {_MIN_WORDS} (one word is not a quote)"
         raise ConfigurationError("verify_quotes()", "min_words", min_words, allowed)
     check_count("verify_quotes()", min_characters=min_characters)
     for name, source in sources.items():
@@ -418,7 +418,7 @@ def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_c
             if spans := _find_parts(parts, _source(source)):
                 return {"status": "verified", "source": name, "spans": spans}
     if (
-        len(quote) <= _LONGEST_VERBATIM
+        len(quote) <= _MAX_VERBATIM_LENGTH
         and (plain != quote or _ELLIPSIS.search(quote))
         and not _is_short(normalise(quote), min_words, min_characters)
     ):
@@ -458,7 +458,7 @@ def look_up(text: str, sources: tuple[Source, ...]) -> tuple[VerifiedQuote, ...]
 @lru_cache(maxsize=256)
 def look_up_quote(quote: str, sources: tuple[Source, ...]) -> VerifiedQuote:
     """Look up a `quote` without quotation marks, either as written or as copied from a prompt."""
-    lookup = _look_up_parts(quote, _texts(sources), _FEWEST_WORDS, _FEWEST_CHARACTERS)
+    lookup = _look_up_parts(quote, _texts(sources), _MIN_QUOTE_WORDS, _MIN_QUOTE_LENGTH)
     verified = VerifiedQuote.model_construct(start=0, end=len(quote), text=quote, depth=0, **lookup)
     return _with_page(_as_copied(verified, sources), sources)
 
@@ -496,8 +496,8 @@ def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
     return [*lines[bisect_right(lines, start, key=_start) - 1 : bisect_left(lines, end, key=_start)]]
 
 
-_FEWEST_WORDS, _FEWEST_CHARACTERS = 3, 10
-_LONGEST_VERBATIM = 4_000
+_MIN_QUOTE_WORDS, _MIN_QUOTE_LENGTH = 3, 10
+_MAX_VERBATIM_LENGTH = 4_000
 """Maximum length, in characters, of a quote whose dots count as literal text: a hundred lines of code."""
 _FENCES = ("```", "~~~")
 _AROUND_QUOTE = {**PAIRS, "`": "`", '"': '"', "'": "'"}
@@ -518,7 +518,7 @@ def _as_copied(quote: VerifiedQuote, sources: tuple[Source, ...]) -> VerifiedQuo
     if quote.status == "verified":
         return quote
     for form, numbers in copied_forms(quote.text)[1:]:
-        lookup = _look_up_parts(form, _texts(sources), _FEWEST_WORDS, _FEWEST_CHARACTERS)
+        lookup = _look_up_parts(form, _texts(sources), _MIN_QUOTE_WORDS, _MIN_QUOTE_LENGTH)
         if lookup["status"] == "verified":
             verified = quote.model_copy(update=lookup)
             if numbers is None or numbers & {line.number for line in lines_of(verified, sources)}:

@@ -112,7 +112,7 @@ _SECRETS = re.compile(
 )
 _KEY_LINES = re.compile(r"(PRIVATE KEY(?: BLOCK)?-----)((?:[ \t\r]*\n[-+ ]?[ \t#/*]*[\w+/=-]{12,}(?=\s))+)")
 _PLACEHOLDERS = frozenset({"password", "passwd", "pass", "pw", "pwd", "secret", "token", "xxx", "changeme", "example"})
-_MOST_LINES = 5
+_MAX_LINES = 5
 
 
 def mask_secrets(text: str) -> tuple[str, str | None]:
@@ -132,8 +132,8 @@ def mask_secrets(text: str) -> tuple[str, str | None]:
             parts += [text[end:begin], re.sub(r"[^\n]", "*", text[begin:stop])]
             end = stop
     lines = list(dict.fromkeys(text.count("\n", 0, begin) + 1 for begin, _ in spans[:200]))
-    more = ", …" if len(lines) > _MOST_LINES else ""
-    location = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines[:_MOST_LINES]))}{more}"
+    more = ", …" if len(lines) > _MAX_LINES else ""
+    location = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines[:_MAX_LINES]))}{more}"
     return "".join([*parts, text[end:]]), f"{counted(len(spans), 'secret')} masked: {location}"
 
 

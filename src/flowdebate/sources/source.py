@@ -74,7 +74,7 @@ IMAGES = {
     "image/webp": b"RIFF....WEBP",
 }
 """First bytes of the image formats accepted by providers."""
-MOST_OF_IMAGE = 3.75
+MAX_IMAGE_MEGABYTES = 3.75
 """Maximum size of an image in megabytes: Anthropic accepts five as base64, other providers more."""
 AN_IMAGE = "(an image, which is shown to you)"
 """Text that represents an image in prompts."""
@@ -136,8 +136,8 @@ class Source(WireModel):
     @classmethod
     def of_image(cls, name: str, path: str, data: bytes, kind: str) -> Self:
         """Create a source from an image; raise BadFile, with the image's `path`, if it is too large for models."""
-        if len(data) > MOST_OF_IMAGE * 1_000_000:
-            raise BadFile(path, f"is larger than {MOST_OF_IMAGE} MB, the most that providers take of an image")
+        if len(data) > MAX_IMAGE_MEGABYTES * 1_000_000:
+            raise BadFile(path, f"is larger than {MAX_IMAGE_MEGABYTES} MB, the most that providers take of an image")
         image = f"data:{kind};base64,{base64.b64encode(data).decode()}"
         return cls(name=name, image=image, size=len(data), sha256=sha256(data).hexdigest())
 
@@ -178,7 +178,7 @@ class Source(WireModel):
                 yield f"{self.name}, {page.name}", text
 
 
-MOST_OF_NAME = 200
+MAX_NAME_LENGTH = 200
 """Maximum length of a source's name in characters."""
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -191,8 +191,8 @@ def name_problem(name: str) -> str | None:
     """
     if is_blank(name):
         return "is not blank"
-    if len(name) > MOST_OF_NAME:
-        return f"has at most {MOST_OF_NAME} characters"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"has at most {MAX_NAME_LENGTH} characters"
     return "has no line breaks and no other control characters" if _CONTROLS.search(name) else None
 
 

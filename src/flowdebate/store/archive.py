@@ -36,7 +36,7 @@ from flowdebate.store.open import StoreChoice, open_store
 
 _FORMAT = 1
 """Format number of the documents."""
-_LONGEST_NAME = 100
+_MAX_NAME_LENGTH = 100
 """Maximum length of a name, in characters; the name is part of each key in the store, and appears in error messages."""
 
 
@@ -103,8 +103,8 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
     opened = open_store(store, location="stored_archive")
     if opened is None:
         raise ConfigurationError("stored_archive", "store", store, "a Store, a path or a name")
-    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
-        allowed = f"printable text of 1 to {_LONGEST_NAME} characters"
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _MAX_NAME_LENGTH:
+        allowed = f"printable text of 1 to {_MAX_NAME_LENGTH} characters"
         raise ConfigurationError("stored_archive", "name", name, allowed)
 
     logs: dict[str, _StoredLog] = {}

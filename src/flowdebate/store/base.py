@@ -230,7 +230,7 @@ class RunFilter(TypedDict, total=False):
     brief: bool
 
 
-_MOST = 2**63 - 1
+_MAX_INT64 = 2**63 - 1
 """Maximum `limit` accepted by databases."""
 
 
@@ -275,8 +275,8 @@ NEWEST_SEARCHED = 10_000
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
     """Check the paging arguments of `Store.runs`, as every store has to do first; raise ConfigurationError."""
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _MOST):
-        raise ConfigurationError("Store.runs", "limit", limit, f"an int from 0 to {_MOST}, or None")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _MAX_INT64):
+        raise ConfigurationError("Store.runs", "limit", limit, f"an int from 0 to {_MAX_INT64}, or None")
     match before:
         case None:
             return

@@ -38,7 +38,7 @@ GONE = "null"
 """Body of a deleted document."""
 EXPORT_FORMAT = 1
 """Format number of exports."""
-LONGEST_LINE = 64_000_000
+MAX_LINE_LENGTH = 64_000_000
 """Maximum length of a line, in characters (or in bytes before decoding)."""
 _DEEPEST = 200
 """Maximum nesting depth of lists and objects, because stores and readers recurse."""
@@ -127,10 +127,10 @@ def read_export(path: str | Path) -> Iterator[bytes]:
     try:
         with Path(path).open("rb") as file:
             number = 0
-            while line := file.readline(LONGEST_LINE + 1):
+            while line := file.readline(MAX_LINE_LENGTH + 1):
                 number += 1
-                if len(line) > LONGEST_LINE:
-                    raise BadFile(str(path), f"line {number}: longer than {LONGEST_LINE // 1_000_000} MB")
+                if len(line) > MAX_LINE_LENGTH:
+                    raise BadFile(str(path), f"line {number}: longer than {MAX_LINE_LENGTH // 1_000_000} MB")
                 yield line
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -389,8 +389,8 @@ def _check_plan(run: StoredRun, source: str) -> None:
 
 def _parse_line(line: str | bytes) -> object:
     """Parse JSON; raise ValueError for invalid or ambiguous text."""
-    if len(line) > LONGEST_LINE:
-        raise ValueError(f"longer than {LONGEST_LINE // 1_000_000} million characters")
+    if len(line) > MAX_LINE_LENGTH:
+        raise ValueError(f"longer than {MAX_LINE_LENGTH // 1_000_000} million characters")
     try:
         text = line.decode() if isinstance(line, bytes) else line
     except UnicodeDecodeError as error:

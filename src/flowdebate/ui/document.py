@@ -370,7 +370,7 @@ class RoundsDocument(Document):
         yield from self.outcome()
 
 
-_MOST_SOURCES = 20
+_MAX_SOURCES = 20
 """Maximum number of sources listed individually in notes."""
 
 
@@ -382,11 +382,11 @@ def material_notes(raw: PatternOutput) -> list[str]:
     ['Quotes: none']
     """
     notes, sources = [], [source for source in raw.sources or () if source.left_out is None]
-    for source in sources[:_MOST_SOURCES]:
+    for source in sources[:_MAX_SOURCES]:
         pages = "" if source.pages is None else f"{counted(source.pages, 'page')}, "
         masked = f", {source.masked}" if source.masked else ""
         notes.append(f"Source: {source.name} ({pages}{source.size:,} bytes, SHA-256 {source.sha256}{masked})")
-    if more := len(sources) - _MOST_SOURCES:
+    if more := len(sources) - _MAX_SOURCES:
         notes += [f"Sources: {more:,} more"] if more > 0 else []
     if raw.passages:
         sources_shown = {passage.source for turn in raw.passages for passage in turn.passages}
@@ -394,8 +394,8 @@ def material_notes(raw: PatternOutput) -> list[str]:
             f"Shown: {len(sources_shown):,} of {counted(len(sources), 'file')}, in the passages that fit each turn best"
         )
     if omitted := omissions(raw.sources or ()):
-        rest = f" and {len(omitted) - _MOST_SOURCES:,} more" if len(omitted) > _MOST_SOURCES else ""
-        notes.append(f"Left out: {', '.join(omitted[:_MOST_SOURCES])}{rest}")
+        rest = f" and {len(omitted) - _MAX_SOURCES:,} more" if len(omitted) > _MAX_SOURCES else ""
+        notes.append(f"Left out: {', '.join(omitted[:_MAX_SOURCES])}{rest}")
     if raw.older is not None:
         notes.append(f"History: prompts had a summary of the rounds up to {raw.older.rounds} instead of their text")
     if raw.quotes is not None:

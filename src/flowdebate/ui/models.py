@@ -398,7 +398,7 @@ def _at_server(plan: Plan, name: str) -> str:
     return name if address is None else f"{name} at {address_of(address)}"
 
 
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 """Maximum number of sources, and of omitted files, named on a line."""
 
 
@@ -433,8 +433,8 @@ def sources_lines(plan: Plan) -> list[str]:
 
 
 def _few(texts: Sequence[str]) -> str:
-    more = len(texts) - _MOST_NAMED
-    return ", ".join(texts[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(texts) - _MAX_NAMED
+    return ", ".join(texts[:_MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 _FREE = Price(prompt=0, completion=0)

@@ -325,15 +325,15 @@ class SourceEntry(RosterEntry):
         return Source(name=name, text=self.text or "", image=self.image, pages=pages, **metadata)
 
 
-MOST_SOURCES = 1_000
+MAX_SOURCES = 1_000
 """Maximum number of sources in a plan; each of them adds a line to every prompt."""
 
 
 def _check_sources(value: object) -> object:
     """Reject the computed fields of a source; users cannot set them."""
     problem = None
-    if isinstance(value, (list, dict)) and len(value) > MOST_SOURCES:
-        problem = f"at most {MOST_SOURCES:,} sources"
+    if isinstance(value, (list, dict)) and len(value) > MAX_SOURCES:
+        problem = f"at most {MAX_SOURCES:,} sources"
     for name, entry in value.items() if isinstance(value, dict) else ():
         if isinstance(entry, dict):
             keys = ", ".join(f"`{key}`" for key in entry if key != "text")

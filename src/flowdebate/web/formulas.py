@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 RULE = "formula"
 """Name of the parser rule and of its tokens."""
-_LONGEST = 1_000
+_MAX_LENGTH = 1_000
 """Maximum length of a formula in characters; longer ones are shown as written."""
-_MOST = 1_000
+_MAX_FORMULAS = 1_000
 """Maximum number of possible formula starts tried per text; each one may scan as many characters as a
 formula can have.
 """
@@ -59,7 +59,7 @@ def find_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a 
     if state.src[state.pos] not in "$\\" or converter() is None:
         return False
     tried = state.env["formulas"] = int(state.env.get("formulas", 0)) + 1
-    match = None if tried > _MOST else _FORMULA.match(state.src, state.pos, state.posMax)
+    match = None if tried > _MAX_FORMULAS else _FORMULA.match(state.src, state.pos, state.posMax)
     if match is None or (state.pos and state.src[state.pos - 1].isalnum()):
         return False
     if not silent:
@@ -88,7 +88,7 @@ def as_mathml(latex: str, *, block: bool) -> Markup | None:
     <math><semantics><mrow><mn>7</mn></mrow><annotation encoding="application/x-tex">7</annotation></semantics></math>
     """
     convert = converter()
-    if convert is None or len(latex) > _LONGEST:
+    if convert is None or len(latex) > _MAX_LENGTH:
         return None
     try:
         html = "".join(_safe(convert(_ALIGNED.sub(r"\\\1{align*}", latex))))

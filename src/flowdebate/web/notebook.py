@@ -40,9 +40,9 @@ from flowdebate.web.run.sheet import Party, Sheet
 from flowdebate.web.templates import render, style_of
 
 _LOG = logging.getLogger(__name__)
-_MOST_EVENTS = 20_000
+_MAX_EVENTS = 20_000
 """Maximum number of events in a run shown with its task board."""
-_LARGEST = 3_000_000
+_MAX_SIZE = 3_000_000
 """Maximum length of a report in a notebook, in characters; longer reports are summarized."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
 """Maximum lengths of a live page and of a text still being written, in characters."""
@@ -87,7 +87,7 @@ def _markdown(value: object) -> str | None:
     text = report(document, sections=excerpt(document.sections()))
     if waits := _waits(value):
         text = f"{text}- {escaped(waits)}\n"
-    return text if len(text) <= _LARGEST else summary_markdown(_in_short(document))
+    return text if len(text) <= _MAX_SIZE else summary_markdown(_in_short(document))
 
 
 def _ended(value: object) -> object:
@@ -110,10 +110,10 @@ def frame_of(value: RunView | Document) -> str | None:
         document = value if isinstance(value, Document) else document_of_view(value)
     except BadFile:
         return None
-    events = () if isinstance(value, Document) or len(value.events) > _MOST_EVENTS else value.events
+    events = () if isinstance(value, Document) or len(value.events) > _MAX_EVENTS else value.events
     page = document_html(document, events, sections=excerpt(document.sections()))
     short = summary_html(_in_short(document))
-    return short if len(page) > _LARGEST else render("notebook/frame", page=page, summary=short)
+    return short if len(page) > _MAX_SIZE else render("notebook/frame", page=page, summary=short)
 
 
 def document_of_view(run: RunView) -> Document:
@@ -159,7 +159,7 @@ def _in_short(document: Document) -> Summary:
     facts = [] if card is None else [fact for fact in card.facts if fact.label in (card.lead, "Winner")]
     points = [f"{fact.label}: {fact.text}" for fact in facts] or [status_text(document.status)]
     points = [document.raw.incomplete, *points] if document.raw.incomplete else points
-    subject = shortened(document.subject, _LONGEST)
+    subject = shortened(document.subject, _MAX_TEXT_LENGTH)
     return Summary(title=document.title, subtitle=subject, sections=(Points(items=tuple(points)),))
 
 
@@ -224,13 +224,15 @@ def live_html(run: RunView, live: Live | None = None) -> str:
 
 # Excerpts: sections cut to a size that a notebook can hold
 
-_LONGEST = 20_000
+_MAX_TEXT_LENGTH = 20_000
 """Maximum length of a text in characters."""
-_MOST = 300_000
+_MAX_EXCERPT_LENGTH = 300_000
 """Maximum total length of all contributions in characters."""
 
 
-def excerpt(sections: Iterable[Section], *, maximum: int = _MOST, longest: int = _LONGEST) -> list[Section]:
+def excerpt(
+    sections: Iterable[Section], *, maximum: int = _MAX_EXCERPT_LENGTH, longest: int = _MAX_TEXT_LENGTH
+) -> list[Section]:
     """Shorten long texts in sections, and omit contributions in the middle if there are too many.
 
     The first and last contributions and everything else are kept. A remark gives the number of omitted contributions.

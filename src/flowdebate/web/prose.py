@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _RULES = ("autolink", "backticks", "blockquote", "code", "emphasis", "escape", "fence", "heading", "hr", "image")
 _MORE_RULES = ("link", "list", "newline", "strikethrough", "table")
-_LONGEST = 100_000
+_MAX_LENGTH = 100_000
 """Maximum length of a text in characters; longer texts are shown as written, because parsing some of them takes a
 second.
 """
@@ -120,7 +120,7 @@ def _prose(text: str, spans: tuple[Span, ...]) -> Markup:
     if spans:
         text = _with_marks(text.translate(_UNMARKED), spans)
     text = _plain(text)
-    return Markup("\n").join(html for _, html in _blocks(text, spans, parsed=len(text) <= _LONGEST))
+    return Markup("\n").join(html for _, html in _blocks(text, spans, parsed=len(text) <= _MAX_LENGTH))
 
 
 def inline(text: str) -> Markup:
@@ -135,7 +135,7 @@ def inline(text: str) -> Markup:
 @lru_cache(maxsize=1024)
 def _prose_in_line(text: str) -> Markup:
     text = _plain(text)
-    if len(text) <= _LONGEST and is_marked(text):
+    if len(text) <= _MAX_LENGTH and is_marked(text):
         writer = _Writer(())
         writer.write(_parser().parseInline(text))
         if writer.is_whole(text):
@@ -437,7 +437,7 @@ class GrowingProse:
             return True
         tail = text[self._start :]
         plain = _plain(tail)
-        if self._parsed and self._settled + len(plain) > _LONGEST:
+        if self._parsed and self._settled + len(plain) > _MAX_LENGTH:
             self._start, self._settled, self._parsed, self._done = 0, 0, False, []
             tail, plain = text, _plain(text)
         blocks = list(_blocks(plain, (), parsed=self._parsed, grows=True))

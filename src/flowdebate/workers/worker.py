@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0
 """Time in seconds after an outage of the provider before each worker tries to start a run."""
-_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_PAUSE, _MAX_PAUSE = 0.1, 5.0
 _TRIES = 100  # maximum number of attempts to resume a run while its store is unreachable, for at least ten minutes
 _SWEEPS_PER_STORE_SWEEP = 3  # number of sweeps of the queue for each sweep of the store, which reads all running runs
 
@@ -312,7 +312,7 @@ class Worker:
                 _LOGGER.warning("run %s: %s", run_id, error_text(error))
             away = True
             await asyncio.sleep(pause)
-            pause = min(_LONGEST_PAUSE, 2 * pause)
+            pause = min(_MAX_PAUSE, 2 * pause)
         raise AssertionError
 
     async def _once(self, run_id: str, history: History, delivered: DeliveredRun, *, failed: bool) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flowdebate import critique
 from flowdebate.patterns.critique import ClaimDraft, apply_rulings, collect_claims, decide, find_evidence, rule_on
-from flowdebate.patterns.critique.schemas import MOST_QUOTES, Claim, Evidence, rulings_on
+from flowdebate.patterns.critique.schemas import MAX_QUOTES, Claim, Evidence, rulings_on
 from flowdebate.testing import FunctionModel
 
 from .critiques import QUESTION, ids_in
@@ -18,7 +18,7 @@ from .critiques import QUESTION, ids_in
 WORDS = ("rent", "roof", "cat", "thirty", "days", "paid", "never", "snow")
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join)
 """Sentences from a small vocabulary, so that a generated quote often occurs in a generated text."""
-quotes = st.lists(sentences, max_size=MOST_QUOTES)
+quotes = st.lists(sentences, max_size=MAX_QUOTES)
 rulings = st.sampled_from(["holds", "does_not_hold", "cannot_tell"])
 drafts = st.lists(
     st.builds(

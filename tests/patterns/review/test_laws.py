@@ -18,7 +18,7 @@ from flowdebate import FlowDebateError, FlowDebateWarning, Limits, review
 from flowdebate._text import is_blank
 from flowdebate.errors import ConfigurationError, OutputError
 from flowdebate.patterns.review import FindingDraft, FindingsAsked, ReviewRawOutput
-from flowdebate.patterns.review.findings import MOST_PAIRS, STATE_RULES, decide, group, join, locate, pairs_to_compare
+from flowdebate.patterns.review.findings import MAX_PAIRS, STATE_RULES, decide, group, join, locate, pairs_to_compare
 from flowdebate.patterns.review.schemas import Defence, Finding, Place, Raised, Verdict
 from flowdebate.sources.source import Source
 from flowdebate.testing import FunctionModel
@@ -501,7 +501,7 @@ def test_findings_at_one_location_are_compared(findings: list[Raised]) -> None:
             if one.file == other.file and len(names) > 1 and apart <= 5:
                 near.append((max(apart, 0), first, second))
     expected = [(first, second) for _, first, second in sorted(near)]
-    assert pairs_to_compare(groups) == (expected[:MOST_PAIRS], len(expected))
+    assert pairs_to_compare(groups) == (expected[:MAX_PAIRS], len(expected))
 
 
 def test_thousands_of_findings_are_decided_in_seconds() -> None:

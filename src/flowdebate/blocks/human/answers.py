@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from pydantic import TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from flowdebate._text import LONGEST_ARGUMENT, clean_data, clean_text, error_text, is_blank, typed
+from flowdebate._text import MAX_ARGUMENT_LENGTH, clean_data, clean_text, error_text, is_blank, typed
 from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunConflict, StoreError
@@ -35,8 +35,8 @@ def parse_text(answer: object, *, block: str) -> str:
     text = clean_text(str(answer))
     if is_blank(text):
         raise _misfit(block, "is blank")
-    if len(text) > LONGEST_ARGUMENT:
-        raise _misfit(block, f"has {len(text):,} characters, at most {LONGEST_ARGUMENT:,} are allowed")
+    if len(text) > MAX_ARGUMENT_LENGTH:
+        raise _misfit(block, f"has {len(text):,} characters, at most {MAX_ARGUMENT_LENGTH:,} are allowed")
     return text
 
 
@@ -98,8 +98,8 @@ def _misfit(block: str, problem: str) -> OutputError:
 
 
 def _read(text: str, schema: Mapping[str, Any], block: str) -> object:
-    if len(text) > LONGEST_ARGUMENT:
-        raise _misfit(block, f"has {len(text):,} characters, at most {LONGEST_ARGUMENT:,} are allowed")
+    if len(text) > MAX_ARGUMENT_LENGTH:
+        raise _misfit(block, f"has {len(text):,} characters, at most {MAX_ARGUMENT_LENGTH:,} are allowed")
     only = only_field(schema)
     is_text = only is not None and _is_text(schema["properties"][only], schema.get("$defs", {}))
     try:

@@ -90,8 +90,8 @@ _ENDS = re.compile(
     r"(?=(?:i|my|we|our|it|this|that|the|you|your|they|he|she)\b"
     r"|[\w-]{1,30} (?:should|is|are|was|were|will|would|can)\b)"
 )
-_LONGEST = 300  # maximum length of an introduction in characters
-_MOST = 5  # maximum number of introductions in a sentence
+_MAX_LENGTH = 300  # maximum length of an introduction in characters
+_MAX_INTRODUCTIONS = 5  # maximum number of introductions in a sentence
 
 
 class _Patterns(NamedTuple):
@@ -191,7 +191,7 @@ _BETWEEN = re.compile(
     r"|\w*(?:assist|asyst|ассист|помощ|помич|model|модел|bot|sprach|langu|lingu|lengu|язык|мовн|intelig|intellig|virtu"
     r"|digit|artif|kunst|yapay|zeka|asist|مساعد|نموذج|βοηθ|μοντελ)\w*|k[i\u0131]|ia|ai|ии|ші|d'ia)[\s*_\"'«„“:,-]*){0,8}"
 )
-_LONGEST_BETWEEN = 80  # maximum length of these words, in characters
+_MAX_GAP_LENGTH = 80  # maximum length of these words, in characters
 _BETWEEN_UNSPACED = re.compile(r"[^,、。!?\n]{0,25}")
 _BEHIND_TOPIC = re.compile(
     r"[\s*_\"'」』]*(?:です|と申|とい|という|である|だ|입니다|이라|라고|예요|이에요|이며|[,、。.]|\Z)"
@@ -219,8 +219,8 @@ def find_own_names(low: str) -> Iterator[Own]:
         group = match.lastindex or 0
         yield match.span(group), "family", family_among(match[group]) or ""
         end = match.end(group)
-        stop = _ENDS.search(low, end, end + _LONGEST)
-        yield from _names_in(low, end, min(len(low), end + _LONGEST) if stop is None else stop.start())
+        stop = _ENDS.search(low, end, end + _MAX_LENGTH)
+        yield from _names_in(low, end, min(len(low), end + _MAX_LENGTH) if stop is None else stop.start())
     for match in patterns.maker.finditer(low):
         yield match.span(match.lastindex or 0), "maker", _letters_of(match[match.lastindex or 0])
         yield from _names_in(low, match.start(), match.start(match.lastindex or 0))
@@ -239,7 +239,7 @@ def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
     name = _patterns().names.search(low, start, end)
     if name is None:
         return
-    for introduction in islice(_INTRODUCES.finditer(low, start, end), _MOST):
+    for introduction in islice(_INTRODUCES.finditer(low, start, end), _MAX_INTRODUCTIONS):
         name = _patterns().names.search(low, introduction.end(), end)
         if name is None:
             name = _patterns().names.search(low, start, introduction.start())
@@ -249,7 +249,7 @@ def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
             return
         between, kind = (introduction.end(), name.start()), introduction.lastgroup
         form = _BETWEEN if kind in ("spaced", "role") else _BETWEEN_UNSPACED
-        direct = between[1] - between[0] <= _LONGEST_BETWEEN and form.fullmatch(low, *between) is not None
+        direct = between[1] - between[0] <= _MAX_GAP_LENGTH and form.fullmatch(low, *between) is not None
         if kind == "topic":
             direct = direct and _BEHIND_TOPIC.match(low, name.end(), end) is not None
         elif kind == "role":

@@ -84,7 +84,7 @@ class Found(NamedTuple):
 
 # Spellings of names
 
-_SHORTEST = 3
+_MIN_LENGTH = 3
 """Minimum length, in letters, of a name that needs no cue: "a" and "B" also occur as words, list items and plans."""
 _AT_SIGNS = frozenset(
     "pro con for against yes no first second can could may might must shall should will would".split()  # noqa: SIM905
@@ -173,13 +173,13 @@ def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]
     distinctive = any(not word.isascii() or any(map(str.isdigit, word)) for word in words)
     if len(words) == 1:
         [word] = words
-        plain = word in _AT_SIGNS or word.isdecimal() or (len(word) < _SHORTEST and word.isascii())
+        plain = word in _AT_SIGNS or word.isdecimal() or (len(word) < _MIN_LENGTH and word.isascii())
         everywhere = distinctive or (written[0].islower() and not _ROLE.fullmatch(word))
         yield name, "sign" if plain else "any" if everywhere else "capital"
         return
     yield name, "any" if distinctive else "capital"
     for word, spelling in {words[0]: written[0], words[-1]: written[-1]}.items():
-        if spelling[0].isupper() and len(word) >= _SHORTEST and word not in _TITLES | _AT_SIGNS | shared:
+        if spelling[0].isupper() and len(word) >= _MIN_LENGTH and word not in _TITLES | _AT_SIGNS | shared:
             yield word, "capital"
 
 

@@ -140,7 +140,7 @@ def _confirm(run: StoredRun, values: Mapping[str, Any]) -> bool:
 
 # answer
 
-_LONGEST = 4_000_000
+_MAX_LENGTH = 4_000_000
 """Maximum number of characters read from stdin; larger than the limit on any answer."""
 
 
@@ -195,7 +195,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
             raise NotAwaited(store.name, run_id, "is not waiting for an answer")
         for request in waiting:
             tell(f"{request.place}\n{request.to_read}\n\n[{request.block}] {request.expects}")
-        text = sys.stdin.read(_LONGEST).removesuffix("\n")
+        text = sys.stdin.read(_MAX_LENGTH).removesuffix("\n")
     if text is not None or not waiting:  # raises if no request is open
         await submit_answer(store, run_id, text, place=place)
     else:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _DAY = 86_400
-_MOST = 20
+_MAX_RUNS = 20
 """Default number of listed rows; fits on a terminal without scrolling."""
 
 
@@ -50,7 +50,7 @@ def runs(  # noqa: PLR0913 - the options of the command
     batch_id: Annotated[
         Text | None, Option(metavar="NAME", help="Only runs of this batch, each in its own row.")
     ] = None,
-    limit: Annotated[Count, Option(metavar="N", help="Maximum number of rows in the list.")] = _MOST,
+    limit: Annotated[Count, Option(metavar="N", help="Maximum number of rows in the list.")] = _MAX_RUNS,
     before: Annotated[
         Text | None, Option(metavar="RUN", help="Only runs after this one in the list: the next page.")
     ] = None,
@@ -70,7 +70,7 @@ def runs(  # noqa: PLR0913 - the options of the command
     if len(rows) > limit:
         options = {
             "status": status, "pattern": pattern, "text": text, "batch-id": batch_id,
-            "limit": None if limit == _MOST else str(limit), "before": short_id(rows[limit - 1][0].header.run_id),
+            "limit": None if limit == _MAX_RUNS else str(limit), "before": short_id(rows[limit - 1][0].header.run_id),
         }  # fmt: skip
         words = [f" --label {shlex.quote(label_text)}" for label_text in label or ()]
         words += [f" --{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]

@@ -40,7 +40,7 @@ from flowdebate.errors import (
 from flowdebate.models.openai.endpoint import address_of
 
 # In seconds; a longer `retry-after`, such as 1e308, is garbage and ignored.
-_LONGEST_WAIT = 7 * 24 * 3600.0
+_MAX_WAIT = 7 * 24 * 3600.0
 
 _OVERLOADED = frozenset({429, 529})  # Anthropic uses 529 for "overloaded"
 # Providers report "credit balance" and the like with any of these; further requests would be wasted.
@@ -315,7 +315,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
         with suppress(TypeError, ValueError, OverflowError):  # HTTP also allows a date here
             wait = parsedate_to_datetime(seconds or "").timestamp() - time.time()
-    return wait if math.isfinite(wait) and 0 <= wait <= _LONGEST_WAIT else None
+    return wait if math.isfinite(wait) and 0 <= wait <= _MAX_WAIT else None
 
 
 def _of_sdk(  # noqa: PLR0911 - a table
@@ -418,24 +418,24 @@ class _Reason:
     @classmethod
     def of(cls, body: object, secrets: Sequence[str]) -> _Reason:
         """Read the body of a refusal; providers nest the reason in different places."""
-        fields = list(islice(_fields(body), _MOST_FIELDS))
+        fields = list(islice(_fields(body), _MAX_FIELDS))
         message = _message(body)
         behind = [text for name, text in fields if name in _SENTENCES and " " in text and text not in message]
         vendor = next((text for name, text in fields if name == "provider_name"), "")
         inner = ": ".join(text for text in (vendor, behind[-1] if behind else "") if text)
-        words = " ".join(text for _, text in fields).lower()[:_LONGEST]
+        words = " ".join(text for _, text in fields).lower()[:_MAX_LENGTH]
         wait = next((seconds for field in fields if (seconds := _wait_in(*field)) is not None), None)
         if wait is None and (sentence := _TRY_AGAIN.search(words)):  # for example "try again in 1m2.5s"
             wait = sum(float(number) * _UNITS[unit] for number, unit in _TIME.findall(sentence[1]))
         return cls(
             message=one_line(f"{message}{': ' if message and inner else ''}{inner}", secrets=secrets),
             words=redact(words, secrets),
-            wait=None if wait is None or wait > _LONGEST_WAIT else wait,
+            wait=None if wait is None or wait > _MAX_WAIT else wait,
         )
 
 
-_MOST_FIELDS = 200
-_LONGEST = 20_000  # maximum length in characters
+_MAX_FIELDS = 200
+_MAX_LENGTH = 20_000  # maximum length in characters
 _DEEPEST = 8
 # Fields in which an endpoint forwards another endpoint's message.
 _SENTENCES = frozenset({"message", "detail", "error", "raw", "reason", "msg"})
@@ -462,7 +462,7 @@ def _fields(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str
             with suppress(ValueError, RecursionError):
                 inner = json.loads(value)
         if inner is None:
-            yield name, value[:_LONGEST]
+            yield name, value[:_MAX_LENGTH]
             return
         value = inner
     if isinstance(value, (int, float)) and not isinstance(value, bool):

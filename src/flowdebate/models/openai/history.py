@@ -17,7 +17,7 @@ Json = Any  # an object that a client constructed from a server's JSON without v
 _PLAIN_FIELDS = frozenset({"role", "content", "tool_calls"})
 _PLAIN_CALL = frozenset({"id", "type", "function", "index"})
 _ONE_WORD = frozenset({"role", "id", "type", "name", "format", "index"})
-_LONGEST = 1_000_000  # maximum length of a message in characters, because each further request repeats it
+_MAX_LENGTH = 1_000_000  # maximum length of a message in characters, because each further request repeats it
 
 
 def fields_of(message: Json) -> Mapping[str, Json]:
@@ -78,7 +78,7 @@ def history_of(fields: Mapping[str, Json], calls: Sequence[ToolCall], secrets: S
         raw = sorted(message.get("tool_calls", ()), key=lambda call: call.get("index") or 0)
         if message.keys() <= _PLAIN_FIELDS and all(call.keys() <= _PLAIN_CALL for call in raw):
             return None
-        if len(raw) != len(calls) or len(json.dumps(message, allow_nan=False)) > _LONGEST:
+        if len(raw) != len(calls) or len(json.dumps(message, allow_nan=False)) > _MAX_LENGTH:
             return None
         message["tool_calls"] = [
             {

@@ -25,7 +25,7 @@ from flowdebate.models.openai.error_mapping import answered, inner_error, status
 from flowdebate.models.openai.transport import (
     CONNECT_SECONDS,
     CONNECTIONS,
-    LONGEST_BODY,
+    MAX_BODY_SIZE,
     bound_parts,
     check_length,
     encoding_of,
@@ -166,7 +166,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 def _parts(response: aiohttp.ClientResponse, *, events: bool = False) -> AsyncIterator[bytes]:
     arriving = response.content.iter_any()
-    return bound_parts(arriving, LONGEST_BODY, encoding=encoding_of(response.headers), events=events)
+    return bound_parts(arriving, MAX_BODY_SIZE, encoding=encoding_of(response.headers), events=events)
 
 
 def _completion(body: bytes, response: aiohttp.ClientResponse) -> object:

@@ -28,7 +28,7 @@ from flowdebate.errors import (
     SchemaViolation,
 )
 from flowdebate.models.base import (
-    MOST_LOGPROB,
+    MAX_LOGPROB,
     Flag,
     Message,
     ModelRequest,
@@ -278,7 +278,7 @@ class Reader:
         thought = content.thought + beside
         cleaned = clean_text(text)
         by, key = (
-            _clean(field_value, self.secrets)[:_LONGEST_NAME] if isinstance(field_value, str) else None
+            _clean(field_value, self.secrets)[:_MAX_NAME_LENGTH] if isinstance(field_value, str) else None
             for field_value in (getattr(completion, "model", None), getattr(completion, "id", None))
         )
         odd: dict[Flag, bool] = {
@@ -319,11 +319,11 @@ class Reader:
         if content.elsewhere:
             field = max(content.elsewhere, key=lambda name: content.elsewhere[name])
             raise EmptyResponse(
-                f"the answer has no content: its text is in the field {one_line(field[:_LONGEST_NAME])!r}, which is "
+                f"the answer has no content: its text is in the field {one_line(field[:_MAX_NAME_LENGTH])!r}, which is "
                 "not read as an answer. Turn the server's reasoning parser or the model's thinking off"
             )
         if reason is not None:
-            ending = _clean(one_line(str(reason)[:_LONGEST_NAME]), self.secrets)
+            ending = _clean(one_line(str(reason)[:_MAX_NAME_LENGTH]), self.secrets)
             raise EmptyResponse(f"the answer has no text, and ended for the reason {ending!r}")
 
 
@@ -344,11 +344,11 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
         for item in (first, *_list(getattr(first, "top_logprobs", None)))
         if isinstance(token := getattr(item, "token", None), str)
         and isinstance(logprob := getattr(item, "logprob", None), (int, float))
-        and _UNLIKELIEST < logprob <= MOST_LOGPROB  # NaN fails both comparisons
+        and _MIN_LOGPROB < logprob <= MAX_LOGPROB  # NaN fails both comparisons
     }
     if not reported:
         return None
-    bound = min(*reported.values(), math.log(max(1 - sum(map(math.exp, reported.values())), _LEAST)))
+    bound = min(*reported.values(), math.log(max(1 - sum(map(math.exp, reported.values())), _MIN_PROBABILITY)))
     mass: dict[str, float] = {}
     for token, logprob in reported.items():
         seen = token.strip(_AROUND).casefold()
@@ -358,8 +358,8 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
     }
 
 
-_UNLIKELIEST = -100.0  # lower bound, because servers write -9999 and the like for impossible tokens
-_LEAST = 1e-9  # minimum probability, so that the logarithm is defined
+_MIN_LOGPROB = -100.0  # lower bound, because servers write -9999 and the like for impossible tokens
+_MIN_PROBABILITY = 1e-9  # minimum probability, so that the logarithm is defined
 _AROUND = " \t\r\n\u2581\u0120"  # whitespace, and tokenizers' marks for a space before a token
 
 
@@ -453,7 +453,7 @@ class _Parts:
         ]
 
 
-_LONGEST_NAME = 200  # maximum length in characters of a reported model name, because every event contains it
+_MAX_NAME_LENGTH = 200  # maximum length in characters of a reported model name, because every event contains it
 
 
 def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
@@ -503,7 +503,7 @@ def _read_content(content: object) -> _Content:
         elif isinstance(part, (str, dict)) and (kind is None or _TEXT.search(name)) and (text := _text_in(part)):
             texts.append(text)
         elif not _TEXT.search(name):
-            unknown = unknown or (f"a part of type {one_line(name[:_LONGEST_NAME])!r}" if name else _kind(part))
+            unknown = unknown or (f"a part of type {one_line(name[:_MAX_NAME_LENGTH])!r}" if name else _kind(part))
     return _Content("".join(texts), thought, unknown, Counter(), "" if any(texts) else refusal)
 
 
@@ -585,9 +585,9 @@ def usage_of(completion: Json) -> Usage:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_TOKENS else None
 
 
 # maximum for one answer; a larger count is a server's mistake and would end a run with limits
-_MOST_TOKENS = 100_000_000
+_MAX_TOKENS = 100_000_000
 _UNKNOWN = Usage.unknown()

@@ -20,7 +20,7 @@ from flowdebate.models.openai.error_mapping import answered
 from flowdebate.models.openai.transport import (
     CONNECT_SECONDS,
     CONNECTIONS,
-    LONGEST_BODY,
+    MAX_BODY_SIZE,
     bound_parts,
     check_length,
     encoding_of,
@@ -103,7 +103,7 @@ class _Bounded(httpx2.AsyncByteStream):
         """True once an event stream has sent its end marker."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for part in bound_parts(aiter(self._stream), LONGEST_BODY, **self._options):
+        async for part in bound_parts(aiter(self._stream), MAX_BODY_SIZE, **self._options):
             self.ended = self.ended or _DONE.search(part) is not None
             yield part
 

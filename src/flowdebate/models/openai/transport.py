@@ -33,7 +33,7 @@ CONNECTIONS = 5_000
 # Time in seconds to establish a connection; after that, the call's deadline applies.
 CONNECT_SECONDS = 30.0
 # Maximum size of a response body in bytes, so that an endless body does not exhaust the memory.
-LONGEST_BODY = 16_000_000
+MAX_BODY_SIZE = 16_000_000
 
 # Dataless texts that keep a connection open: `: OPENROUTER PROCESSING`, `[ping]`, `keep-alive`.
 _KEEP_ALIVE = re.compile(
@@ -84,10 +84,10 @@ _SENT = 1_000_000  # maximum decompressed size of a piece in bytes: 200 KB of gz
 
 
 def check_length(headers: Mapping[str, str]) -> None:
-    """Raise ResponseTooLarge if `headers` announce a body larger than LONGEST_BODY."""
+    """Raise ResponseTooLarge if `headers` announce a body larger than MAX_BODY_SIZE."""
     announced = headers.get("content-length", "")
-    if announced.isdecimal() and int(announced[:20]) > LONGEST_BODY:
-        raise ResponseTooLarge(LONGEST_BODY, "bytes")
+    if announced.isdecimal() and int(announced[:20]) > MAX_BODY_SIZE:
+        raise ResponseTooLarge(MAX_BODY_SIZE, "bytes")
 
 
 def encoding_of(headers: Mapping[str, str]) -> str | None:

@@ -24,7 +24,7 @@ from flowdebate.prompts import Length
 from .prompts import AGENTS, ConsensusTemplate, render_agent_system
 from .questions import AgentQuestion, ChoiceAsked, CritiqueAsked, Question, render_turn
 from .schemas import (
-    LONGEST_POSITION,
+    MAX_POSITION_LENGTH,
     AgentPhase,
     ConsensusState,
     CriticAnswer,
@@ -154,7 +154,7 @@ class RevisionForm(RevisionAnswer):
 
     proposal: Annotated[str, Field(description="The complete revised proposal")]
     position: Annotated[
-        str, Field(description="The answer to the task, in at most ten words", max_length=LONGEST_POSITION)
+        str, Field(description="The answer to the task, in at most ten words", max_length=MAX_POSITION_LENGTH)
     ]
     enough: Annotated[bool, Field(description="Whether another round would change nothing")]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LONGEST_RESEARCH = 20_000
+_MAX_RESEARCH_LENGTH = 20_000
 """Maximum length of the research text in characters; every prompt includes it."""
 
 
@@ -73,10 +73,10 @@ async def _look_up(research: Invocation | None, task: str, skipped: list[Skipped
         return "" if material is None else clean_text(str(material)).strip()
 
     text: str | None = await _fetch("research", ctx.step(call, key="research", failures=True), skipped)
-    if text is not None and len(text) > _LONGEST_RESEARCH:
-        reason = f"cut after {_LONGEST_RESEARCH:,} of its {len(text):,} characters"
+    if text is not None and len(text) > _MAX_RESEARCH_LENGTH:
+        reason = f"cut after {_MAX_RESEARCH_LENGTH:,} of its {len(text):,} characters"
         skipped.append(SkippedContext(source="research", reason=reason))
-        return text[:_LONGEST_RESEARCH]
+        return text[:_MAX_RESEARCH_LENGTH]
     return text
 
 

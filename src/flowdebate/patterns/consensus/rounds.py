@@ -31,7 +31,7 @@ from .agents import (
 from .events import AgentMessage, ConsensusDecided, CritiqueMade, PollVoteCast, VoteCast, enter
 from .questions import CritiqueAsked, ProposalAsked, RevisionAsked, RoundsAsked, TieAsked, VoteAsked
 from .schemas import (
-    LONGEST_POSITION,
+    MAX_POSITION_LENGTH,
     AgentPhase,
     ConsensusRound,
     ConsensusStage,
@@ -100,7 +100,7 @@ def split_position(text: str) -> tuple[str, str | None]:
     ('Cap rents at 3%.', 'a cap of 3%')
     """
     body, _, last = text.rstrip().rpartition("\n")
-    match = _POSITION.fullmatch(last) if len(last) <= LONGEST_POSITION else None
+    match = _POSITION.fullmatch(last) if len(last) <= MAX_POSITION_LENGTH else None
     position = "" if match is None else match[1].strip(" \t*_")
     return (text, None) if is_blank(position) or is_blank(body) else (body.rstrip(), position)
 

@@ -26,7 +26,7 @@ Outcome = Literal["consensus", "no_consensus"]
 """Outcome of a debate: consensus or no consensus."""
 AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
 """Kind of request to an agent; a poll is a vote after a round."""
-LONGEST_POSITION = 200
+MAX_POSITION_LENGTH = 200
 """Maximum length of a position in characters; only short positions can be compared."""
 EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
 """Cause of an end of the rounds before `max_rounds`."""

@@ -30,7 +30,7 @@ StopReason = Literal["reviewed", "not_reviewed"]
 
 MEMBERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
 """Default members."""
-LONGEST_REASON = 1_000
+MAX_REASON_LENGTH = 1_000
 """Maximum length of a reason in characters; the chair's prompt contains all reasons."""
 
 
@@ -257,7 +257,7 @@ def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
         "RankedAnswer",
         __base__=WireModel,
         answer=(one_of(letters), Field(description="The letter of the answer")),
-        reason=(Annotated[str, Field(max_length=LONGEST_REASON)], Field("", description="What decided its rank")),
+        reason=(Annotated[str, Field(max_length=MAX_REASON_LENGTH)], Field("", description="What decided its rank")),
     )
 
     place: Any = ranked  # type checkers do not accept a variable as a type

@@ -39,9 +39,9 @@ CRITICS = ({"name": "Ada"},)
 """Default critics."""
 RULINGS: dict[Ruling, str] = {"holds": "holds", "does_not_hold": "does not hold", "cannot_tell": "cannot tell"}
 """Wording of the rulings."""
-MOST_CLAIMS = 20
+MAX_CLAIMS = 20
 """Maximum number of claims per critic."""
-MOST_QUOTES = 4
+MAX_QUOTES = 4
 """Maximum number of quotes per ruling."""
 _Text = Annotated[str, Field(max_length=4_000)]
 
@@ -68,7 +68,7 @@ class ClaimDraft(WireModel):
 class Claims(WireModel):
     """The claims of one critic; an empty list if nothing is wrong."""
 
-    claims: Annotated[list[ClaimDraft], Field(max_length=MOST_CLAIMS)]
+    claims: Annotated[list[ClaimDraft], Field(max_length=MAX_CLAIMS)]
 
 
 class Evidence(WireModel):
@@ -304,7 +304,7 @@ def rulings_on(ids: tuple[str, ...]) -> type[WireModel]:
         claim=(one_of(ids), Field(description="The number of the claim")),
         reason=(_Text, Field(description="What you have compared, and what came out")),
         quotes=(
-            Annotated[list[_Text], Field(max_length=MOST_QUOTES)],
+            Annotated[list[_Text], Field(max_length=MAX_QUOTES)],
             Field(
                 default_factory=new_list,
                 description="The passages that decide it, each exactly as written in the sources, the question or the "

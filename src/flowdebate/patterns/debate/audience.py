@@ -27,9 +27,9 @@ from .transcript import HOW_TO_READ, render_entries
 if TYPE_CHECKING:
     from .options import DebateOptions
 
-MOST_LISTENERS = 100
+MAX_LISTENERS = 100
 NOBODY_MOVED = "The audience moved towards no side more than towards the others."
-_LONGEST = 500  # maximum length of a listener's description, in characters
+_MAX_LENGTH = 500  # maximum length of a listener's description, in characters
 
 
 def check_audience(value: object, *, location: str) -> tuple[str, ...]:
@@ -41,10 +41,10 @@ def check_audience(value: object, *, location: str) -> tuple[str, ...]:
         return ()
     listeners = tuple(value) if isinstance(value, (list, tuple)) else ()
     is_valid = all(
-        isinstance(listener, str) and not is_blank(listener) and len(listener) <= _LONGEST for listener in listeners
+        isinstance(listener, str) and not is_blank(listener) and len(listener) <= _MAX_LENGTH for listener in listeners
     )
-    if not is_valid or not 0 < len(listeners) <= MOST_LISTENERS:
-        allowed = f'1 to {MOST_LISTENERS} listeners, each a text such as "a nurse", or None'
+    if not is_valid or not 0 < len(listeners) <= MAX_LISTENERS:
+        allowed = f'1 to {MAX_LISTENERS} listeners, each a text such as "a nurse", or None'
         raise ConfigurationError(location, "audience", value, allowed)
     return listeners
 

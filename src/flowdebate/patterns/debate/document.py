@@ -239,11 +239,11 @@ def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> st
             low = ballot.mass is not None and ballot.mass < _LOW_MASS
             mass = f" (the letters had {ballot.mass:.0%} of the probability)" if low else ""
             bars.append(f"{who}{_called(ballot.order[0], called)} first: {odds}{mass}")
-    more = [f"and {len(bars) - _MOST_BALLOTS} more"] * (len(bars) > _MOST_BALLOTS)
-    return "; ".join([*bars[:_MOST_BALLOTS], *more]) or None
+    more = [f"and {len(bars) - _MAX_BALLOTS} more"] * (len(bars) > _MAX_BALLOTS)
+    return "; ".join([*bars[:_MAX_BALLOTS], *more]) or None
 
 
-_MOST_BALLOTS = 8
+_MAX_BALLOTS = 8
 _LOW_MASS = 0.5
 
 

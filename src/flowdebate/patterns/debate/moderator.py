@@ -313,7 +313,7 @@ def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Conte
     question, mark, _rest = " ".join(text.split()).partition("?")
     question_text = f"{question}{mark}"
     return DebateModeratorOutput(
-        next_speakers=list(roster), new_angle=question_text if mark and len(question_text) <= _LONGEST else None
+        next_speakers=list(roster), new_angle=question_text if mark and len(question_text) <= _MAX_LENGTH else None
     )
 
 
@@ -375,7 +375,7 @@ _FIELDS = tuple(DebateModeratorOutput.model_fields)
 # maximum number of turns per debater in a round; a model could loop and a function could request any number
 _TURNS_EACH = 4
 # maximum length of a briefing or an angle in characters; every prompt of the round contains them
-_LONGEST = 4_000
+_MAX_LENGTH = 4_000
 
 
 @lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same debaters
@@ -392,8 +392,8 @@ def decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
         return speaker
 
     def check_length(text: str) -> str:
-        if len(text) > _LONGEST:
-            message = f"it has {len(text):,} characters, and may have {_LONGEST:,}"
+        if len(text) > _MAX_LENGTH:
+            message = f"it has {len(text):,} characters, and may have {_MAX_LENGTH:,}"
             raise ValueError(message)
         return text
 

@@ -17,7 +17,7 @@ from flowdebate.chassis.state import (
     TurnStarted,
 )
 from flowdebate.errors import ConfigurationError
-from flowdebate.runs.durable.fork import ASKED, LONGEST, MOST, GoesOn, asked_to_go_on
+from flowdebate.runs.durable.fork import ASKED, MAX_ADDED_QUESTION_LENGTH, MAX_ADDED_ROUNDS, GoesOn, asked_to_go_on
 from flowdebate.ui.live import Live, OneByOne, OwnSections
 from flowdebate.ui.options import (
     COMMAND,
@@ -126,8 +126,10 @@ class GoesOnEntry(RosterEntry):
     The fork itself adds the earlier rounds (`held`) and questions (`asked`).
     """
 
-    rounds: Annotated[int, Field(ge=1, le=MOST), allowed(f"an int from 1 to {MOST:,}")] | None = None
-    ask: Annotated[Text, Field(max_length=LONGEST), allowed(ASKED)] | None = None
+    rounds: (
+        Annotated[int, Field(ge=1, le=MAX_ADDED_ROUNDS), allowed(f"an int from 1 to {MAX_ADDED_ROUNDS:,}")] | None
+    ) = None
+    ask: Annotated[Text, Field(max_length=MAX_ADDED_QUESTION_LENGTH), allowed(ASKED)] | None = None
     held: Count | None = None
     asked: list[AskedEntry] | None = None
 

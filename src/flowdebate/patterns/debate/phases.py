@@ -27,8 +27,8 @@ AIMS: Mapping[str, str] = {
     "closing": "Explain why your position still stands after everything that has been said. Do not raise new points.",
 }
 """Tasks of phases with well-known names."""
-_LONGEST = 2_000  # maximum length of a phase's aim in characters; every prompt of the phase contains it
-_MOST = 100  # maximum number of phases
+_MAX_AIM_LENGTH = 2_000  # maximum length of a phase's aim in characters; every prompt of the phase contains it
+_MAX_PHASES = 100  # maximum number of phases
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,15 @@ class Phase:
         if self.asks not in (None, "pairs"):
             raise ConfigurationError(location, "asks", self.asks, "'pairs' or None")
         places = tuple(self.speakers) if isinstance(self.speakers, (list, tuple)) else None
-        if places is None or len(places) > _MOST or not all(type(place) is int and place > 0 for place in places):
-            allowed = f"at most {_MOST} places on the roster, from 1"
+        if places is None or len(places) > _MAX_PHASES or not all(type(place) is int and place > 0 for place in places):
+            allowed = f"at most {_MAX_PHASES} places on the roster, from 1"
             raise ConfigurationError(location, "speakers", self.speakers, allowed)
         object.__setattr__(self, "speakers", places)
-        is_aim = isinstance(self.aim, str) and self.aim.strip() and len(self.aim) <= _LONGEST
+        is_aim = isinstance(self.aim, str) and self.aim.strip() and len(self.aim) <= _MAX_AIM_LENGTH
         if self.aim is not None and not is_aim:
-            raise ConfigurationError(location, "aim", self.aim, f"text of at most {_LONGEST:,} characters, not blank")
+            raise ConfigurationError(
+                location, "aim", self.aim, f"text of at most {_MAX_AIM_LENGTH:,} characters, not blank"
+            )
         check_length(location, self.length)
         if self.turn_order is not None:
             check_option(TurnOrder, "turn_order", self.turn_order, location=location, optional=False)
@@ -105,8 +107,8 @@ def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, 
     """
     if value is None:
         return ()
-    if isinstance(value, str) or not isinstance(value, Sequence) or not 0 < len(value) <= _MOST:
-        raise ConfigurationError(location, "phases", value, f"1 to {_MOST} phases, or None")
+    if isinstance(value, str) or not isinstance(value, Sequence) or not 0 < len(value) <= _MAX_PHASES:
+        raise ConfigurationError(location, "phases", value, f"1 to {_MAX_PHASES} phases, or None")
     names = {item.name for item in fields(Phase)}
     phases: list[Phase] = []
     for index, phase_value in enumerate(value):

@@ -18,7 +18,7 @@ from flowdebate.prompts import Template, as_seen, filled, part, quoted, uses
 from flowdebate.runs.context import Context
 
 # maximum length in characters of a question turned into sides, and of a position; every prompt contains them
-_LONGEST = 200
+_MAX_LENGTH = 200
 _QUOTED = 300  # maximum length in characters of a question quoted in the positions yes and no
 _NAME = 24  # maximum length of a side's name in characters; a terminal shows it before each argument
 
@@ -57,7 +57,7 @@ def default_sides(question: str) -> list[Debater] | None:
     """
     text = " ".join(question.split())
     clause = re.sub("(?i) or not$", "", text.removesuffix("?").rstrip())
-    if not text.endswith("?") or len(clause) > _LONGEST or not clause.isprintable():
+    if not text.endswith("?") or len(clause) > _MAX_LENGTH or not clause.isprintable():
         return None
     for pattern in _ALTERNATIVES:
         if match := pattern.fullmatch(clause):
@@ -149,7 +149,7 @@ class ProposedSide(BaseModel):
     name: Annotated[str, Field(description="One or two words for the position", max_length=60)]
     position: Annotated[
         str,
-        Field(description="The position as one short sentence", min_length=1, max_length=_LONGEST),
+        Field(description="The position as one short sentence", min_length=1, max_length=_MAX_LENGTH),
         AfterValidator(_check_position),
     ]
 

@@ -293,7 +293,7 @@ def opening_words(
         text = template.begins_reply if entries else template.begins
     position = " ".join(stance.split()).rstrip(".!?;:, ")
     choices = [line for line in text.splitlines() if line.strip()]
-    if not choices or not position or len(position) > _LONGEST_POSITION:
+    if not choices or not position or len(position) > _MAX_POSITION_LENGTH:
         return ""
     first, _, rest = position.partition(" ")
     position = f"{first[0].upper()}{first[1:]} {rest}".rstrip() if first.islower() else position
@@ -309,7 +309,7 @@ def is_english(text: str) -> bool:
 
 # Maximum length, in characters, of a position at the beginning of a turn. After a longer one, a small model has nothing
 # left to say.
-_LONGEST_POSITION = 200
+_MAX_POSITION_LENGTH = 200
 _ENGLISH = frozenset(asdict(OPENINGS).values())
 _COMMON = frozenset(
     """
@@ -322,8 +322,8 @@ _COMMON = frozenset(
 # best evidence, it picks the same sentence for every side. It does sort sentences well, though, when asked about a
 # single one: which side does it support? Each side appears once under each letter.
 
-_MOST_FACTS = 8  # maximum number of facts; each fact takes one call per side
-_LONGEST_FACT = 240  # maximum length of a fact in characters
+_MAX_FACTS = 8  # maximum number of facts; each fact takes one call per side
+_MAX_FACT_LENGTH = 240  # maximum length of a fact in characters
 _SORTER = "You sort evidence by side. Reply with one letter."
 
 
@@ -342,8 +342,8 @@ def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
         for source in sources
         for sentence in sentences_of(source.text)
         if re.search(r"\d", sentence) and re.search(r"[.!。]$", sentence)
-        if len(sentence) <= _LONGEST_FACT and not re.search('["“”„«»]', sentence)
-    ][:_MOST_FACTS]
+        if len(sentence) <= _MAX_FACT_LENGTH and not re.search('["“”„«»]', sentence)
+    ][:_MAX_FACTS]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -229,7 +229,7 @@ HOW_TO_READ_QUOTES = (
 """Text added to the system message of a judge whose transcript contains quote lines."""
 
 _EXCERPT = 60  # maximum length of a quote in characters: enough to find it in the argument above
-_MOST_SHOWN = 3  # maximum number of sources and of missing quotes to list
+_MAX_LISTED = 3  # maximum number of sources and of missing quotes to list
 _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 
 
@@ -297,8 +297,8 @@ def _place_of(quote: VerifiedQuote) -> str:
 def _list(texts: Iterable[str]) -> str:
     """List the first few of `texts` in quotation marks, followed by the number of remaining texts."""
     every = list(texts)
-    quoted_texts = ", ".join(f'"{_inline(text)}"' for text in every[:_MOST_SHOWN])
-    more = len(every) - _MOST_SHOWN
+    quoted_texts = ", ".join(f'"{_inline(text)}"' for text in every[:_MAX_LISTED])
+    more = len(every) - _MAX_LISTED
     return f"{quoted_texts} and {more} more" if more > 0 else quoted_texts
 
 

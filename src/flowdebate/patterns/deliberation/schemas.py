@@ -33,7 +33,7 @@ _NOTHING = frozenset(
     | {"not yet", "null", "tbd", "undecided"}
 )
 """Words with which models state that there is no decision."""
-_LONGEST = max(map(len, _NOTHING))
+_MAX_LENGTH = max(map(len, _NOTHING))
 _MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # decoration that models add to such words
 
 
@@ -42,7 +42,7 @@ def _something(decision: str | None) -> str | None:
     if decision is None:
         return None
     bare = decision.strip(_MARKS)
-    return None if not bare.strip() or (len(bare) <= _LONGEST and bare.casefold() in _NOTHING) else decision
+    return None if not bare.strip() or (len(bare) <= _MAX_LENGTH and bare.casefold() in _NOTHING) else decision
 
 
 class DeliberationInput(PatternInput):

@@ -22,9 +22,11 @@ class Transition:
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
 _LEAD = f"{DECORATION}-+•>=#→⇒.0123456789 \t\r"
 """Characters allowed before a marker on a separate line: bullets, numbers, quotes, markdown."""
-_MOST_MARKERS = 50  # maximum number of markers to examine, starting from the last; a model can write any number
-_LONGEST_NAME = 2_000  # maximum length of a fully escaped name in characters
-_LONGEST_STRANGER = 80  # maximum length of an unknown name in characters; longer texts are sentences about a transition
+_MAX_MARKERS = 50  # maximum number of markers to examine, starting from the last; a model can write any number
+_MAX_NAME_LENGTH = 2_000  # maximum length of a fully escaped name in characters
+_MAX_STRANGER_LENGTH = (
+    80  # maximum length of an unknown name in characters; longer texts are sentences about a transition
+)
 
 
 def read_transition(text: str, names: Iterable[str]) -> Transition:
@@ -42,7 +44,7 @@ def read_transition(text: str, names: Iterable[str]) -> Transition:
     True
     """
     roster = tuple(names)
-    for marker in reversed(list(_MARKER.finditer(text))[-_MOST_MARKERS:]):
+    for marker in reversed(list(_MARKER.finditer(text))[-_MAX_MARKERS:]):
         line_start = text.rfind("\n", 0, marker.start()) + 1
         rest, _, following = text[marker.end() :].partition("\n")
         lead = text[line_start : marker.start()]
@@ -51,7 +53,7 @@ def read_transition(text: str, names: Iterable[str]) -> Transition:
             continue
         written = rest.strip()
         name = _find_name(written, roster)
-        if name is None and is_alone and is_last and len(written) <= _LONGEST_STRANGER:
+        if name is None and is_alone and is_last and len(written) <= _MAX_STRANGER_LENGTH:
             name = written.strip(f"{AROUND} ") or None
         if name is None:
             continue
@@ -62,7 +64,7 @@ def read_transition(text: str, names: Iterable[str]) -> Transition:
 
 def _find_name(written: str, roster: tuple[str, ...]) -> str | None:
     """Return the name in `roster` that matches `written`, which may include an article or the end of a sentence."""
-    if not 0 < len(written) <= _LONGEST_NAME:
+    if not 0 < len(written) <= _MAX_NAME_LENGTH:
         return None
     bare = written.strip(f"{AROUND} ")
     candidates = (written, written.rstrip(".!?… "), re.sub("^the ", "", bare, flags=re.IGNORECASE))

@@ -32,7 +32,7 @@ from .schemas import (
     Verdict,
 )
 
-MOST_PAIRS = 40
+MAX_PAIRS = 40
 """Maximum number of pairs of findings per prompt: the merger is called only twice, however many findings there are."""
 _NEAR = 5
 """Maximum distance in lines between identical findings: one reviewer may cite the cause, and another the effect."""
@@ -133,11 +133,11 @@ def _resolve(
         return (next(iter(files)) if len(files) == 1 else None), line, end_line
     pages = {f"{source.name}, {page.name}": source.name for source in sources for page in source.pages}
     written = file
-    for _ in range(_MOST_LAYERS):
+    for _ in range(_MAX_LAYERS):
         if name := pages.get(written) or _find_file(written, files):
             return name, line, end_line
         before, written = written, written.strip()
-        if lines := _AT_LINES.search(written, max(0, len(written) - _LONGEST_LINES)):
+        if lines := _AT_LINES.search(written, max(0, len(written) - _MAX_LINES)):
             written = written[: lines.start()]
             if line is None:
                 first, last = lines["line"] or lines["first"], lines["end"] or lines["last"]
@@ -151,8 +151,8 @@ def _resolve(
     return None, line, end_line
 
 
-_MOST_LAYERS = 8
-_LONGEST_LINES = 60
+_MAX_LAYERS = 8
+_MAX_LINES = 60
 """Maximum length of the line numbers after a path, in characters."""
 _AROUND_PATH = {**PAIRS, **dict(zip("`\"'*_", "`\"'*_", strict=True))}
 
@@ -317,7 +317,7 @@ def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int
             total += 1
             yield pair
 
-    nearest = nsmallest(MOST_PAIRS, counted_pairs())
+    nearest = nsmallest(MAX_PAIRS, counted_pairs())
     return [(first, second) for _, first, second in nearest], total
 
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 # Comments
 
-_MOST_OF_COMMENT = 65_000
+_MAX_COMMENT_LENGTH = 65_000
 """Maximum length of a comment in characters; GitHub rejects comments longer than 65,536."""
 _REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|(?<![\w-])GH-(?=\d)", re.IGNORECASE)
 """First characters of GitHub mentions and issue references, which a backslash does not escape."""
 
 
-def findings_markdown(document: Document, *, room: int = _MOST_OF_COMMENT) -> str:
+def findings_markdown(document: Document, *, room: int = _MAX_COMMENT_LENGTH) -> str:
     """Render a comment for a pull request, with confirmed findings first and the others folded.
 
     `room` is the maximum number of characters. Returns "" if no reviewer answered.
@@ -107,9 +107,9 @@ def remark_text(remark: Verdict | Defence) -> str:
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Mapping[Severity, str] = {"blocker": "error", "major": "warning", "minor": "note", "nit": "note"}
-_MOST_RESULTS = 5_000
+_MAX_RESULTS = 5_000
 """Maximum number of results in a file; GitHub does not show more, and rejects files with more than 25,000."""
-_MOST_OF_MESSAGE = 8_000
+_MAX_MESSAGE_LENGTH = 8_000
 """Maximum length of a result's message, in characters."""
 
 
@@ -129,7 +129,7 @@ def findings_sarif(document: Document) -> str:
     }
     # resolved findings are omitted, so that code scanning closes their alerts
     open_findings = [finding for finding in raw.findings if finding.state != "resolved"]
-    findings = sorted(open_findings, key=lambda finding: STATES.index(finding.state))[:_MOST_RESULTS]
+    findings = sorted(open_findings, key=lambda finding: STATES.index(finding.state))[:_MAX_RESULTS]
     results = [(finding, _location(finding, raw)) for finding in findings]
     notes = [*raw.first_notes, *([raw.empty_note] if raw.empty else [])]
     notes += [sentence(finding) for finding, location in results if location is None]
@@ -176,7 +176,7 @@ def sentence(finding: Finding) -> str:
     """Render a finding as one paragraph."""
     text = f"{finding.title}. {finding.claim}"
     text += f" Suggestion: {finding.suggestion}" if finding.suggestion else ""
-    text = text if len(text) <= _MOST_OF_MESSAGE else f"{text[:_MOST_OF_MESSAGE]}…"
+    text = text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:_MAX_MESSAGE_LENGTH]}…"
     if finding.place.problem is not None:
         text += f" (Shown at the nearest line: {finding.place.problem}.)"
     elif not finding.place.file:

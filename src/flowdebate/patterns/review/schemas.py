@@ -48,7 +48,7 @@ QUESTION = "What is wrong with this change?"
 """Default question about the material."""
 EARLIER = "the earlier review"
 """Author name of findings repeated from an earlier review."""
-MOST_FINDINGS = 50
+MAX_FINDINGS = 50
 """Maximum number of findings per reviewer."""
 _Text = Annotated[str, Field(max_length=4_000)]
 _Short = Annotated[str, Field(max_length=300)]
@@ -116,7 +116,7 @@ class FindingDraft(WireModel):
 class Findings(WireModel):
     """What a reviewer returns; an empty list if it finds nothing."""
 
-    findings: Annotated[list[FindingDraft], Field(max_length=MOST_FINDINGS)]
+    findings: Annotated[list[FindingDraft], Field(max_length=MAX_FINDINGS)]
 
 
 class Raised(WireModel):

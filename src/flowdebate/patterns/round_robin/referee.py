@@ -157,7 +157,7 @@ def create_referee(
 # entries written by models instead of an empty list
 _NO_ISSUE = frozenset({"", "n/a", "no", "no issue", "no issues", "none", "nothing"})
 _ISSUES = 3  # maximum number of issues per debater; without a limit, a model could loop
-_LONGEST = 1_000  # maximum length of an issue and of the notes in characters; every later prompt contains them
+_MAX_LENGTH = 1_000  # maximum length of an issue and of the notes in characters; every later prompt contains them
 
 
 @lru_cache(maxsize=256)  # cached across debates between the same members
@@ -170,8 +170,8 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
     """
 
     def short(text: str) -> str:
-        if len(text) > _LONGEST:
-            message = f"it has {len(text):,} characters, and may have {_LONGEST:,}"
+        if len(text) > _MAX_LENGTH:
+            message = f"it has {len(text):,} characters, and may have {_MAX_LENGTH:,}"
             raise ValueError(message)
         return text
 

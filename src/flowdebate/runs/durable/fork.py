@@ -24,22 +24,22 @@ from flowdebate.runs.suspend import answer_text, read_answer
 from flowdebate.store.base import COMPLETE, RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.open import StoreChoice, open_store
 
-MOST = 1_000
+MAX_ADDED_ROUNDS = 1_000
 """Maximum number of rounds by which a run can be continued."""
-_MOST_HELD = 10_000
+_MAX_EARLIER_ROUNDS = 10_000
 """Maximum number of earlier rounds, equal to the maximum number of rounds in a debate."""
-LONGEST = 4_000
+MAX_ADDED_QUESTION_LENGTH = 4_000
 """Maximum length of a reader's question, in characters; each prompt of the next round contains it."""
-ASKED = f"a question of at most {LONGEST:,} characters, or None"
+ASKED = f"a question of at most {MAX_ADDED_QUESTION_LENGTH:,} characters, or None"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GoesOn:
     """Continuation of a finished run."""
 
-    held: Annotated[int, Field(ge=1, le=_MOST_HELD)]
+    held: Annotated[int, Field(ge=1, le=_MAX_EARLIER_ROUNDS)]
     """Number of rounds so far."""
-    rounds: Annotated[int, Field(ge=1, le=MOST)]
+    rounds: Annotated[int, Field(ge=1, le=MAX_ADDED_ROUNDS)]
     """Number of additional rounds."""
     asked: tuple[tuple[int, str], ...] = ()
     """Questions from readers, each with the number of the round that answers it."""
@@ -69,8 +69,8 @@ def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | Non
 
     Raise ConfigurationError if the run is unfinished or has no rounds.
     """
-    check_count(location, maximum=MOST, rounds=rounds)
-    if ask is not None and (not isinstance(ask, str) or is_blank(ask) or len(ask) > LONGEST):
+    check_count(location, maximum=MAX_ADDED_ROUNDS, rounds=rounds)
+    if ask is not None and (not isinstance(ask, str) or is_blank(ask) or len(ask) > MAX_ADDED_QUESTION_LENGTH):
         raise ConfigurationError(location, "ask", ask, ASKED)
     raw = (stored.outcome or {}).get("raw")
     round_count: object = raw.get("rounds") if isinstance(raw, Mapping) else None

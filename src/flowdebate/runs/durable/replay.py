@@ -35,7 +35,7 @@ OnRequest: TypeAlias = Callable[[str, ModelRequest], object]
 
 _QUIET = 16
 """Number of idle event loop turns after which a run counts as having reached the end of its journal."""
-_SPINS, _PAUSE, _LONGEST_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
+_SPINS, _PAUSE, _MAX_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
 """Number of event loop turns before a replay waits for a thread or for time to pass, followed by the durations of its
 first wait, its longest wait, and all waits together, in seconds.
 """
@@ -246,7 +246,7 @@ async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
             await asyncio.sleep(0)
         else:  # a block waits for a thread or for time to pass; the event loop shows neither
             await asyncio.sleep(pause)
-            waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE)
+            waited, pause = waited + pause, min(2 * pause, _MAX_PAUSE)
         recorded = len(run.records.events) + sum(map(len, run.records.held_events.values()))
         now = (recorded, journal.stops)
         quiet = quiet + 1 if now == seen and journal.parked else 0

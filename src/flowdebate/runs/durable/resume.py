@@ -215,7 +215,7 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
     return header
 
 
-_LONGEST_PAUSE = 1.0
+_MAX_PAUSE = 1.0
 """Maximum number of seconds between two checks of a run in another process: a turn takes seconds anyway, and a check is
 one small query.
 """
@@ -245,7 +245,7 @@ async def load_same(
     check_unchanged(store, run.run_id, pairs)
     options: ResumeOptions = {"store": store, "model": model, "limits": limits}
     options |= {"session": session, "observe": observe}
-    pause = _LONGEST_PAUSE / 20
+    pause = _MAX_PAUSE / 20
     while True:
         try:
             outline = now.fingerprint["outline"]
@@ -254,7 +254,7 @@ async def load_same(
             if not wait:
                 raise
         await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        pause = min(2 * pause, _MAX_PAUSE)
 
 
 async def _take(store: Store, run_id: str) -> StoredRun:

@@ -43,7 +43,7 @@ from flowdebate.web.run.travel import Course, ForkLine, fork_line, moment_at
 from flowdebate.web.run.travel import compare as compare_steps
 from flowdebate.web.templates import assets, render
 
-_MOST_RUNS = 10_000
+_MAX_RUNS = 10_000
 """Maximum number of runs in an audit on the page; the command-line audit has no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
 """Name prefixes of the audit figures about positions."""
@@ -115,7 +115,7 @@ async def audit(
     query: Annotated[AuditQuery, Query()], request: Request, front: FrontOf, service: ServiceOf
 ) -> Response:
     """Show an audit of the judges in the runs that match the filters."""
-    items = await service.audited(**query.filters, limit=_MOST_RUNS)
+    items = await service.audited(**query.filters, limit=_MAX_RUNS)
     # Run in a thread, because resampling keeps a core busy, and streams must continue.
     audited = await asyncio.to_thread(audit_of, items)
     rows = rows_of(audited, items.readers)
@@ -131,7 +131,7 @@ async def audit(
         rows=rows,
         places=plot_of([row for row in every if row.name.startswith(_PLACES)]),
         holding=plot_of([row for row in every if not row.name.startswith((*_PLACES, "preference", "first"))]),
-        most=_MOST_RUNS,
+        most=_MAX_RUNS,
         intervals=has_intervals(),
     )
 
@@ -244,9 +244,9 @@ def _with_text(value: Any, before: str, after: str) -> Any:  # noqa: ANN401 - JS
 _KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
 
 
-_MOST_WAITING = 20
+_MAX_WAITING = 20
 """Maximum number of runs waiting for a person that are shown above the list; the list contains all of them."""
-_MOST_DEBATES = 100
+_MAX_DEBATES = 100
 """Maximum number of archived debates on the page; the command-line list contains all of them."""
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}
 
@@ -267,7 +267,7 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
     """Show the list of all runs, with pending ones at the top."""
     page_of_runs = await service.runs(**query.filters, limit=query.limit, before=query.before)
     filtered = any(query.filters.values())
-    waiting = () if filtered or query.before else (await service.runs(status="awaiting", limit=_MOST_WAITING)).runs
+    waiting = () if filtered or query.before else (await service.runs(status="awaiting", limit=_MAX_WAITING)).runs
     filters = query.model_dump(exclude_defaults=True, exclude={"before"}, by_alias=True)
     samples = [(info.name, info.load_page().sample.get(info.subject)) for info in PATTERNS.values()]
     return await page(
@@ -290,8 +290,8 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 @router.get("/archive")
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
     """Show the archive that later debates use, and the outcomes recorded since."""
-    debates = (await service.archive().debates())[:_MOST_DEBATES]
-    return await page("archive", request, front, here="/archive", debates=debates, most=_MOST_DEBATES)
+    debates = (await service.archive().debates())[:_MAX_DEBATES]
+    return await page("archive", request, front, here="/archive", debates=debates, most=_MAX_DEBATES)
 
 
 @router.get("/runs/{run_id}")
@@ -374,9 +374,9 @@ async def page(
     return HTMLResponse(await asyncio.to_thread(write), status)
 
 
-_MOST_FORKS = 20
+_MAX_FORKS = 20
 """Maximum number of forks listed on a page, each with its own sheet."""
-_PAGE, _MOST_PAGES = 200, 10
+_PAGE, _MAX_PAGES = 200, 10
 """Number of runs per page when searching for forks, and maximum number of pages: the store does not index parents."""
 
 _RunId = Annotated[str, Query(max_length=200)]
@@ -450,17 +450,17 @@ async def _forks_of(
     """
     forks: list[RunState] = []
     before: str | None = None
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         listed = await service.runs(text=run.question or None, limit=_PAGE, before=before)
         forks += [fork for fork in listed.runs if fork.parent == run.run_id]
         before = listed.next
-        if before is None or len(forks) > _MOST_FORKS or listed.runs[-1].created_at < run.created_at:
+        if before is None or len(forks) > _MAX_FORKS or listed.runs[-1].created_at < run.created_at:
             break
     is_older = before is None or listed.runs[-1].created_at < run.created_at
     lines: list[ForkLine] = []
-    for fork in forks[:_MOST_FORKS]:
+    for fork in forks[:_MAX_FORKS]:
         details = await service.run(fork.run_id)
         at, edited = (None, ()) if details.fork is None else (details.fork.at, details.fork.edited)
         sheet = None if details.document is None else Sheet.of(details.document, details=details)
         lines.append(fork_line(details, at=at, edited=edited, steps=steps, sheet=sheet))
-    return lines, len(forks) > _MOST_FORKS or not is_older
+    return lines, len(forks) > _MAX_FORKS or not is_older

@@ -281,7 +281,7 @@ def _milliseconds(at: float) -> int:
 _WHERE = "AG-UI run"
 _THREAD = "ag_ui_thread"
 """Label for the thread to which a run belongs."""
-_LONGEST_ID = 200
+_MAX_ID_LENGTH = 200
 
 router: APIRouter = APIRouter(prefix="/ag-ui", include_in_schema=False)
 
@@ -343,8 +343,8 @@ def _read_props(body: ag_ui.RunAgentInput) -> _Props:
     except ValueError as error:
         raise ConfigurationError(_WHERE, "body", None, str(error).removeprefix("must be ")) from None
     for field, value in (("threadId", body.thread_id), ("runId", body.run_id)):
-        if not 0 < len(value) <= _LONGEST_ID or not value.isprintable():
-            raise ConfigurationError(_WHERE, field, value, f"text of at most {_LONGEST_ID} printable characters")
+        if not 0 < len(value) <= _MAX_ID_LENGTH or not value.isprintable():
+            raise ConfigurationError(_WHERE, field, value, f"text of at most {_MAX_ID_LENGTH} printable characters")
     properties = body.forwarded_props
     try:
         return _Props.model_validate(properties.get(OWN, {}) if isinstance(properties, dict) else {})

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
 from flowdebate.prompts import quoted, tag_name
-from flowdebate.server.requests import LONGEST_QUESTION, check_data
+from flowdebate.server.requests import MAX_QUESTION_LENGTH, check_data
 from flowdebate.ui.options import OutputOptions
 from flowdebate.ui.plan import make_plan
 
@@ -258,7 +258,7 @@ def find_schema(text: str) -> dict[str, Any] | None:
     True
     """
     decoder = JSONDecoder()
-    for brace in islice(re.finditer(r"\{", text), _MOST_BRACES):
+    for brace in islice(re.finditer(r"\{", text), _MAX_BRACES):
         try:
             value, _ = decoder.raw_decode(text, brace.start())
         except (ValueError, RecursionError):
@@ -268,7 +268,7 @@ def find_schema(text: str) -> dict[str, Any] | None:
     return None
 
 
-_MOST_BRACES = 50
+_MAX_BRACES = 50
 """Maximum number of positions in a message to search for a schema."""
 
 
@@ -332,7 +332,7 @@ def chat_context(messages: Sequence[tuple[str, str]]) -> str:
       | [user] Yes!
     """
     lines: list[str] = []
-    room = _MOST
+    room = _MAX_CONTEXT_LENGTH
     # Newest first, because the question refers to the last messages.
     for name, message in reversed(messages):
         text = message.strip()
@@ -369,8 +369,8 @@ def read_chat(
         )
     context = chat_context(chat[:-1])
     text = f"{question}\n\n{context}" if context else question
-    if len(text) > LONGEST_QUESTION:
-        allowed = f"a question of at most {LONGEST_QUESTION:,} characters"
+    if len(text) > MAX_QUESTION_LENGTH:
+        allowed = f"a question of at most {MAX_QUESTION_LENGTH:,} characters"
         raise ConfigurationError(location, "messages", f"{len(text):,} characters", allowed)
     if info is None or (page := info.load_page()).options.ROSTER in options:
         return {}, text
@@ -380,7 +380,7 @@ def read_chat(
 
 
 _LEAD = "The chat before this question, for reference:"
-_MOST = 8_000
+_MAX_CONTEXT_LENGTH = 8_000
 """Maximum length of a chat included with a question, in characters."""
 _LONG = 2_000
 """Maximum length of a message, in characters."""

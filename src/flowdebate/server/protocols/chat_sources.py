@@ -30,7 +30,7 @@ ONLY_ONCE = {"x-should-retry": "false"}
 """Header that keeps OpenAI's clients from retrying a failed run and paying for it again."""
 _FAILED = ("failed", "rejected", "dead_letter")
 _ELSEWHERE = ("running", "queued", "left_behind")
-_LONGEST_MESSAGE = 16_000
+_MAX_MESSAGE_LENGTH = 16_000
 """Maximum length, in characters, of a message sent to the model for a hidden task: a title needs no whole debate."""
 
 
@@ -155,8 +155,8 @@ class TaskSource(Source):
 
 
 def _message(role: str, text: str) -> Message:
-    half = _LONGEST_MESSAGE // 2
-    content = text if len(text) <= _LONGEST_MESSAGE else f"{text[:half]} […] {text[-half:]}"
+    half = _MAX_MESSAGE_LENGTH // 2
+    content = text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:half]} […] {text[-half:]}"
     kind = {"developer": "system", "tool": "user", "function": "user"}.get(role, role)
     return {"role": kind, "content": content}
 

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-_LONGEST = 400
+_MAX_SENTENCE_LENGTH = 400
 """Maximum length of a sentence that is examined, in characters."""
 _TURNS = 12
 """Maximum number of positions in a sentence at which a request may begin after other words."""
-_MOST = 8_000
+_MAX_LENGTH = 8_000
 """Maximum length, in characters, of the text that is searched for a task: half at the message's beginning, half at its
 end.
 """
@@ -212,7 +212,7 @@ def _without(text: str, names: Sequence[str]) -> str:
 
 
 def _excerpt(text: str) -> str:
-    return text if len(text) <= _MOST else f"{text[: _MOST // 2]}\n{text[-_MOST // 2 :]}"
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH // 2]}\n{text[-_MAX_LENGTH // 2 :]}"
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -220,4 +220,4 @@ def _sentences(text: str) -> Iterator[str]:
     listed = re.sub(r"\n(?=\s{0,4}\d\.)", " ", text)
     for sentence in re.split(r"(?<=[^\d][.!?。！？])\s+|(?<=[。！？])|\n+", listed):
         if sentence.strip(" #*-_>\t"):
-            yield sentence.strip()[:_LONGEST]
+            yield sentence.strip()[:_MAX_SENTENCE_LENGTH]

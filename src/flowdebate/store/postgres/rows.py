@@ -48,7 +48,7 @@ _CONDITIONS = {
     "at": "{created} <= %(at)s AND ({created} < %(at)s OR run_id > %(id)s)",
 }
 """Conditions on listed runs, by parameter; each has an index in list order."""
-_SHORTEST_GRAM, _GRAMS = 3, 64
+_MIN_GRAM_LENGTH, _GRAMS = 3, 64
 """Minimum length of a text that the index can find, and maximum length of the part looked up there, both in bytes."""
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
@@ -128,7 +128,7 @@ def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
     text, labels = filters.get("text"), filters.get("labels")
     parameters: dict[str, Any] = {"status": filters.get("status"), "block": filters.get("block")}
     parameters |= {"prefix": filters.get("prefix") or None, "text": fold_case(text) if text else None}
-    if text and len(parameters["text"]) >= _SHORTEST_GRAM:
+    if text and len(parameters["text"]) >= _MIN_GRAM_LENGTH:
         parameters["grams"] = parameters["text"][:_GRAMS]
     elif text:
         parameters["newest"] = True

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LONGEST_PAUSE = 0.25
+_MAX_PAUSE = 0.25
 
 
 class _Worker:
@@ -60,7 +60,7 @@ class _Worker:
                     job.error = error
                     return
                 time.sleep(min(pause, remaining))
-                pause = min(_LONGEST_PAUSE, 2 * pause + 0.01)
+                pause = min(_MAX_PAUSE, 2 * pause + 0.01)
             else:
                 return
 
@@ -223,7 +223,7 @@ class PostgresOwner:
             try:
                 self.ensure()
             except Exception:  # noqa: BLE001 - raised by `ensure` where the lock is needed; here it is only retried
-                pause = min(_LONGEST_PAUSE, 2 * (pause or 0.02))
+                pause = min(_MAX_PAUSE, 2 * (pause or 0.02))
             else:
                 pause = None
 

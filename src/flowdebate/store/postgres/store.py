@@ -58,8 +58,8 @@ class PostgresStore(Store):
         if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
             raise ConfigurationError("PostgresStore", "connections", connections, "an int >= 1")
         for field, value in (("timeout", timeout), ("patience", patience), ("grace", grace)):
-            if not 0 <= value < _LONGEST:
-                raise ConfigurationError("PostgresStore", field, value, f"seconds >= 0, < {_LONGEST}")
+            if not 0 <= value < _MAX_SECONDS:
+                raise ConfigurationError("PostgresStore", field, value, f"seconds >= 0, < {_MAX_SECONDS}")
         self._address = Address(url, schema=schema, timeout=timeout, patience=patience)
         self._owner = PostgresOwner(self._address.connect)
         self._sessions = SessionPool(connections, self._address, partial(open_prepared, self._address))
@@ -355,7 +355,7 @@ class PostgresStore(Store):
 
 _CHECKED = 30.0
 """Number of seconds for which a checked schema is trusted; a newer one may no longer be usable."""
-_LONGEST = 1_000_000
+_MAX_SECONDS = 1_000_000
 """Maximum timeout in seconds, slightly below the server's maximum."""
 
 

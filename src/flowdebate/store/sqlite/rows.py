@@ -48,7 +48,7 @@ _CONDITIONS = {
 """Conditions on listed runs, by parameter; each has an index, except for "labels" and "text"."""
 _TRIGRAM = 3
 _OLDEST_SEARCHED = f"SELECT created_at FROM runs ORDER BY created_at DESC LIMIT 1 OFFSET {NEWEST_SEARCHED - 1}"  # noqa: S608
-_MANY, _MOST_PARTS = 1_000, 32
+_MANY, _MAX_PARTS = 1_000, 32
 _HAVE_PARTS = f"SELECT count(*) FROM (SELECT 1 FROM run_texts WHERE run_texts MATCH ? LIMIT {_MANY})"  # noqa: S608
 _FEW = ("running", "queued", "awaiting")
 """Rare statuses, for which the index of statuses is the most selective."""
@@ -107,7 +107,7 @@ def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> s
     """List runs: use the index for a rare text, but scan from the newest run for a frequent one."""
     folded, parts = (filters.get("text") or "").casefold(), None
     if encode_text(folded) == folded:  # almost always true; otherwise the connection would encode the arguments
-        trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MOST_PARTS)
+        trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MAX_PARTS)
         # The syntax is that of FTS5.
         parts = " AND ".join('"{}"'.format(part.replace('"', '""')) for part in trigrams) or None
     if parts is not None and connection.execute(_HAVE_PARTS, (parts,)).fetchone()[0] == _MANY:

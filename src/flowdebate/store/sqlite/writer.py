@@ -20,7 +20,7 @@ from flowdebate.store.sqlite.file import Disk
 
 T = TypeVar("T")
 
-_MOST = 500
+_MAX_JOBS = 500
 """Maximum number of jobs in a transaction."""
 _LOG_JOBS = 2000
 """Number of jobs between two checkpoints; their log usually takes about 16 MB."""
@@ -229,7 +229,7 @@ class Writer:
         item = self._jobs.get()
         while item is not None:
             jobs.append(item)
-            if len(jobs) == _MOST or self._jobs.empty():
+            if len(jobs) == _MAX_JOBS or self._jobs.empty():
                 return jobs, False
             item = self._jobs.get()
         return jobs, True

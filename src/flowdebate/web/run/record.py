@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
 """Geometry of the drawing in SVG units: the left end of the bars, their maximum length, and the height of a row."""
-_LONGEST_LABEL = 10
+_MAX_LABEL_LENGTH = 10
 """Maximum length of a name in characters; a longer one would overlap the bars, which begin at `_LEFT`."""
-_MOST_DRAWN = 400
+_MAX_DRAWN = 400
 """Maximum number of calls in the drawing."""
 _STEPS_OF_TIME = (0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 _TICKS = 5
@@ -248,7 +248,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
         return is_known and (call.seconds or 0) >= 0 and abs(call.starts or 0) < _LAST_TIME
 
     timed = list(filter(is_timed, calls))
-    if not timed or len(timed) > _MOST_DRAWN:
+    if not timed or len(timed) > _MAX_DRAWN:
         return Trace(calls=calls)
     begins = min(call.starts or 0.0 for call in timed)
     # A replayed run, or a run with instant answers, may take no time.
@@ -257,7 +257,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
     names = list(dict.fromkeys(call.who for call in timed))
     bars, rows, y = list[Bar](), list[Row](), 4.0
     for name in names:
-        label = name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
+        label = name if len(name) <= _MAX_LABEL_LENGTH else f"{name[: _MAX_LABEL_LENGTH - 1]}…"
         rows.append(Row(label=label, y=y + 9))
         lanes: list[float] = []
         for call in sorted(

@@ -180,14 +180,14 @@ def duration(seconds: float) -> str:
     >>> duration(0.01), duration(0.4), duration(57.2), duration(1000)
     ('under 0.1 seconds', '0.4 seconds', '57 seconds', '17 minutes')
     """
-    if seconds < _SHORTEST:
-        return f"under {_SHORTEST} seconds"
+    if seconds < _MIN_SECONDS:
+        return f"under {_MIN_SECONDS} seconds"
     if seconds < _FEW:
         return f"{seconds:.1f} seconds"
     return f"{seconds:.0f} seconds" if seconds < _MINUTES else f"{seconds / 60:.0f} minutes"
 
 
-_SHORTEST, _FEW, _MINUTES = 0.1, 10, 180
+_MIN_SECONDS, _FEW, _MINUTES = 0.1, 10, 180
 
 
 def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace) -> Iterable[Round]:  # noqa: C901 - a case for each kind

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flowdebate.web.run.record import Call
 
 
-_MOST_NAMED = 16
+_MAX_NAMED = 16
 """Maximum number of step names below the slider."""
 
 
@@ -54,7 +54,7 @@ class Moment:
     @property
     def is_crowded(self) -> bool:
         """Return whether there are too many steps to show all their names below the slider."""
-        return len(self.steps) > _MOST_NAMED
+        return len(self.steps) > _MAX_NAMED
 
 
 def moment_at(sheet: Sheet, number: int) -> Moment | None:
@@ -118,7 +118,7 @@ _PASS = re.compile(r"\[\d+\]")
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
 # The time for a comparison is proportional to the product of the lengths.
-_MOST_COMPARED = 4_000_000
+_MAX_COMPARED = 4_000_000
 """Maximum number of word pairs when comparing two texts."""
 _ALIKE = 0.4
 """Minimum share of common words for showing one text as an edit of the other."""
@@ -187,7 +187,7 @@ def changes(one: str, other: str) -> list[Piece]:
     before, after = _WORD.findall(one), _WORD.findall(other)
     if one == other:
         return [Piece("same", one)] if one else []
-    if len(before) * len(after) > _MOST_COMPARED:
+    if len(before) * len(after) > _MAX_COMPARED:
         return _pieces(("del", one), ("ins", other))
     changes_found: list[tuple[Kind, str]] = []
     # `autojunk` would ignore all frequent words, such as "the", in texts of 200 words or more.

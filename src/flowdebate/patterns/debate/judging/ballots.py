@@ -16,7 +16,7 @@ from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 """The form of a judge's answer: a winner, a score for each side, or a single letter whose log-probabilities count."""
-MOST_LETTERS = 20  # maximum number of letters, because servers do not report log-probabilities of more tokens
+MAX_LETTERS = 20  # maximum number of letters, because servers do not report log-probabilities of more tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """Decision rule: the mean of the scores; one vote per ballot for the side ranked first; or the median across models of
 their mean log-odds.

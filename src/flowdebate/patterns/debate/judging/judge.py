@@ -33,7 +33,7 @@ from flowdebate.runs.events import BlockAnswered
 from flowdebate.sources.quotes import look_up
 
 from .ballots import (
-    MOST_LETTERS,
+    MAX_LETTERS,
     PUBLISHED_CORRELATION,
     Answer,
     DecidedBy,
@@ -223,7 +223,7 @@ class Judge(Block[Any, JudgedVerdict]):
         )
         self._labels = labels_for(sides, how.labels or how.crossed_labels, location=location)
         self._asking = self._ask(how)
-        lettered = how.is_open and 1 < len(sides) <= MOST_LETTERS
+        lettered = how.is_open and 1 < len(sides) <= MAX_LETTERS
         # only needed for models with a concise profile; other models may not report log-probabilities
         self._by_letter = self._ask(replace(how, answer_form="letter", model=None)) if lettered else None
         for asking in (self._asking, self._by_letter):

@@ -26,7 +26,7 @@ from flowdebate.patterns.debate.transcript import (
 )
 from flowdebate.prompts import Template, explain_escapes, filled, listed, part, quoted, tag_text, uses
 
-from .ballots import MOST_LETTERS, JudgeBallot, Judging, LetterFit, centred, leader_of, softmax
+from .ballots import MAX_LETTERS, JudgeBallot, Judging, LetterFit, centred, leader_of, softmax
 from .verdicts import add_headline
 
 if TYPE_CHECKING:
@@ -369,7 +369,7 @@ class Juror:
 
 # Minimum total probability of the letters in a usable ballot. Below it, the model hardly considers any letter, so their
 # proportions mean little.
-LEAST_MASS = 0.1
+MIN_MASS = 0.1
 # Values fitted for the default prompts of letter judges, keyed by weights file; see the tables in
 # docs/evidence.md.
 FITTED = {"qwen2.5-coder-1.5b-instruct-q4_k_m": (0.18, 0.25)}  # `per_log_length` and `min_log_odds`
@@ -378,13 +378,13 @@ _HIDDEN = Visibility(client=False, history=False)  # reasons and picks are part 
 
 
 def letters_for(count: int, *, location: str, field: str = "stances") -> tuple[str, ...]:
-    """Return the first `count` letters; raise ConfigurationError for more than `MOST_LETTERS`.
+    """Return the first `count` letters; raise ConfigurationError for more than `MAX_LETTERS`.
 
     >>> letters_for(3, location="judge")
     ('A', 'B', 'C')
     """
-    if count > MOST_LETTERS:
-        raise ConfigurationError(location, field, count, f"at most {MOST_LETTERS} to choose from by letter")
+    if count > MAX_LETTERS:
+        raise ConfigurationError(location, field, count, f"at most {MAX_LETTERS} to choose from by letter")
     return tuple(string.ascii_uppercase[:count])
 
 
@@ -543,7 +543,7 @@ def read_logprobs(logprobs: Mapping[str, float], labels: Mapping[str, str]) -> d
     """Build the fields of a ballot from the log-probability of each side's letter."""
     log_odds = centred({side: logprobs[letter] for side, letter in labels.items()})
     mass = math.fsum(math.exp(logprob) for logprob in logprobs.values())
-    problem = f"the letters have only {mass:.3g} of the probability" if mass < LEAST_MASS else None
+    problem = f"the letters have only {mass:.3g} of the probability" if mass < MIN_MASS else None
     scores = softmax(log_odds)
     return {
         "log_odds": log_odds,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LETTERS = ("letter", "letter_after_reasons")  # answer forms that consist of one letter
 _WHERE = "JudgeOptions"
-MOST_CRITERIA, HEAVIEST = 20, 1_000
+MAX_CRITERIA, MAX_WEIGHT = 20, 1_000
 # Options for the judge's block, as opposed to options for judging.
 _BLOCK = ("model", "profile", "instructions", "tools", "uses", "context", "settings", "visibility")
 
@@ -160,10 +160,10 @@ class JudgeOptions:
         allowed = "'scores' with a panel, labels, or a schedule other than 'single' and 'swap'"
         self._require(not (self.answer_form == "winner" and several), "answer_form", allowed)
         rubric = self.criteria
-        weighed = rubric is None or (isinstance(rubric, dict) and 0 < len(rubric) <= MOST_CRITERIA)
+        weighed = rubric is None or (isinstance(rubric, dict) and 0 < len(rubric) <= MAX_CRITERIA)
         for name, weight in (rubric or {}).items() if weighed else ():
-            weighed = weighed and isinstance(name, str) and bool(name.strip()) and is_number(weight, maximum=HEAVIEST)
-        allowed = f"None, or 1 to {MOST_CRITERIA} names, each with a number > 0, <= {HEAVIEST:,}"
+            weighed = weighed and isinstance(name, str) and bool(name.strip()) and is_number(weight, maximum=MAX_WEIGHT)
+        allowed = f"None, or 1 to {MAX_CRITERIA} names, each with a number > 0, <= {MAX_WEIGHT:,}"
         self._require(weighed, "criteria", allowed)
         self._require(rubric is None or self.form == "scores", "criteria", "None unless the answers are scores")
         minimum = self.min_log_odds

@@ -15,7 +15,7 @@ from flowdebate.prompts import quoted, tag_text
 from flowdebate.sources.quotes import look_up
 from flowdebate.sources.source import Source
 
-from .ballots import MOST_LETTERS, JudgeBallot, Judging, Statement, balanced, firsts_of, leads_of
+from .ballots import MAX_LETTERS, JudgeBallot, Judging, Statement, balanced, firsts_of, leads_of
 
 HINT = "A small model was the judge, and small models judge weakly."
 # Wording of the policies for a flipped verdict without a winner.
@@ -187,8 +187,8 @@ def _names(text: str, side: str) -> bool:
 
 # Statements to quote
 
-_LONGEST = 300  # maximum length of a statement in characters; one prompt contains all statements of a side
-_FEWEST_WORDS = 5  # minimum length of a statement in words; shorter sentences are exclamations
+_MAX_STATEMENT_LENGTH = 300  # maximum length of a statement in characters; one prompt contains all statements of a side
+_MIN_STATEMENT_WORDS = 5  # minimum length of a statement in words; shorter sentences are exclamations
 _END = r"(?:[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+|(?=\n))\s*"
 _ABBREVIATED = r"(?i)(?:\b(?:\w|Mrs?|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|approx))\.$"
 _WORD = re.compile(r"\w+")
@@ -208,8 +208,10 @@ def sentences_of(text: str) -> list[str]:
         start = end.end()
     sentences = []
     for sentence in filter(_WORD.search, [*pieces, text[start:].strip()]):
-        sentence_text = sentence if len(sentence) <= _LONGEST else sentence[:_LONGEST].rsplit(None, 1)[0]
-        sentences.append(sentence_text if _WORD.search(sentence_text) else sentence[:_LONGEST])
+        sentence_text = (
+            sentence if len(sentence) <= _MAX_STATEMENT_LENGTH else sentence[:_MAX_STATEMENT_LENGTH].rsplit(None, 1)[0]
+        )
+        sentences.append(sentence_text if _WORD.search(sentence_text) else sentence[:_MAX_STATEMENT_LENGTH])
     return sentences
 
 
@@ -236,8 +238,8 @@ def statements_of(
             for quote in look_up(entries[item.entry].text, sources)
         )
     ]
-    long = [statement for statement in every if len(_WORD.findall(statement.text)) >= _FEWEST_WORDS]
-    return (proven or long or every)[-MOST_LETTERS:]
+    long = [statement for statement in every if len(_WORD.findall(statement.text)) >= _MIN_STATEMENT_WORDS]
+    return (proven or long or every)[-MAX_LETTERS:]
 
 
 def reply_to(

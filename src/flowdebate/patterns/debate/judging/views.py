@@ -27,7 +27,7 @@ ScheduleLike: TypeAlias = "Schedule | str"
 """A schedule or its name: "single", "swap", "cyclic", "full", or for example "sampled(5)"."""
 
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
-_MOST_SAMPLES = 1_000
+_MAX_SAMPLES = 1_000
 """Maximum number of sampled views: each view takes a call, and all views are drawn before the first call."""
 FULL_AT_MOST = 4  # maximum number of sides; five would need 120 calls
 
@@ -72,7 +72,7 @@ class Schedule:
                     f"schedule {self.kind!r}", "size", drawn, "None: only a sampled schedule has a size"
                 )
         else:
-            check_count("schedule 'sampled'", maximum=_MOST_SAMPLES, size=drawn)
+            check_count("schedule 'sampled'", maximum=_MAX_SAMPLES, size=drawn)
 
     def __str__(self) -> str:
         return self.kind if self.size is None else f"{self.kind}({self.size})"
