@@ -76,7 +76,7 @@ Results:
 - A shuffled order is no more accurate than a fixed one, since a shuffle moves the bias without reducing it.
 - Asking twice in the same order does not help either: it reduces noise but not bias.
 - `swap` repairs an additive bias for two sides, if scores are graded. For four sides you need `cyclic`; `swap` helps least if both ends
-  are favoured.
+  are favored.
 - Hard votes lose much of the gain, and with two sides all of it.
 
 ### Unkind judges
@@ -149,7 +149,7 @@ mean error is smaller than that of a single judge. Nine judges with a correlatio
 
 ### Power of the audit
 
-Audits of a judge that favours the first slot, with one verdict per item in a random order. To detect a slot that wins 60 %, 70 % and 80 %
+Audits of a judge that favors the first slot, with one verdict per item in a random order. To detect a slot that wins 60 %, 70 % and 80 %
 of the time with a power of 80 %, the audit requires 210, 54 and 23 items. It may accuse a fair judge in at most 5 % of audits. For such a
 judge this is the binomial distribution: the table checks that the audit computes it.
 
@@ -211,7 +211,7 @@ measure the models, the views and the averaging, with shortened answers.
 Results:
 
 - The written scores of `local` are no more accurate with both orders than with one; if anything, less. Most answers give everything to one
-  letter, so two views that disagree leave nothing to decide by. The model favours the letter B.
+  letter, so two views that disagree leave nothing to decide by. The model favors the letter B.
 - By letter, `local` nearly always chooses A, so a single order is a coin toss. Averaging both orders is more accurate; hard votes are not. A
   single order is below one half because the draw put A on the false statement more often; compare with the mean of both orders. In pairs of
   similar length the gain is not significant, so the remaining signal may be a preference for longer statements, which are true more often

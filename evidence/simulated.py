@@ -118,7 +118,7 @@ QUOTES = (
     Quote(".748", "two sides, one shuffled order", "sides", "`single`, shuffled"),
     Quote(".890", "two sides, both orders", "gap", "`swap`"),
     Quote(".890", "the same", "sides", "`swap`"),
-    Quote(".670", "four sides, both ends favoured, `swap`", "ends", "`swap`"),
+    Quote(".670", "four sides, both ends favored, `swap`", "ends", "`swap`"),
     Quote(".670", "the same, with as many calls as `cyclic`", "ends", "`swap`, each view twice"),
 )
 

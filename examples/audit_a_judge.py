@@ -1,4 +1,4 @@
-"""Audit a judge: does the better argument win, or the one that it reads first?
+"""Audit a judge to find out whether the better argument wins, or the one that it reads first.
 
 Run it with `python examples/audit_a_judge.py`. It needs no model, because the judge is a function that prefers the
 first argument in seven of ten cases. Pass your own model to `main` to audit that one instead: 60 debates in both orders

@@ -58,7 +58,7 @@ def build(model: Model | str, archive: Archive) -> Sequencer[Any, ConsensusOutpu
 def report(output: ConsensusOutput) -> None:
     print(f"\n{output.task}")
     print(" → ".join(reached.label for reached in output.stages))
-    print(f"told from before: {len(output.context.past_debates)} debates")
+    print(f"past debates remembered: {len(output.context.past_debates)}")
     for left_out in output.context.skipped:
         print(f"left out: {left_out.source}, {left_out.reason}")
     for failure in output.losses:

@@ -43,7 +43,7 @@ def main(model: Model | str | None = None, *, other: Model | str | None = None) 
         output = pattern(model, other).run_sync(question, model=model, seed=1).output
         print(f"{question}\n{output.answer}")
         for step in output.steps:
-            print(f"  {step.name} (calls: {step.calls + step.check_calls}): {step.reason or 'goes on'}")
+            print(f"  {step.name} (calls: {step.calls + step.check_calls}): {step.reason or 'continues'}")
         print(f"  not needed: {', '.join(output.skipped) or 'nothing'}")
         outputs.append(output)
     return outputs

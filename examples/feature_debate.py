@@ -74,7 +74,7 @@ def main(
         print(f"{entry.round}. [{entry.stance}] {entry.text}")
     if (verdict := result.raw.verdict) is not None:
         print(f"Winner: {verdict.winner or 'none, a synthesis'}")
-    print(f"Over after {result.raw.rounds} rounds: {result.raw.stop_reason}")
+    print(f"Finished after {result.raw.rounds} rounds: {result.raw.stop_reason}")
     decision: Decision = result.output
     print(f"Decision: {decision.decision}")
     return decision

@@ -44,7 +44,7 @@ async def hold(model: Model | str | None, store: StoreChoice) -> BatchSummary:
         if item.error is not None:
             print(f"{item.row['id']}: failed: {item.error}")
         else:
-            again = " (was there)" if item.replayed else ""
+            again = " (from the store)" if item.replayed else ""
             print(f"{item.row['id']}, {item.row['topic']}: {item.raw.verdict.winner or 'nobody wins'}{again}")
     return batch.summary
 

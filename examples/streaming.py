@@ -31,7 +31,7 @@ def show(event: object) -> None:
         case TextDelta(text=text):
             print(text, end="", flush=True)
         case RoundsEnded(rounds=rounds, reason=reason):
-            print(f"\n\nOver after {rounds} rounds: {reason}")
+            print(f"\n\nFinished after {rounds} rounds: {reason}")
         case VerdictReached(verdict=verdict):
             print(f"Verdict: {verdict.verdict}")
         case ModelCalled(error=str() as error):

@@ -126,7 +126,7 @@ def test_the_feature_debate_is_moderated_too(capsys: pytest.CaptureFixture[str])
     printed = capsys.readouterr().out
     assert "Round 1: advocate, skeptic; What if it fails?\nRound 2: advocate; What if it fails?\n" in printed
     assert printed.count("An argument of feature-debate-debater-") == 3
-    assert "Winner: none, a synthesis\nOver after 2 rounds: moderator_done\nDecision: wait" in printed
+    assert "Winner: none, a synthesis\nFinished after 2 rounds: moderator_done\nDecision: wait" in printed
 
 
 @pytest.mark.parametrize(("exhausted", "rounds", "reason"), [(True, 1, "predicate"), (False, 4, "max_rounds")])
@@ -146,7 +146,7 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
 
     session: dict[str, object] = {"budget_exhausted": exhausted}
     load("feature_debate").main(FunctionModel(answer), moderator=True, session=session)
-    assert f"Over after {rounds} rounds: {reason}" in capsys.readouterr().out
+    assert f"Finished after {rounds} rounds: {reason}" in capsys.readouterr().out
 
 
 def test_the_moderator_briefs_with_what_its_tool_found(capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,7 +208,7 @@ def test_the_stream_prints_text_as_it_arrives(capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr().out
     for entry in raw.transcript:
         assert f"{entry.agent_name} ({entry.stance}): {entry.text}" in printed
-    assert "Over after 2 rounds: max_rounds" in printed
+    assert "Finished after 2 rounds: max_rounds" in printed
 
 
 def test_the_local_server_is_called_at_its_address(capsys: pytest.CaptureFixture[str]) -> None:

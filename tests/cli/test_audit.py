@@ -81,7 +81,7 @@ def test_data_set_gives_a_table_and_findings(write_data: Path) -> None:
         ["flip probability", "0.83"],
         ["unparsed answers", "0%"],
     ]
-    assert "- favours the first slot: 110 of 120 (92%, 95% CI " in result.stdout
+    assert "- favors the first slot: 110 of 120 (92%, 95% CI " in result.stdout
     assert result.stdout.endswith(f"- {LIMITS}\n")
 
 

@@ -108,15 +108,15 @@ def test_rows_are_summarized_and_position_bias_is_found(judge_folder: list[str],
     assert (table["rows"], len(judge_folder)) == (200, 400)
     (biased,) = table["judges"]
     assert biased["favours"] == "first"
-    assert "favours the first place" in run_command("rows.csv").output
+    assert "favors the first place" in run_command("rows.csv").output
     assert len(judge_folder) == 400
     (tmp_path / "some.csv").write_text("".join((tmp_path / "rows.csv").read_text().splitlines(keepends=True)[:31]))
     for width in ("40", "80", "120"):
         result = run_command("some.csv", environment={"COLUMNS": width})
-        assert "favours the first place" in " ".join(result.output.split())
+        assert "favors the first place" in " ".join(result.output.split())
         assert result.exit_code == 0
     assert (
-        "\n- staged favours the first place: " in run_command("some.csv", "--format", "markdown").output
+        "\n- staged favors the first place: " in run_command("some.csv", "--format", "markdown").output
     )  # the name is unchanged
     assert len(judge_folder) == 460
 

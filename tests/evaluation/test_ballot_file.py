@@ -141,7 +141,7 @@ def test_commands_read_the_same_files(tmp_path: Path) -> None:
     path = str(write(tmp_path / "ballots.csv", rows()))
     result = CliRunner().invoke(app, ["eval", "audit", "--data", path], catch_exceptions=False)
     assert result.exit_code == 0
-    for words in ("slot 1 of 2", "right in 0.", "length: twice as long favours it", "2 models are worth"):
+    for words in ("slot 1 of 2", "right in 0.", "length: twice as long favors it", "2 models are worth"):
         assert words in result.output
     document = json.loads(CliRunner().invoke(app, ["eval", "audit", "--data", path, "--json"]).stdout)
     assert document["quality"] == judge_quality(path).model_dump(mode="json", by_alias=True)

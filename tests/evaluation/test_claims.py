@@ -295,7 +295,7 @@ def test_slot_interval_agrees_with_its_test() -> None:
     strong = full_audit([leaning_ballots(3)] * 12 + [leaning_ballots(1)] * 28 + [leaning_ballots(2)] * 22)
     assert strong.slots[0].p is not None
     assert strong.slots[0].p <= 0.05
-    assert strong.findings[0].startswith("favours the last slot")
+    assert strong.findings[0].startswith("favors the last slot")
     borderline = full_audit([leaning_ballots(3)] * 10 + [leaning_ballots(1)] * 28 + [leaning_ballots(2)] * 22).slots[0]
     assert borderline.p == pytest.approx(0.0509, abs=1e-4)
     assert borderline.places[1].low is not None
@@ -356,19 +356,19 @@ def test_fair_panels_are_rarely_accused_with_many_tests() -> None:
             items.append(ballots)
         report = full_audit(items, resamples=0)
         assert report.tests == 12
-        accused += any("favours" in finding for finding in report.findings)
+        accused += any("favors" in finding for finding in report.findings)
     assert accused <= 7  # 3 of 60 are expected at 5 %; the probability of more than 7 is 1 %
     assert any("12 tests were made and p-values are adjusted for that" in finding for finding in report.findings)
 
 
 def test_one_result_among_many_tests_is_not_a_finding() -> None:
-    """P = .04 among four tests gives neither "favours" nor "no slot bias found"."""
+    """P = .04 among four tests gives neither "favors" nor "no slot bias found"."""
     cast = [[ballot("ab", "a", model="m"), ballot("ba", "ab"[at % 2], model="n")] for at in range(37)]
     cast += [[ballot("ba", "a", model="m"), ballot("ab", "ab"[at % 2], model="n")] for at in range(23)]
     report = full_audit(cast, resamples=0)
     findings = [finding for finding in report.findings if finding.startswith("m: ")]
     assert 0.05 < (report.models["m"].slots[0].p_holm or 0) <= 1
-    assert not any("favours" in finding for finding in findings)
+    assert not any("favors" in finding for finding in findings)
 
 
 def test_panel_worth_has_an_interval_and_needs_50_items() -> None:
@@ -425,7 +425,7 @@ def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
     blind, informed = full_audit(items), full_audit(items, spoken=spoken)
     assert blind.findings[0].startswith("no slot bias found")
     assert "the side that spoke last" in blind.findings[-1] == LIMITS
-    assert any(finding.startswith("favours the last speaker: 120 of 120 (100%") for finding in informed.findings)
+    assert any(finding.startswith("favors the last speaker: 120 of 120 (100%") for finding in informed.findings)
     assert audit_run(result).judge.turns[0].places[1].wins == 2
     fixed = full_audit([items[0]] * 60, spoken=[spoken[0]] * 60).findings
     assert any("the sides spoke in one order" in finding for finding in fixed)

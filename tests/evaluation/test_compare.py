@@ -259,8 +259,8 @@ async def test_judges_favoring_the_first_slot_are_found() -> None:
     assert (biased.favours, fair.favours) == ("first", None)
     assert biased.first_place is not None
     assert (biased.first_place.low or 0) > 0.5
-    (sentence,) = [finding for finding in table.findings if "favours" in finding]
-    assert sentence.startswith("biased favours the first place")
+    (sentence,) = [finding for finding in table.findings if "favors" in finding]
+    assert sentence.startswith("biased favors the first place")
     assert "95% interval" in sentence
 
 

@@ -101,7 +101,7 @@ def test_length_effect_is_found_in_the_projects_ballots(group: str) -> None:
     assert [*report.effects] == ["order", "length"]
     assert all((effect.low or 0) > 0 for effect in report.effects.values())
     assert report.systems[0].system == "better"
-    assert "length: twice as long favours it" in " ".join(report.findings)
+    assert "length: twice as long favors it" in " ".join(report.findings)
 
 
 def test_controlling_for_length_removes_the_length_effect() -> None:

@@ -77,7 +77,7 @@ def test_critics_that_find_less_than_the_judge_are_not_recommended() -> None:
     assert "Do not use critique()" in worse.summary
     weak = critique_check_sync(rows_of(6), model=model_of(critic=1.0, alone=0.03))
     assert weak.helps is None
-    assert re.search(r"takes about [\d,]+ labelled answers, and there are 6", weak.advice)
+    assert re.search(r"takes about [\d,]+ labeled answers, and there are 6", weak.advice)
 
 
 def test_answers_without_a_decision_are_excluded_and_counted() -> None:

@@ -40,7 +40,7 @@ def test_judges_favoring_the_last_word_are_detected_in_23_debates() -> None:
     assert report.last_word.p_holm == report.turns[0].p_holm
     assert report.last_word.low is not None
     assert report.last_word.low > 0.8
-    assert any(finding.startswith("favours the last speaker: 46 of 46 (100%") for finding in report.findings)
+    assert any(finding.startswith("favors the last speaker: 46 of 46 (100%") for finding in report.findings)
     assert report.tests == 2  # slots and turns: with two sides, the last word is not an additional test
     assert report.slots[0].p == 1.0
     assert "the last word" in LIMITS == report.findings[-1]
@@ -58,7 +58,7 @@ def test_judges_without_a_preference_are_not_accused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("liked", "words"), [(2, "favours the last word: it won 30 of 30"), (0, "is against the last")]
+    ("liked", "words"), [(2, "favors the last word: it won 30 of 30"), (0, "is against the last")]
 )
 def test_last_word_is_tested_separately_with_more_sides(liked: int, words: str) -> None:
     """The even rate is one in three, and the sentence states it."""

@@ -96,7 +96,7 @@ async def test_fully_capable_models_need_no_settings() -> None:
         ),
         (
             ["system", "neighbours", "schema", "stream_options", "limit"],
-            ["stream options", "token limit", "system message", "neighbours of one role", "json_schema"],
+            ["stream options", "token limit", "system message", "neighbors of one role", "json_schema"],
             ["no max_tokens", 'structured="tools"'],
         ),
         (["tools", "formats"], ["tools", "json_schema", "json"], ["tools=", 'structured="md_json"']),

@@ -54,7 +54,7 @@ def _cast_ballot(order: Sequence[str], quality: dict[str, float], source: Random
 
 def count_alarms(audits: Sequence[JudgeAudit]) -> int:
     """Return how many audits report a preference for a slot."""
-    return sum(any(finding.startswith("favours") for finding in report.findings) for report in audits)
+    return sum(any(finding.startswith("favors") for finding in report.findings) for report in audits)
 
 
 @pytest.mark.simulation
@@ -116,14 +116,14 @@ def test_preferences_in_few_items_are_reported_once() -> None:
     findings = full_audit(single_verdicts(23, 1.0, Random(1)), resamples=0).findings
     mentions = [finding for finding in findings if "the first slot" in finding]
     assert len(mentions) == 1
-    assert mentions[0].startswith("favours the first slot: 23 of 23")
+    assert mentions[0].startswith("favors the first slot: 23 of 23")
     assert mentions[0].endswith("; too few for a weaker one: 23 verdicts, at least 54 are needed to find a rate of 70%")
 
 
 def test_preferences_are_reported_with_their_numbers() -> None:
     """The sentence has count, sample size, interval and p-value."""
     cast = [[FIRST]] * 20 + [[MIRRORED[0]]] * 18 + [[LAST]] * 16
-    assert full_audit(cast).findings[0] == ("favours the first slot: 38 of 54 (70%, 95% CI 56% to 82%, p = 0.0038)")
+    assert full_audit(cast).findings[0] == ("favors the first slot: 38 of 54 (70%, 95% CI 56% to 82%, p = 0.0038)")
     fair = [[FIRST]] * 14 + [[MIRRORED[0]]] * 14 + [[LAST]] * 13 + [[MIRRORED[1]]] * 13
     assert full_audit(fair).findings[0] == (
         "no slot bias found: the first slot won 28 of 54 (52%, 95% CI 38% to 66%, p = 0.89); "
@@ -137,7 +137,7 @@ def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
     labelled = [ballot(order, order[0], labels={order[0]: "A", order[1]: "B"}) for order in ("ab", "ba")]
     assert full_audit([[FIRST]] * 60).findings[0].startswith("cannot tell: all 60 items were shown in one order")
     findings = full_audit([[ballot_] for ballot_ in labelled * 30]).findings
-    assert findings[0].startswith("favours the first slot: 60 of 60")
+    assert findings[0].startswith("favors the first slot: 60 of 60")
     assert findings[1].startswith("cannot tell: in all 60 items each label had one slot")
 
 

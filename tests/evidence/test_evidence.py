@@ -101,12 +101,12 @@ def test_slot_bias_and_accuracy_are_distinguished() -> None:
     """The slot judge is right by chance, as the audit reports; the other judge is always right."""
     pairs = [make_pair(number) for number in range(60)]
     slots, truth = real(make_rows(pairs, slot_only=True), pairs), real(make_rows(pairs, slot_only=False), pairs)
-    assert "favours the first slot: 120 of 120" in slots
+    assert "favors the first slot: 120 of 120" in slots
     assert "| `swap` | 2 | .500 [.500, .500] |" in slots
     assert "60 of 60 |" in slots
     assert "| `swap` over one order, the mean of both |  | +.000 [+.000, +.000] |" in truth
     assert "| `swap` | 2 | 1.000 [1.000, 1.000] |" in truth
-    assert "favours" not in truth
+    assert "favors" not in truth
 
 
 def test_incompletely_judged_pairs_are_excluded() -> None:

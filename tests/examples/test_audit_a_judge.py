@@ -19,4 +19,4 @@ def test_the_audit_detects_a_position_biased_judge(capsys: pytest.CaptureFixture
     assert audit.slots[0].p is not None
     assert audit.slots[0].p < 0.001
     assert (audit.items, audit.ballots) == (60, 120)
-    assert capsys.readouterr().out.startswith("- favours the first slot: 82 of 120 (68%, ")
+    assert capsys.readouterr().out.startswith("- favors the first slot: 82 of 120 (68%, ")

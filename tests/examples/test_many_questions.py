@@ -40,5 +40,5 @@ def test_a_resumed_batch_pays_once_per_question(capsys: pytest.CaptureFixture[st
     assert (first.statuses, second.statuses) == ({"complete": 3, "failed": 1}, {"complete": 4})
     assert (calls, paid_calls) == (3 * 3 + 1, 3 * 3 + 1 + 3)
     assert "A2: failed: down" in printed
-    assert "B1, housing: it should be left as it is (was there)" in printed
+    assert "B1, housing: it should be left as it is (from the store)" in printed
     assert "4 of 4 done, 13 calls: {'Omar': 4}" in printed

@@ -92,7 +92,7 @@ def test_readers_are_compared_with_the_judge() -> None:
         page = get_page(stage, "/audit")
         assert "agreement with readers: 1.00, 1 debate</title>" in page
         assert "Too few to tell: in 1 of 1 debate most readers voted as the judge" in page
-        assert "2 of 3 votes were for what the judge found." in page
+        assert "2 of 3 votes agreed with the judge." in page
         assert read_counts(page)["Reader votes"] == "3"
 
 

@@ -67,7 +67,7 @@ async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) 
     reason = "last step" if ends == "thorough" else "undisputed"
     assert f"Depth {ends} ({CALLS[ends]} calls): {reason}" in document.notes
     assert [note for note in document.notes if note.endswith("goes on")] == [
-        f"Depth {depth} ({CALLS[depth]} calls): goes on" for depth in steps[:-1]
+        f"Depth {depth} ({CALLS[depth]} calls): continues" for depth in steps[:-1]
     ]
 
 
@@ -89,7 +89,7 @@ async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
     sections: list[Any] = [section for event in events for section in live.tell(event)]
     labels = [getattr(section, "label", "") for section in sections]
     assert [label for label in labels if label.startswith("Step ")] == ["Step quick", "Step balanced"]
-    assert sections[labels.index("Step quick")].text == "4 calls: goes on"
+    assert sections[labels.index("Step quick")].text == "4 calls: continues"
 
 
 @pytest.mark.anyio

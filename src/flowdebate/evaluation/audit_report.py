@@ -274,7 +274,7 @@ class ReaderAgreement(InNotebooks, WireModel):
                 sentences.append(f"agreement with readers {_value(agreement)}: {agreeing}")
         if self.undecided:
             sentences.append(f"in {counted(self.undecided, 'debate')} the readers, or the judge, were for no side")
-        return [*sentences, f"{self.same} of {counted(self.votes, 'vote')} were for what the judge found"]
+        return [*sentences, f"{self.same} of {counted(self.votes, 'vote')} agreed with the judge"]
 
 
 @dataclass(slots=True)
@@ -342,7 +342,7 @@ class RunAudit(InNotebooks):
                 f"themselves, {self.leaks.others} of others, {self.leaks.models} of models)"
             )
         sentences += [
-            f"the judge {judge!r} is of the same family as the debater {debater!r}: a judge may favour text like its "
+            f"the judge {judge!r} is of the same family as the debater {debater!r}: a judge may favor text like its "
             "own; use a model of another family"
             for judge, debater in self.same_family
         ]
@@ -361,7 +361,7 @@ def _about_judge(figures: JudgeFigures, tests: int) -> Iterator[str]:
         if p > ALPHA:
             yield f"no preference for the last word found: it won {numbers}"
         else:
-            yield f"{'favours' if last.rate > last.even else 'is against'} the last word: it won {numbers}"
+            yield f"{'favors' if last.rate > last.even else 'is against'} the last word: it won {numbers}"
     yield from _about_orders(figures)
     if figures.unparsed:
         share = f"{figures.unparsed_share:.0%}"
@@ -391,7 +391,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
             yield f"{_name(places, favoured)} won {numbers}; not tested for chance"
     elif p <= ALPHA:
         # The preference was found anyway; the size only says that a weaker preference could have been missed.
-        yield f"favours {_name(places, favoured)}: {numbers}" + (
+        yield f"favors {_name(places, favoured)}: {numbers}" + (
             f"; too few for a weaker one: {size}, {enough}" if small else ""
         )
     elif places.p is not None and places.p <= ALPHA:

@@ -403,7 +403,7 @@ def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
         odd = judge.towards_first
         first_share = odd if judge.favours == "first" else _figure(1 - odd.value, odd.n)
         yield (
-            f"{judge.judge} favours the {judge.favours} place: where the order decided, it went to that in "
+            f"{judge.judge} favors the {judge.favours} place: where the order decided, it went to that in "
             f"{_share(first_share, 'row')}; the first place won {judge.first_place.value:.0%} of its ballots "
             f"({judge.even:.0%} is even)"
         )

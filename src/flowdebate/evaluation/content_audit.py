@@ -193,6 +193,6 @@ def _said(column: str, figure: Figure, confidence: float) -> str:
     unit, low, high = _UNITS.get(column, "one more"), figure.low, figure.high
     if low is None or high is None:
         return f"{column}: {unit} adds {figure.value:+.2f} log-odds, without an interval"
-    sure = "favours it" if low > 0 else "is against it" if high < 0 else "is not clear"
+    sure = "favors it" if low > 0 else "is against it" if high < 0 else "is not clear"
     interval = f"{confidence:.0%} interval {low:+.2f} to {high:+.2f}"
     return f"{column}: {unit} {sure}, by {figure.value:+.2f} log-odds ({interval})"

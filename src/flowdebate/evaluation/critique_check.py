@@ -98,7 +98,7 @@ class CritiqueCheck(InNotebooks):
         differing = (self.comparison.better + self.comparison.worse) / len(self.answers)
         needed = required_n(self.min_gain, differing=max(differing, self.min_gain))
         return (
-            f"These answers do not decide it: a gain of {self.min_gain:.0%} takes about {needed:,} labelled answers, "
+            f"These answers do not decide it: a gain of {self.min_gain:.0%} takes about {needed:,} labeled answers, "
             f"and there are {len(self.answers):,}."
         )
 

@@ -508,7 +508,7 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
         ),
     )
     judges = Table(
-        head=("Judge", "Flips", "95% interval", "For the first place", "95% interval", "Favours"),
+        head=("Judge", "Flips", "95% interval", "For the first place", "95% interval", "Favors"),
         rows=tuple(
             (
                 judge.judge,

@@ -151,7 +151,7 @@ _PARTS = (
         "Set no max_tokens in ModelSettings.",
     ),
     _Part("system message", "system message", lambda body: "system" in body or "system" in _roles(body)),
-    _Part("neighbours of one role", "neighbours of one role", lambda body: _has_neighbours(_roles(body))),
+    _Part("neighbors of one role", "neighbors of one role", lambda body: _has_neighbours(_roles(body))),
     _Part(
         "effort",
         "effort",

@@ -137,5 +137,5 @@ def _parts_of(sent: dict[str, Any]) -> frozenset[str]:
             names |= {f"{name} {form['type']}"} if "type" in form else {f"{name} {part}" for part in form}
     names |= {"system"} & set(roles)
     if any(one == two for one, two in pairwise(roles)):
-        names.add("neighbours of one role")
+        names.add("neighbors of one role")
     return frozenset(names)

@@ -243,7 +243,7 @@ class Document(InNotebooks, WireModel):
             for answer in self.raw.cut_answers or ()
         ]
         steps = [
-            f"Depth {step.name} ({step_cost(step)}): {step.reason or 'goes on'}" for step in self.raw.escalation or ()
+            f"Depth {step.name} ({step_cost(step)}): {step.reason or 'continues'}" for step in self.raw.escalation or ()
         ]
         return [*steps, *([] if changed is None else [changed]), *cut, *(self.remarks or ()), *material_notes(self.raw)]
 

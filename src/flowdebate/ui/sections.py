@@ -263,7 +263,7 @@ _RECOVERIES: Mapping[Recovery, str] = {
 
 def step_fact(step: EscalationStep) -> Fact:
     """Render a finished step of an escalation as a fact."""
-    return Fact(label=f"Step {step.name}", text=f"{step_cost(step)}: {step.reason or 'goes on'}", tone="dim")
+    return Fact(label=f"Step {step.name}", text=f"{step_cost(step)}: {step.reason or 'continues'}", tone="dim")
 
 
 def step_cost(step: EscalationStep) -> str:

@@ -144,14 +144,17 @@ async def verify_report(
     except FlowDebateError as error:
         # There is no page to compare with.
         rendered = html
-        finding = finding.model_copy(update={"outcome": "unknown", "problems": (f"It gives no page: {error}",)})
+        problem = f"The page cannot be rendered: {error}"
+        finding = finding.model_copy(update={"outcome": "unknown", "problems": (problem,)})
     if rendered != html:
         problems.extend(_differences(html, rendered))
     if not problems:
         return finding
     # Another version may render the same run differently, which is not a sign of tampering.
     if finding.outcome == "verified" and made_by != __version__ and digest == hash_claimed:
-        problems.append(f"flowdebate {made_by} has made it, and this is {__version__}: verify it with that version.")
+        problems.append(
+            f"The report was made by flowdebate {made_by}, and this is {__version__}. Verify it with that version."
+        )
         return finding.model_copy(update={"outcome": "unknown", "problems": tuple(problems)})
     return finding.model_copy(update={"outcome": "differs", "problems": (*problems, *finding.problems)})
 

@@ -185,7 +185,7 @@ PARTS: tuple[Part, ...] = (
     Part("prompt_cache_key", _hint(r"cache"), _leave_out("prompt_cache_key")),
     Part("name of the limit", _hint(r"max_?(completion_?|output_?|new_?)?tokens"), _rename_limit),
     HISTORY,
-    Part("neighbours of one role", _hint(r"\broles?\b|alternat|consecutive|template|jinja"), _join_roles, vague=True),
+    Part("neighbors of one role", _hint(r"\broles?\b|alternat|consecutive|template|jinja"), _join_roles, vague=True),
     SYSTEM,
     TEMPERATURE,
     LIMIT,
