@@ -57,9 +57,7 @@ def test_judges_without_a_preference_are_not_accused() -> None:
     assert report.last_word.low <= 0.5 <= report.last_word.high
 
 
-@pytest.mark.parametrize(
-    ("liked", "words"), [(2, "favors the last word: it won 30 of 30"), (0, "is against the last")]
-)
+@pytest.mark.parametrize(("liked", "words"), [(2, "favors the last word: it won 30 of 30"), (0, "is against the last")])
 def test_last_word_is_tested_separately_with_more_sides(liked: int, words: str) -> None:
     """The even rate is one in three, and the sentence states it."""
     orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 10
