@@ -16,7 +16,7 @@ from flowdebate.chassis.registry import find_pattern as find_pattern
 from flowdebate.chassis.registry import register as register
 
 DEFAULT = "debate"
-"""Pattern used by batches, MCP hosts and plans by default."""
+"""Default pattern for batches, MCP hosts and plans."""
 
 
 def _register_folder(
@@ -28,7 +28,7 @@ def _register_folder(
     events: str,
     listed: bool = False,
 ) -> None:
-    """Register the pattern in the folder `name`; `output` and `events` are the names of its classes."""
+    """Register the pattern in the folder `name`, whose output and event classes are named `output` and `events`."""
     folder = f"{__name__}.{name}"
     info = PatternInfo(
         name=name,

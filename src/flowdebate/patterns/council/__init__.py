@@ -1,4 +1,4 @@
-"""Council pattern: members answer independently, review each other anonymously, and a chair writes the answer."""
+"""Council pattern: members answer independently and review each other anonymously, and a chair writes the answer."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Default blocks of a council: for a member's opinion, for its review, and for the chair."""
+"""Default blocks of a council: a member giving its opinion, a member reviewing the others, and the chair."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .schemas import ChairAnswer, ChairAsked, CouncilTranscript, ReviewAsked, ra
 
 
 def _who(template: CouncilMemberTemplate, name: str, role: str | None, system_prompt: str | None) -> str:
-    """Describe a council, then a member. `system_prompt` is written by the application and is not escaped."""
+    """Describe a council, then one of its members; `system_prompt` comes from the application and is not escaped."""
     who = None if role is None else filled(template.persona, speaker=speaker_tag(name, role))
     return "\n\n".join(filter(None, [template.system, who, system_prompt]))
 
@@ -70,7 +70,7 @@ def create_council_reviewer(
 ) -> Generator[Any]:
     """Create the block `{name}-reviewer-{agent_name}`.
 
-    The block takes a `ReviewAsked` and ranks its answers by their `letters`.
+    The block takes a `ReviewAsked` and ranks the answers in it, identified by their `letters`.
     """
 
     def review(texts: CouncilMemberTemplate, value: ReviewAsked, _: Context) -> str:
@@ -102,7 +102,7 @@ def create_chair(
 ) -> Generator[Any]:
     """Create the block `{name}-chair`.
 
-    The block takes a `ChairAsked` and returns data for `output_schema`, or a `ChairAnswer` if there is no schema.
+    The block takes a `ChairAsked` and returns data matching `output_schema`, or a `ChairAnswer` if there is no schema.
     """
 
     def answer(texts: ChairTemplate, value: ChairAsked, _: Context) -> str:

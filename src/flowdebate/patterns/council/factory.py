@@ -120,18 +120,18 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, Any, CouncilOutput]:
     """Build a council, whose members answer and review each other: `await pattern.run("Ship today?")`.
 
-    Members answer at the same time, then rank the others' answers, which are identified by letters. The chair reads
-    answers, reviews and ranking, and writes the final answer. A council of N members takes 2N + 1 calls. `result.raw`
-    is the `CouncilOutput`.
+    All members answer at the same time, then rank each other's answers, which are identified only by letters. The chair
+    reads the answers, the reviews and the overall ranking, and writes the final answer. A council of N members makes 2N
+    + 1 calls. `result.raw` is the `CouncilOutput`.
 
     - `members`: at least two `Persona`s, dicts or models, such as `["openai/gpt-5", "anthropic/claude-sonnet-4-5"]`.
       The default is Ada, Ben and Cleo, each from a different vendor if several are set up.
     - `chair`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`.
-    - `review`: "others"; "all" lets members rank their own answer as well; "none" skips the reviews.
+    - `review`: "others"; "all" lets members rank their own answers as well; "none" skips the reviews.
     - `model`: the default model for all roles.
     - `output_schema`: the type of the chair's answer; without a schema the output is the `CouncilOutput`.
     - `max_concurrency`: the maximum number of opinions or reviews in progress at once.
-    - `failures`: the reaction to a failed provider; by default the council continues as long as two members remain.
+    - `failures`: what to do when a provider fails; by default the council continues as long as two members remain.
     - All other options: see `debate()`.
 
     The input is a str, `{"question": str}` or a `CouncilInput`. Invalid options raise `ConfigurationError`.
@@ -249,7 +249,7 @@ def _reviewer(
 
 
 def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, CouncilOutput]:
-    """Create the block that takes the chair's answer, or `MISSING`, and publishes the raw output."""
+    """Create the block that takes the chair's answer (or `MISSING`) and publishes the raw output."""
 
     @handler(name=f"{loop.name}-build-output", resources={"transcript": loop.transcript})
     def build(value: object, ctx: Context) -> CouncilOutput:
@@ -275,7 +275,7 @@ def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, Council
 
 
 def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> CouncilOutput:
-    """Return the current output of the enclosing council."""
+    """Return the enclosing council's current output."""
     state = state_of(ctx, CouncilState)
     return CouncilOutput(
         question=state.question,

@@ -1,4 +1,4 @@
-"""Page of a council: options, the members' answers, their reviews, the ranking, and the chair's answer."""
+"""Council page: options, the members' answers, their reviews, the ranking, and the chair's answer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CouncilDocument(Document):
     members: list[Speaker] = Field(default_factory=list)
     raw: CouncilOutput
     output: Any = None
-    """The chair's answer in the output schema, as plain JSON data; None without a schema."""
+    """The chair's answer as plain JSON data matching the output schema; None without a schema."""
 
     def raw_speakers(self) -> list[Speaker]:
         return [Speaker(name=opinion.agent_name, role=opinion.role) for opinion in self.raw.opinions]
@@ -98,7 +98,7 @@ class CouncilDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        """Show the ranking, and the chair's answer."""
+        """Show the ranking and the chair's answer."""
         yield from self.mark(None if self.raw.ranking else self.raw.answer)
         raw = self.raw
         facts = []
@@ -128,7 +128,7 @@ class CouncilDocument(Document):
 
 
 class CouncilLive(Together):
-    """View of a council in progress."""
+    """Live view of a council."""
 
     roles: ClassVar[Mapping[str, str]] = {"chair": "writing the answer"}
     phases: ClassVar[Mapping[str, str]] = {"review": "ranking the answers"}
@@ -150,7 +150,7 @@ def review_group(review: CouncilReview) -> Group:
 
 
 class CouncilPage(PatternPage):
-    """Page of a council in the service."""
+    """Council page in the service."""
 
     options: ClassVar[type[CouncilPlanOptions]] = CouncilPlanOptions
     document: ClassVar[type[CouncilDocument]] = CouncilDocument
@@ -191,7 +191,7 @@ class CouncilPage(PatternPage):
         return 1 if options.review == "none" else 2  # the phases are answers and reviews
 
     def output_of(self, plan: Plan, output: object) -> object:
-        """Return the chair's answer in the output schema."""
+        """Return the chair's answer if there is an output schema, otherwise None."""
         return output if plan.schema is not None else None  # without a schema, the answer is the text in the raw output
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:

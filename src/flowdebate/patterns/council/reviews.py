@@ -1,4 +1,4 @@
-"""Reviews of a council: the order in which each member reads the answers, its ranking, and the overall ranking."""
+"""Council reviews: the order in which each member reads the answers, each member's ranking, and the overall ranking."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from .schemas import (
 )
 
 MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
-"""Factory for a block that ranks the answers with the given letters."""
+"""Factory for a block that ranks the answers identified by the given letters."""
 
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
-"""Function that replaces names in a text with aliases, or returns it unchanged."""
+"""Function that replaces names in a string with aliases, or returns the string unchanged."""
 
 # Number of blocks cached per reviewer: each set of letters needs its own answer schema, which is slow to build.
 _CACHED_LETTERS = 64
 
 
 def letter(index: int) -> str:
-    """Return the letter of the answer at `index`: A to Z, then AA, AB and so on.
+    """Return the letter or letters of the answer at `index`: A to Z, then AA, AB and so on.
 
     >>> letter(0), letter(25), letter(26), letter(27)
     ('A', 'Z', 'AA', 'AB')
@@ -51,7 +51,7 @@ def letter(index: int) -> str:
 
 
 def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, None]:
-    """Create the tap before the reviews, which draws the letters of the answers and their order for each reviewer."""
+    """Create the tap before the reviews, which draws the answers' letters and each reviewer's reading order."""
 
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:
@@ -72,7 +72,7 @@ def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, 
 
 
 def shown_answers(names: Sequence[str], ctx: Context, hide: Hide) -> tuple[tuple[str, str], ...]:
-    """Return the letter and text of each answer by `names`, in order, replacing names in the texts with aliases."""
+    """Return the letter and text of each answer by `names`, in order, with names in the text replaced by aliases."""
     state = state_of(ctx, CouncilState)
     return tuple((state.aliases[name], hide(state.spoken[name], ctx) or "") for name in names)
 
@@ -80,8 +80,8 @@ def shown_answers(names: Sequence[str], ctx: Context, hide: Hide) -> tuple[tuple
 class ReviewTurn(Block[Any, Any]):
     """A member's review, recorded as a task in the audit trail; skipped if the member has no answer.
 
-    If its provider fails permanently, the next of `reviewers` ranks the answers. If none is left, the review is
-    skipped, provided that `failures` allows it.
+    If the member's provider fails permanently, the next of `reviewers` ranks the answers. If none is left, the review
+    is skipped, provided that `failures` allows it.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class ReviewTurn(Block[Any, Any]):
 def read_review(answer: object, request: ReviewAsked, order: Sequence[str], *, block: str) -> CouncilReview:
     """Parse a reviewer's ranking, replacing letters with names.
 
-    Raises OutputError, naming the block, for an invalid ranking.
+    Raises OutputError, naming the block, if the ranking is invalid.
     """
     ranking: Any = as_model(answer, request.answer_schema(), block=block)
     names = {label: name for (label, _), name in zip(request.answers, order, strict=True)}
@@ -203,8 +203,8 @@ _TWO = 2  # minimum number of reviewers who can agree, and of answers to agree o
 def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:
     """Return the authors of the answers in display order, keyed by reviewer.
 
-    Each answer is in each slot equally often, and follows each other answer as evenly as the number of reviews allows
-    (Williams squares). A preference for a slot therefore favors nobody, and no answer always follows the same other
+    Each answer appears in each slot equally often, and follows each other answer as evenly as the number of reviews
+    allows (Williams squares). A preference for a slot therefore favors nobody, and no answer always follows the same
     one.
 
     >>> from random import Random
@@ -228,8 +228,8 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
 def _distinct_steps(count: int) -> list[int]:
     """List 1 to `count` - 1, alternating between both ends, so that no difference between neighbors repeats.
 
-    Differences are modulo `count`. For an odd `count`, each difference in a plain zigzag occurs twice. Taking two
-    numbers from the same end halfway replaces the second half of the differences with the missing ones.
+    Differences are taken modulo `count`. For an odd `count`, each difference in a plain zigzag occurs twice. Taking two
+    numbers from the same end halfway through replaces the second half of the differences with the missing ones.
 
     >>> _distinct_steps(6), _distinct_steps(7)
     ([1, 5, 2, 4, 3], [1, 6, 2, 3, 5, 4])
@@ -245,9 +245,9 @@ def _distinct_steps(count: int) -> list[int]:
 
 
 def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> list[CouncilRank]:
-    """Rank the answers of `names` from best to worst by mean rank, omitting unranked answers.
+    """Rank the answers by `names` from best to worst by mean rank, leaving out unranked answers.
 
-    Tied answers share a rank, in the order of `names`.
+    Tied answers share a rank and are listed in the order of `names`.
     """
     ranks: dict[str, dict[str, int]] = {name: {} for name in names}
     borda = dict.fromkeys(names, 0)
@@ -281,11 +281,11 @@ def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> 
 
 
 def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
-    """Compute Kendall's W of the reviews.
+    """Compute Kendall's W for the reviews.
 
-    W compares the spread of the answers' rank sums with their spread under full agreement. Because each reviewer omits
+    W compares the spread of the answers' rank sums with the spread under full agreement. Because each reviewer omits
     its own answer, Durbin's form for incomplete blocks is used. The result is None if there are fewer than two reviews,
-    or if they contain nothing to compare. There is no confidence interval, because none is valid for so few reviewers.
+    or if they contain nothing to compare. No confidence interval is given, because none is valid for so few reviewers.
     """
     ranked = [[item.agent_name for item in review.ranking] for review in reviews.values()]
     if len(ranked) < _TWO or max(map(len, ranked)) < _TWO:

@@ -1,4 +1,4 @@
-"""Data of a council: input, opinions, transcript, reviews, ranking, output."""
+"""Council data: input, opinions, transcript, reviews, ranking, output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ReviewScope = Literal["others", "all", "none"]
 """Scope of a member's review: the others' answers, all answers including its own, or no answers."""
 
 StopReason = Literal["reviewed", "not_reviewed"]
-"""Reason for the end of a council's rounds: the answers were reviewed, or the council has no reviews."""
+"""Reason why a council's rounds ended: the answers were reviewed, or the council has no reviews."""
 
 MEMBERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
 """Default members."""
@@ -35,7 +35,7 @@ MAX_REASON_LENGTH = 1_000
 
 
 class CouncilInput(PatternInput):
-    """Input of a council, and of each member for its opinion."""
+    """Input to a council, and to each member for its opinion."""
 
     question: str
 
@@ -106,7 +106,7 @@ class CouncilRank(WireModel):
     mean_rank: float
     """Mean of the answer's ranks in all reviews."""
     borda: Annotated[int, Field(ge=0)]
-    """Borda count of the answer: in each review, a point for each answer ranked below it."""
+    """Borda count of the answer: in each review, one point for each answer ranked below it."""
     reviews: Annotated[int, Field(ge=1)]
     """Number of reviews that rank the answer."""
     self_preference: float | None = None
@@ -119,9 +119,9 @@ class CouncilAgreement(WireModel):
     """Agreement between the reviewers."""
 
     w: Annotated[float, Field(ge=0, le=1)]
-    """Kendall's coefficient of concordance: 1 if all rankings are alike, 0 if they cancel out."""
+    """Kendall's coefficient of concordance: 1 if all rankings are the same, 0 if they cancel out."""
     reviews: int
-    """Number of reviews behind the agreement."""
+    """Number of reviews used to compute the agreement."""
 
 
 class ChairAnswer(WireModel):
@@ -170,9 +170,9 @@ class CouncilOutput(PatternOutput):
     ranking: list[CouncilRank] = Field(default_factory=list)
     """Ranking from best to worst; empty without reviews."""
     agreement: CouncilAgreement | None = None
-    """Agreement of the reviews; None with fewer than two reviews, or with fewer than two answers in each."""
+    """Agreement between the reviews; None with fewer than two reviews, or with fewer than two answers in each."""
     answer: Any = None
-    """The chair's answer: text, or data for `output_schema`; None if there is none (see `status`)."""
+    """The chair's answer: text, or data matching `output_schema`; None if there is none (see `status`)."""
     dissent: str | None = None
     """The main remaining disagreement, if the default chair named one."""
     stop_reason: StopReason | None = None
@@ -197,7 +197,7 @@ class CouncilOutput(PatternOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewAsked:
-    """Input of a member's block for its review. The block returns a ranking (see `answer_schema()`)."""
+    """Input to a member's block for its review. The block returns a ranking (see `answer_schema()`)."""
 
     kind: ClassVar[str] = "review"
     question: str
@@ -222,7 +222,10 @@ class ReviewAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChairAsked:
-    """Input of the chair's block. The block returns a `ChairAnswer`, its fields, text, or data for `output_schema`."""
+    """Input to the chair's block.
+
+    The block returns a `ChairAnswer`, its fields, text, or data matching `output_schema`.
+    """
 
     kind: ClassVar[str] = "chair"
     question: str

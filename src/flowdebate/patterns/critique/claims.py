@@ -1,4 +1,4 @@
-"""Claims as data: pure functions that number claims, look them up in the answer, and rule on them."""
+"""Claims as data: pure functions that number claims, look up their quotes, and rule on them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from flowdebate.sources.quotes import VerifiedQuote
 
 _LABEL = re.compile(r"\s*(?:Settled by|In the answer|Kind|Quote from [^:\n]{1,200}): ")
-"""Label of a line in the prompt; models copy it together with the words that follow."""
+"""Label at the start of a prompt line; models copy it along with the words that follow."""
 QUESTION = "question"
 """Name of the question when it serves as a source of evidence."""
 
 
 def collect_claims(drafts: Mapping[str, Sequence[ClaimDraft]], answer: str) -> list[Claim]:
-    """Number the claims of all critics in order, merging equal claims and dropping blank ones.
+    """Number all critics' claims in order, merging equal claims and dropping blank ones.
 
     >>> draft = ClaimDraft(claim="The total is wrong.", kind="false", place="Total: 41")
     >>> [claim] = collect_claims({"ann": [draft], "bea": [draft]}, "Total: 40")
@@ -93,8 +93,9 @@ def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Sour
 def rule_on(claim: Claim, judged: Ruling | None, evidence: Sequence[Evidence]) -> tuple[Ruling, str]:
     """Return the final ruling on a claim, and its basis.
 
-    A claim holds if the judge upholds it and either one quote is in the material, or two quotes are at different places
-    in the answer. The judge decides whether the quotes support the claim; this function only checks that they exist.
+    A claim holds if the judge upholds it and either at least one quote is in the material, or two quotes are at
+    different places in the answer. Whether the quotes support the claim is up to the judge; this function only checks
+    that they exist.
     """
     if claim.place_found is False:
         return "cannot_tell", claim.why
@@ -128,7 +129,7 @@ def _missing(evidence: Sequence[Evidence]) -> str:
 def apply_rulings(
     claims: Iterable[Claim], rulings: Sequence[Any], *, question: str, answer: str, sources: tuple[Source, ...] = ()
 ) -> list[Claim]:
-    """Return the claims with their rulings; if a claim has several rulings, the first one counts."""
+    """Return the claims with their rulings; if there are several rulings on a claim, the first one counts."""
     by_claim = {ruling.claim: ruling for ruling in reversed(rulings)}
     ruled = []
     for claim in claims:

@@ -83,19 +83,19 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
     """Build a critique, a block that checks an answer: `await pattern.run("Is the clause enforceable?")`.
 
     An author answers, unless an `answer` is passed. A critic makes claims about the answer, and a judge rules on each
-    of them with quotes. A claim holds only if its quotes exist: in the sources or the question, or at two places in the
-    answer. If no claim holds, the answer stands; otherwise the author revises it. A critique takes two to four calls.
-    The output is a `CritiqueOutput`.
+    of them, citing quotes. A claim holds only if its quotes exist: in the sources or the question, or at two places in
+    the answer. If no claim holds, the answer stands; otherwise the author revises it. A critique takes two to four
+    calls. The output is a `CritiqueOutput`.
 
     - `answer`: the answer to check; an input `{"question": str, "answer": str}` takes precedence.
     - `critics`: `Persona`s, dicts or models; the default is Ada.
     - `author`, `judge`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`.
     - `revise`: False to reject an answer instead of revising it.
     - `model`: the default model for all roles; if several vendors are set up and no model is configured, the critic and
-      the judge use a different vendor than the author.
+      the judge use a different vendor from the author's.
     - `sources`: texts or paths; claims and answer are checked against them.
     - `max_concurrency`: the maximum number of critics working at once.
-    - `failures`: the reaction to a failed provider; by default at least one critic has to answer.
+    - `failures`: what to do when a provider fails; by default at least one critic has to answer.
     - All other options: see `debate()`.
 
     The input is a str, a dict or a `CritiqueInput`. Invalid options raise `ConfigurationError`.
@@ -201,7 +201,7 @@ def _author_turn(loop: Loop[CritiqueOptions], phase: str) -> Turn:
 
 
 def raw_output(loop: Loop[CritiqueOptions], ctx: Context, status: RunStatus) -> CritiqueOutput:
-    """Build the current output of the enclosing critique."""
+    """Build the enclosing critique's current output."""
     state = state_of(ctx, CritiqueState)
     entries = list(ctx.scope.handles["transcript"].state.entries)
     if not any(entry.round == 2 for entry in entries):  # noqa: PLR2004 - the run ended while critics were at work

@@ -12,6 +12,6 @@ class CritiqueOptions(CommonOptions):
     """Options of a critique."""
 
     answer: str | None
-    """Answer to criticize if the input contains none; if None, the author writes it."""
+    """Answer to criticize if the input contains none; if this is None too, the author writes one."""
     revise: bool
     """False to reject an answer instead of revising it."""

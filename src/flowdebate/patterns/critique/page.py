@@ -1,4 +1,4 @@
-"""Page of a critique: options, the answer, the claims about it with their rulings, and the decision."""
+"""Critique page: options, the answer, the claims about it with their rulings, and the decision."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _PHASES = {1: "Answer", 2: "Claims", 3: "Revision"}
 _GIVEN = "given"
-"""Text next to the author's name if the user provided the answer."""
+"""Text displayed next to the author's name if the user provided the answer."""
 _OUTCOMES: Mapping[Outcome, str] = {
     "stands": "The answer stands",
     "revised": "The answer was revised",
@@ -159,7 +159,7 @@ class CritiqueDocument(Document):
 
 
 def claim_groups(claims: list[Claim]) -> Iterator[Section]:
-    """Show claims with their rulings and evidence."""
+    """Show the claims with their rulings and evidence."""
     for claim in claims:
         word = RULINGS[claim.ruling]
         text = f"{word}. {claim.why}" if claim.why else word
@@ -194,7 +194,7 @@ def _made(event: ClaimsMade) -> Iterator[Section]:
 
 
 class CritiqueLive(Together):
-    """View of a critique in progress."""
+    """Live view of a critique."""
 
     roles: ClassVar[Mapping[str, str]] = {"author": "answering", "judge": "checking the claims"}
     phases: ClassVar[Mapping[str, str]] = {"criticize": "looking for faults", "revise": "revising the answer"}
@@ -212,7 +212,7 @@ class CritiqueLive(Together):
 
 
 class CritiquePage(PatternPage):
-    """Page of a critique in the service."""
+    """Critique page in the service."""
 
     options: ClassVar[type[CritiquePlanOptions]] = CritiquePlanOptions
     document: ClassVar[type[CritiqueDocument]] = CritiqueDocument

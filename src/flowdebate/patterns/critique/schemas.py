@@ -1,4 +1,4 @@
-"""Data of a critique: the answer, claims about it with their evidence and rulings, output."""
+"""Critique data: the answer, claims about it with their evidence and rulings, and the output."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ does not follow; the answer omits something required by the question.
 """
 Ruling = Literal["holds", "does_not_hold", "cannot_tell"]
 Outcome = Literal["stands", "revised", "rejected"]
-"""Decision about the answer: no claim holds, the author has revised it, or a claim holds and there is no revision."""
+"""Decision on the answer: no claim holds, the author has revised it, or a claim holds and there is no revision."""
 StopReason = Literal["no_answer", "no_claims", "ruled", "not_ruled", "revised"]
-"""Reason for the end of a critique: there was no answer, there was no claim, the judge ruled, the judge did not rule,
-or the author revised the answer.
+"""Reason why a critique ended: there was no answer, there was no claim, the judge ruled, the judge did not rule, or the
+author revised the answer.
 """
 
 AUTHOR = "author"
@@ -47,11 +47,11 @@ _Text = Annotated[str, Field(max_length=4_000)]
 
 
 class CritiqueInput(PatternInput):
-    """Input of a critique, and of the author."""
+    """Input to a critique, and to the author."""
 
     question: str
     answer: str | None = None
-    """Answer to criticize; if None, the pattern's option `answer` or, without one, the author's answer."""
+    """Answer to criticize; None for the pattern's `answer` option or, if that is not set, an answer by the author."""
 
 
 class ClaimDraft(WireModel):
@@ -111,7 +111,7 @@ class Claim(WireModel):
     """The judge's reason."""
     evidence: list[Evidence] = Field(default_factory=new_list)
     why: str = ""
-    """Basis of the ruling, in a sentence."""
+    """Basis for the ruling, in one sentence."""
 
 
 class CritiqueEntry(Contribution):
@@ -133,7 +133,7 @@ def create_critique_transcript() -> CritiqueTranscript:
 
 
 class RevisionAsked(CritiqueInput):
-    """Input of the author's block for a revision. The block returns the full revised answer as text."""
+    """Input to the author's block for a revision. The block returns the full revised answer as text."""
 
     kind: ClassVar[str] = "revise"
     is_complete: ClassVar[bool] = True
@@ -185,9 +185,9 @@ class CritiqueOutput(PatternOutput):
     answer: str | None = None
     """Final answer, original or revised; None if it was rejected or if there was no answer."""
     outcome: Outcome | None = None
-    """Decision about the answer; None if the run could not decide, which leaves the answer unchecked."""
+    """Decision on the answer; None if the run could not decide, which leaves the answer unchecked."""
     original: str | None = None
-    """Answer before any revision."""
+    """The answer before any revision."""
     is_given: bool = False
     """True if the user provided the answer; False if the author wrote it."""
     claims: list[Claim] = Field(default_factory=new_list)
@@ -219,7 +219,7 @@ class CritiqueOutput(PatternOutput):
 
     @property
     def claims_note(self) -> str:
-        """The number of upheld claims, in words."""
+        """The number of upheld claims, in prose."""
         if not self.claims:
             return "no claims"
         return f"{len(self.holding)} of {counted(len(self.claims), 'claim')} held up"
@@ -230,7 +230,7 @@ class CritiqueOutput(PatternOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimsAsked:
-    """Input of a critic's block. The block returns `Claims`, their fields, or a list of claims."""
+    """Input to a critic's block. The block returns `Claims`, their fields, or a list of claims."""
 
     kind: ClassVar[str] = "criticize"
     is_complete: ClassVar[bool] = True
@@ -259,7 +259,7 @@ class ClaimsAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulingsAsked:
-    """Input of the judge's block. The block returns rulings on the claims (see `answer_schema()`)."""
+    """Input to the judge's block. The block returns rulings on the claims (see `answer_schema()`)."""
 
     kind: ClassVar[str] = "rule"
     is_complete: ClassVar[bool] = True

@@ -41,10 +41,10 @@ _CACHED_JUDGES = 32
 
 
 class Answering(Block[Any, None]):
-    """Step that gets the answer from the input, the options, or the author."""
+    """Step that takes the answer from the input or the options, or has the author write it."""
 
     def __init__(self, loop: Loop[CritiqueOptions], turn: Turn | None) -> None:
-        """Store the author's `turn`; None if the options contain an answer."""
+        """Store the author's `turn`, which is None if the options contain an answer."""
         resources, hidden = ({}, {}) if turn is None else (turn.resources, turn.hidden)
         super().__init__(f"{loop.name}-answer", resources=resources, hidden=hidden)
         self._loop, self._turn = loop, turn
@@ -77,8 +77,8 @@ def is_answered(ctx: Context) -> bool:
 class CriticTurn(Block[Any, None]):
     """A critic's turn, recorded as a task in the audit trail; skipped if there is no answer to criticize.
 
-    If its provider fails permanently, the next of `speakers` criticizes the answer. If none is left, the turn is
-    skipped, provided that `failures` allows it.
+    If the critic's provider fails permanently, the next of `speakers` criticizes the answer. If none is left, the turn
+    is skipped, provided that `failures` allows it.
     """
 
     def __init__(
@@ -167,15 +167,15 @@ def entries_of_critics(loop: Loop[CritiqueOptions], state: CritiqueState) -> lis
 
 
 def claims_so_far(loop: Loop[CritiqueOptions], state: CritiqueState) -> list[Claim]:
-    """Return the claims, with rulings once the judge has ruled."""
+    """Return the claims, including their rulings once the judge has ruled."""
     return list(state.claims) or collect_claims(_drafts_in_order(loop, state), state.answer or "")
 
 
 class Judging(Block[Any, None]):
-    """Step in which the judge rules on the claims and the judge's quotes are looked up.
+    """Step that has the judge rule on the claims, and looks up the judge's quotes.
 
-    The judge does not see claims about words missing from the answer. If no other claims remain, the judge is not
-    called.
+    Claims that quote words missing from the answer are not shown to the judge. If no other claims remain, the judge is
+    not called.
     """
 
     def __init__(self, loop: Loop[CritiqueOptions], make: MakeJudge, *, custom: bool) -> None:
@@ -216,7 +216,7 @@ class Judging(Block[Any, None]):
 
 
 class Revising(Wrapped):
-    """Step in which the author revises the answer, if a claim holds."""
+    """Step that has the author revise the answer if a claim holds."""
 
     def __init__(self, turn: Turn, loop: Loop[CritiqueOptions]) -> None:
         super().__init__(turn)
@@ -234,7 +234,7 @@ class Revising(Wrapped):
 
 
 def build_critique(loop: Loop[CritiqueOptions]) -> Handler[Any, Any]:
-    """Create the block that decides about the answer and publishes the raw output."""
+    """Create the block that decides on the answer and publishes the raw output."""
 
     @handler(name=f"{loop.name}-decide")
     def build(_: object, ctx: Context) -> object:
@@ -264,7 +264,7 @@ def _stop_reason(state: CritiqueState) -> StopReason:
 
 
 def outcome_of(state: CritiqueState) -> Any:  # noqa: ANN401 - Outcome or None
-    """Return the decision about the answer; None if there is no answer, or if its claims have no rulings."""
+    """Return the decision on the answer; None if there is no answer, or if its claims have no rulings."""
     if is_blank(state.answer or "") or not state.is_ruled or state.stop_reason is None:
         return None
     return decide(state.claims, original=state.answer or "", revision=state.revision)

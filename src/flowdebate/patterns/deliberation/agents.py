@@ -1,7 +1,8 @@
 """Speakers of a deliberation: a debater for each persona, and the moderator closing each round.
 
-A debater's prompt begins with the part shared by all turns (the rules, the topic, the participants, its persona, then
-the growing transcript) and ends with the variable part: the moderator's summary, the current speaker, and the task.
+A debater's prompt begins with the part shared by all turns (the rules, the topic, the participants, the debater's
+persona, and then the growing transcript) and ends with the part that varies: the moderator's summary, the current
+speaker, and the task.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ from .report import parse_report
 from .schemas import DeliberationEntry, DeliberationState, DeliberationTranscript, ModeratorReport, ReportStatus
 
 OWN = " (you)"
-"""Mark after the reader's own name in the transcript."""
+"""Mark after the name of the participant reading the transcript."""
 
 
 def render_said(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:
     """Render the transcript as text: `[name, role] …`, under a heading for each round.
 
-    New entries only add text at the end. The contributions of `own_name`, the reader, are marked.
+    New entries only add text at the end. The contributions of the reader, `own_name`, are marked.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationEntry
     >>> print(render_said([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))
@@ -68,7 +69,7 @@ _TURN = ("name", "speaker", "round", "max_rounds")
 
 @dataclass(frozen=True, kw_only=True)
 class PersonaTemplate(Template):
-    """Prompt texts of a persona."""
+    """Prompt text for a persona."""
 
     system: str = part(
         "You are taking part in a deliberation on a topic. In each round, all participants speak once, at the same "
@@ -84,41 +85,41 @@ class PersonaTemplate(Template):
     )
     """System message shared by all personas and turns."""
     persona: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Description of the persona, above its custom system prompt. `{speaker}` is its name and role."""
+    """Description of the persona, placed before its custom system prompt; `{speaker}` stands for its name and role."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """First part of a turn's message: the transcript."""
+    """Start of a turn's message: the transcript."""
     summary: str = part("The moderator's summary after round {round}: {summary}", uses("round", "summary"))
-    """Latest summary of the moderator; omitted before the first summary."""
+    """The moderator's latest summary; omitted until there is one."""
     turn: str = part("It is your turn in round {round} of {max_rounds}.", uses(*_TURN))
-    """Line that gives a persona the floor; its description comes next, since small models follow the last text they
-    read.
+    """Line that gives a persona the floor; the persona's description comes next, since small models follow the last
+    text they read.
     """
     reminder: str = part("", uses("who"))
-    """Description of a persona with a short system prompt; if the prompt is long or this is empty,
-    `persona` is used.
+    """Description of a persona with a short system prompt; `persona` is used instead if the prompt is long or this is
+    empty.
     """
     opening: str = part(
         "Nobody has spoken yet. Say what you think should be done, give your strongest reasons with the evidence "
         "behind them, and name what would change your mind.",
         uses(*_TURN),
     )
-    """Task of the first speakers, before anybody else has spoken."""
+    """Task for the first speakers, when nobody else has spoken."""
     reply: str = part(
         "Respond to the strongest points that {others} made, not only the latest ones. Change your mind only if you "
         "have been shown to be wrong, and then say what convinced you; never do so just to keep the peace. Add "
         "something new instead of repeating yourself. Say what you want now, and on what terms you would agree.",
         uses(*_TURN, "others"),
     )
-    """Task after others have spoken; `{others}` are their names."""
+    """Task for later turns; `{others}` stands for the names of those who have spoken."""
     alone: str = part(
         "Nobody else has spoken yet. Give a further reason for what you want, or evidence that you have not mentioned.",
         uses(*_TURN),
     )
-    """Task if no other persona has spoken."""
+    """Task for a persona when only it has spoken so far."""
 
 
 PERSONA = PersonaTemplate()
-"""Prompt texts of the full profile."""
+"""Prompt text for the full profile."""
 CONCISE_PERSONA = PersonaTemplate(
     system=(
         "You are taking part in a deliberation on a topic. In each round, all participants speak once, at the same "
@@ -145,7 +146,7 @@ CONCISE_PERSONA = PersonaTemplate(
     ),
     alone="Nobody else has spoken yet. In one or two sentences, give one new reason for what you want.",
 )
-"""Prompt texts for small models."""
+"""Prompt text for small models."""
 PERSONAS = Profiles(full=PERSONA, concise=CONCISE_PERSONA, tasks=("opening", "reply", "alone"))
 
 
@@ -159,7 +160,7 @@ def render_persona_turn(
 ) -> str:
     """Render the transcript of earlier rounds and the moderator's latest summary, then the turn and its task.
 
-    The messages of two turns share a prefix up to the end of the shorter transcript.
+    The messages for any two turns share a prefix up to the end of the shorter transcript.
     """
     fields = {**me.about, "round": round}
     parts = [filled(template.transcript, transcript=render_said(entries, own_name=me.name))]
@@ -194,11 +195,11 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-debater-{agent_name}`, speaking in its `role` as described in its `system_prompt`.
+    """Create the block `{name}-debater-{agent_name}`, speaking in its `role` as instructed by its `system_prompt`.
 
-    `participants` maps the names of all participants to their roles, in declared order (default: only this debater).
-    The debater sees the topic, all contributions from earlier rounds, and the moderator's latest summary. A truncated
-    answer is cut after its last full sentence.
+    `participants` maps all participants' names to their roles, in declared order (default: only this debater). The
+    debater sees the topic, all contributions from earlier rounds, and the moderator's latest summary. A truncated
+    answer is cut back to its last complete sentence.
     """
     members = {agent_name: role} if participants is None else dict(participants)
     me = Identity(name=agent_name, role=role, members=members, max_rounds=max_rounds, system_prompt=system_prompt)
@@ -226,7 +227,7 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
 
 @dataclass(frozen=True, kw_only=True)
 class ModeratorTemplate(Template):
-    """Prompt texts of a moderator that closes rounds with a report."""
+    """Prompt text for a moderator that closes rounds with a report."""
 
     system: str = part(
         "You moderate a deliberation and take no side. After each round, you report on it.\n\n"
@@ -249,16 +250,16 @@ class ModeratorTemplate(Template):
         "STATUS: SETTLED or CONTINUE\n"
         "DECISION: one or two sentences, or none"
     )
-    """Text after the system message for a model answering in plain text."""
+    """Text added to the system message for a model that answers in plain text."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """First part of a round's message: the transcript."""
+    """Start of a round's message: the transcript."""
     report: str = part(
         "That was round {round}{rounds}. Review all the arguments and write your report: sum up what each participant "
         "wants, compare their views, and say whether they want the same.",
         uses("round", "rounds", "wishes"),
     )
-    """Task of the moderator. `{rounds}` is " of at most 3" if the maximum is known; `{wishes}` repeats "Ann wants ..."
-    for each debater.
+    """Task for the moderator; `{rounds}` is " of at most 3" if the maximum is known, and `{wishes}` repeats "Ann wants
+    ..." for each debater.
     """
     last: str = part(
         "That was round {round}{rounds}, the last one. Review all the arguments and write your report: sum up what "
@@ -266,11 +267,11 @@ class ModeratorTemplate(Template):
         "the decision that was argued for best.",
         uses("round", "rounds", "wishes"),
     )
-    """Task of the moderator after the last round."""
+    """Task for the moderator after the last round."""
 
 
 MODERATOR = ModeratorTemplate()
-"""Prompt texts of the full profile."""
+"""Prompt text for the full profile."""
 CONCISE_MODERATOR = ModeratorTemplate(
     system=(
         "You moderate a deliberation and take no side. After each round, you report on it.\n\n"
@@ -293,14 +294,14 @@ CONCISE_MODERATOR = ModeratorTemplate(
         "that was argued for best."
     ),
 )
-"""Prompt texts for small models."""
+"""Prompt text for small models."""
 MODERATORS = Profiles(full=MODERATOR, concise=CONCISE_MODERATOR, tasks=("report", "last"))
 
 
 def render_moderator_system(
     *, topic: str, participants: Members, lines: bool = False, template: ModeratorTemplate = MODERATOR
 ) -> str:
-    """Render the task, the topic and the participants; with `lines`, also the format of a report in text."""
+    """Render the task, the topic and the participants; with `lines`, also the format of a plain-text report."""
     # 0 and "" fill in rounds and length, which the moderator's rules do not mention
     common = fill_for_all(template.system, tuple(participants.items()), 0, "", topic=topic)
     return f"{common}\n\n{template.lines}" if lines else common
@@ -323,7 +324,7 @@ def render_moderator_turn(
 
 
 ReportForm: TypeAlias = Literal["structured", "text"]
-"""Format of a moderator's report: structured, or lines of text."""
+"""Format of a moderator's report: structured, or plain lines of text."""
 
 
 @bindable("name", "transcript", "participants", pattern="deliberation", role="moderator", template=ModeratorTemplate)
@@ -337,11 +338,11 @@ def create_moderator(
     template: ModeratorTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[ModeratorReport]:
-    """Create the block `{name}-moderator`: it closes a round with `{summary, status, decision}`.
+    """Create the block `{name}-moderator` to close a round with `{summary, status, decision}`.
 
-    The moderator sees all contributions, with names and roles. `participants` maps the names of all participants to
-    their roles, in declared order. Its prompt states `max_rounds`, if set. With `report="text"` the model is asked for
-    the lines SUMMARY, STATUS and DECISION, and `parse_report` reads them: useful for models without structured output.
+    The moderator sees all contributions, with names and roles. `participants` maps all participants' names to their
+    roles, in declared order. If `max_rounds` is set, the prompt states it. With `report="text"`, the model is asked for
+    the lines SUMMARY, STATUS and DECISION, which `parse_report` reads; this helps models without structured output.
     """
     check_option(ReportForm, "report", report, location=f"moderator {name!r}", optional=False)
     everyone = dict(participants)
@@ -376,7 +377,7 @@ def create_moderator(
 
 @cache
 def _report_form() -> type[WireModel]:
-    """Build the report schema for models.
+    """Build the schema for a model's report.
 
     The summary comes before the decision, because models commit to their first words.
     """
@@ -390,10 +391,10 @@ def _report_form() -> type[WireModel]:
 
 
 def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, ModeratorReport | None]:
-    """Create the block that adds the report of `moderator` to the state; None for `MISSING`, which settles nothing.
+    """Create the block that adds the report of `moderator` to the state; `MISSING` adds None and settles nothing.
 
-    The block takes the model, a dict with either key style, or text for `parse_report`; an invalid report raises
-    OutputError.
+    The block accepts the report as a model, a dict with either key style, or text for `parse_report`; an invalid report
+    raises OutputError.
     """
 
     @handler(name=f"{name}-stash-report")

@@ -66,7 +66,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
 ) -> Sequencer[Any, DeliberationOutput, DeliberationOutput]:
     """Build a deliberation, a block that discusses a topic until it is settled: `await pattern.run("Invest $1M?")`.
 
-    In each round all debaters speak at the same time, and the moderator reports `{summary, status, decision}`. The
+    In each round all debaters speak at the same time, and then the moderator reports `{summary, status, decision}`. The
     deliberation ends when the moderator reports SETTLED, after `max_rounds`, or when `terminate_when(ctx)` is true. The
     output is a `DeliberationOutput`.
 
@@ -75,7 +75,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
       is never settled.
     - `model`: the default model for all roles.
     - `report`: format of the default moderator's answers: "structured" with a schema, "text" in three lines.
-    - `failures`: the reaction to a failed provider, and time limits for turns and rounds.
+    - `failures`: what to do when a provider fails, and time limits for turns and rounds.
     - All other options: see `debate()`.
 
     The input is a str, `{"topic": str}` or a `DeliberationInput`. Invalid options raise `ConfigurationError`.
@@ -165,7 +165,7 @@ def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[Deliberatio
 
 
 def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
-    """Return the first applicable reason for ending the deliberation after a closed round, or None.
+    """Return the first applicable reason for ending the deliberation after a closed round; None if there is none.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationState
     >>> stop_reason(DeliberationState(round=3), 3)
@@ -177,7 +177,7 @@ def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
 
 
 def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> DeliberationOutput:
-    """Return the current raw output of the enclosing deliberation, including an unfinished round."""
+    """Return the enclosing deliberation's current raw output, including an unfinished round."""
     state = state_of(ctx, DeliberationState)
     decision = None if state.report is None else state.report.decision
     # settled without an explicit decision: the summary describes the agreement

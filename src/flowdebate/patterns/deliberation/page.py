@@ -1,4 +1,4 @@
-"""Page of a deliberation: options, the contributions of each round, the moderator's reports, and the decision."""
+"""Deliberation page: options, each round's contributions, the moderator's reports, and the decision."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DEBATERS = (
 
 
 _STATUSES: Mapping[ReportStatus, str] = {"SETTLED": "the matter is settled", "CONTINUE": "not settled yet"}
-"""Display texts for the status of a moderator's report."""
+"""Labels for the status of a moderator's report."""
 
 
 class DeliberationPlanOptions(PlanOptions):
@@ -93,7 +93,7 @@ class DeliberationDocument(RoundsDocument):
 
 
 class DeliberationLive(Together):
-    """View of a deliberation in progress."""
+    """Live view of a deliberation."""
 
     roles: ClassVar[Mapping[str, str]] = {"moderator": "summing up the round"}
 
@@ -101,7 +101,7 @@ class DeliberationLive(Together):
 
 
 def report_groups(report: ModeratorReport | None) -> Iterator[Section]:
-    """Show a moderator's report on a round, if there is one."""
+    """Show the moderator's report on a round, if there is one."""
     if report is not None:
         parts = (("Summary", report.summary), ("Decision", report.decision))
         facts = tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text is not None)
@@ -109,7 +109,7 @@ def report_groups(report: ModeratorReport | None) -> Iterator[Section]:
 
 
 class DeliberationPage(PatternPage):
-    """Page of a deliberation in the service."""
+    """Deliberation page in the service."""
 
     options: ClassVar[type[DeliberationPlanOptions]] = DeliberationPlanOptions
     document: ClassVar[type[DeliberationDocument]] = DeliberationDocument

@@ -4,9 +4,9 @@
     STATUS: CONTINUE
     DECISION: What was decided, if anything was.
 
-`render_report` escapes every part, so that no text can pass for another part. `parse_report` restores such a report
-exactly. It also parses the free text of models: it never fails, and considers a matter settled only if the text says so
-clearly.
+`render_report` escapes every section, so that none can be mistaken for another. `parse_report` restores such a report
+exactly. It also parses free text from models: it never fails, and treats a matter as settled only if the text clearly
+says so.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LEADING = frozenset(
     now question round status the this topic we x yes
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-"""Harmless words before SETTLED. Any other words may weaken it ("not", "nearly", "can be", "Bear says it is")."""
+"""Harmless words before SETTLED; any other words may weaken it ("not", "nearly", "can be", "Bear says it is")."""
 _DOUBTS = frozenset(
     """
     ? ☐ almost although but cannot continue continued continues except false however if maybe nearly never not or part
@@ -77,10 +77,11 @@ def render_report(report: ModeratorReport) -> str:
 def parse_report(text: str) -> ModeratorReport:
     r"""Parse the report in any `text`, without ever raising an error.
 
-    Parts begin with SUMMARY, STATUS and DECISION at the start of a line, in any order and case, with markdown, bullets
-    or numbers around them, and extend to the next one. Quoting lines (`>`, `|`, indented by four, in a code fence or in
-    quotation marks) never begin a part. A missing, unclear, hedged or contradicted status is CONTINUE. Without a
-    SUMMARY part, the text before the first part is the summary, or the whole text if there are no parts.
+    Sections begin with SUMMARY, STATUS or DECISION at the start of a line, in any order and case, possibly with
+    markdown, bullets or numbers around the keyword, and extend to the next one. Quoted lines (`>`, `|`, indented by
+    four, in a code fence or in quotation marks) never begin a section. A missing, unclear, hedged or contradicted
+    status becomes CONTINUE. Without a SUMMARY section, the summary is the text before the first section, or the whole
+    text if there are no sections.
 
     >>> parse_report("**Status:** not settled yet\n\n## Summary\nThey differ on the price.")
     ModeratorReport(summary='They differ on the price.', status='CONTINUE', decision=None)
@@ -118,7 +119,7 @@ def _read_rendered(text: str) -> ModeratorReport | None:
 
 
 def _bare(text: str) -> str:
-    """Normalize line endings, and strip any fence, Markdown quotation marks or indentation around the whole `text`."""
+    """Normalize line endings, and strip any fence, Markdown quote markers or indentation around the whole `text`."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
     lines = text.rstrip().split("\n")
     fences = [number for number, line in enumerate(lines) if _FENCE.match(line)]
@@ -130,7 +131,7 @@ def _bare(text: str) -> str:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Split a report into its parts, in order, with their texts; text before the first part gets the name ""."""
+    """Split a report into its named sections, in order; text before the first section gets the name ""."""
     part, marks, body, fenced = "", "", [""], False
     for line in lines:
         if _FENCE.match(line):
@@ -149,9 +150,9 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _body(lines: Sequence[str], marks: str) -> str:
-    """Return a part's text without surrounding rules, blank lines and emphasis.
+    """Return a section's text without surrounding rules, blank lines and emphasis.
 
-    `marks` were opened before the part's marker, and are closed somewhere in the text.
+    `marks` were opened before the section's keyword, and are closed somewhere in the text.
     """
     first, *rest = lines
     inner = [first.strip(), *dedent("\n".join(rest)).split("\n")]
@@ -167,7 +168,7 @@ def _body(lines: Sequence[str], marks: str) -> str:
 
 
 def _says_settled(text: str) -> bool:
-    """Check whether the first line clearly declares the matter settled, and no other line qualifies it."""
+    """Check whether the first line clearly declares the matter settled and no other line qualifies it."""
     lines = [_WORD.findall(_NO_NEED.sub(" ", line.casefold())) for line in text.split("\n")]
     first, *rest = list(filter(None, lines)) or [[]]
     if "settled" not in first or any(words[0] in {"continue", "not"} for words in rest):

@@ -1,4 +1,4 @@
-"""Data of a deliberation: input, entries, reports, state, output."""
+"""Deliberation data: input, entries, reports, state, output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 DeliberationStopReason = Literal["settled", "max_rounds", "predicate"] | NamedStop
-"""Reason for the end of a deliberation: a settled matter, the maximum number of rounds, or `terminate_when`.
+"""Reason why a deliberation ended: a settled matter, the maximum number of rounds, or `terminate_when`.
 
 A condition appears as "predicate", or by its name.
 """
@@ -32,13 +32,13 @@ _NOTHING = frozenset(
     {"", "n/a", "na", "nil", "no decision", "no decision yet", "none", "none yet", "not applicable", "not decided"}
     | {"not yet", "null", "tbd", "undecided"}
 )
-"""Words with which models state that there is no decision."""
+"""Expressions with which models state that there is no decision."""
 _MAX_LENGTH = max(map(len, _NOTHING))
 _MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # decoration that models add to such words
 
 
 def _something(decision: str | None) -> str | None:
-    """Return `decision`, or None if the text contains none: blank, dashes, "none", "N/A", and the like."""
+    """Return `decision`, or None if it states that there is none: blank, dashes, "none", "N/A", and the like."""
     if decision is None:
         return None
     bare = decision.strip(_MARKS)
@@ -46,7 +46,7 @@ def _something(decision: str | None) -> str | None:
 
 
 class DeliberationInput(PatternInput):
-    """Input of a deliberation."""
+    """Input to a deliberation."""
 
     topic: str
 
@@ -99,13 +99,13 @@ class DeliberationState(PatternState):
     """State of a deliberation, available as `ctx.sequencer.state`."""
 
     reports: list[ModeratorReport | None] = Field(default_factory=list)
-    """Moderator's reports, one per closed round; None if the moderator's provider failed."""
+    """The moderator's reports, one per closed round; a report is None if the moderator's provider failed."""
     spoken: dict[str, str] = Field(default_factory=dict)
     """Contributions to the round in progress, keyed by name; empty between rounds."""
 
     @property
     def report(self) -> ModeratorReport | None:
-        """Latest report, from the last closed round, or from an earlier round if the moderator's provider failed."""
+        """The latest report: from the last closed round or, if the moderator's provider failed, from an earlier one."""
         return next((report for report in reversed(self.reports) if report is not None), None)
 
     @property
@@ -127,18 +127,18 @@ class DeliberationOutput(PatternOutput):
     history: list[DeliberationEntry]
     """All contributions, round by round, in declared order within each round."""
     summaries: list[str]
-    """Moderator's summaries, one per closed round; empty if its provider failed."""
+    """The moderator's summaries, one per closed round; a summary is empty if the moderator's provider failed."""
     final_decision: str | None
-    """Moderator's decision, or its summary if a settled matter has no decision.
+    """The moderator's decision or, if the matter is settled without one, the moderator's summary.
 
     If the matter is not settled, this is the decision in the last report, or None.
     """
     is_settled: bool
     """True if the moderator found the matter settled."""
     reports: list[ModeratorReport | None] = Field(default_factory=list)
-    """Moderator's reports, one per closed round; None if its provider failed."""
+    """The moderator's reports, one per closed round; a report is None if the moderator's provider failed."""
     stop_reason: DeliberationStopReason | None = None
-    """Reason for the end of the rounds; None if they were cut short."""
+    """Reason why the rounds ended; None if they were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None

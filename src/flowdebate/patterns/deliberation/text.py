@@ -1,6 +1,6 @@
-"""Plain-text page of a deliberation, for people.
+"""Plain-text layout of a deliberation, for human readers.
 
-Lines of the page itself (rules, headings, speakers, labels) differ from contributions in the first column or in their
+The layout's own lines (rules, headings, speakers, labels) differ from contributions in their first column or their
 form; a bar marks any similar line in a contribution. Terminal control characters are rendered as `⟦U+001B⟧`.
 """
 
@@ -32,15 +32,15 @@ _FORM = re.compile(
     r"|(?:final decision|moderator summary|round [0-9]+)\s*$"
     r"|debate concluded after"
 )
-"""First characters or words of the page's own lines, and of lines that resemble them."""
+"""Pattern matching the start of the layout's own lines, and of lines that resemble them."""
 
 
 def render_deliberation(output: DeliberationOutput, *, title: str | None = None) -> str:
-    """Render `output` as a page.
+    """Render `output` as a plain-text page.
 
-    The page has a title, rounds with contributions, the moderator's reports, the final decision, and the reason for the
-    end. `title` is the first line (None: "DELIBERATION — " and the topic). No contribution can pass for a line of the
-    page, or affect a terminal.
+    The page has a title, each round's contributions, the moderator's reports, the final decision, and the reason why
+    the deliberation ended. `title` is the first line; None stands for "DELIBERATION — " and the topic. No contribution
+    can be mistaken for a line of the layout, or affect a terminal.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationOutput
     >>> page = render_deliberation(
@@ -98,7 +98,7 @@ def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]
 
 
 def _indent(line: str, indent: str) -> str:
-    """Return `indent`, or a bar for a line that resembles one of the page itself."""
+    """Return `indent`, or a bar for a line that resembles one of the layout's own."""
     # only the beginning matters, since a line may be as long as an argument; normalized, because invisible characters
     # and other forms of letters would hide the resemblance
     seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})

@@ -1,8 +1,8 @@
-"""Answers of a handoff: requested in one of three formats, parsed leniently from any format, and validated.
+"""Handoff answers: requested in one of three formats, parsed leniently from any of them, and validated.
 
 A model answers by calling `handoff`, in JSON with the same fields, or in text ending in "Transition to NAME". The
-schema allows only possible next speakers, but any answer is parsed: a wrong name costs one more call, and no text is
-lost.
+schema allows only possible next speakers, but any answer is parsed: a wrong name merely costs another call, and no text
+is lost.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TRIES = 50  # maximum number of braces to examine; each can take time proportio
 
 
 class HandoffFields(BaseModel):
-    """The fields of a handover, as the model wrote them."""
+    """The fields of a handover as written by the model."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", defer_build=True)
 
@@ -59,7 +59,7 @@ class HandoffFields(BaseModel):
 
 
 def handoff_form(transition: TransitionForm, other_names: Sequence[str], *, location: str) -> dict[str, Any]:
-    """Return the `generator` options for handing over to one of `other_names` in the format `transition`."""
+    """Return the `generator` options for a handover to one of `other_names` in the format `transition`."""
     check_option(TransitionForm, "transition", transition, location=location, optional=False)
     if transition == "text":
         return {}
@@ -98,7 +98,7 @@ def handoff_tool(other_names: Sequence[str]) -> Tool:
 
 @lru_cache(maxsize=64)
 def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
-    """Build the output schema of a handoff, described as in `handoff_spec`; it accepts any JSON object."""
+    """Build the output schema for a handoff, with the descriptions from `handoff_spec`; it accepts any JSON object."""
     parameters = handoff_spec(other_names).parameters
 
     def as_told(schema: dict[str, Any]) -> None:
@@ -125,7 +125,7 @@ def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: C
 
 
 def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
-    """Parse the answer from a model's text, which may contain the fields or the call as JSON."""
+    """Parse the answer from a model's text, which may contain the fields or the function call as JSON."""
     # without tools or schemas, a model may write the call as text
     fields = _written_down(text) if '"response"' in text else None
     if fields is not None:
@@ -153,7 +153,7 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def _written_down(text: str) -> HandoffFields | None:
-    """Parse the fields of the first object in `text` that contains words, possibly inside a call."""
+    """Parse the fields of the first object in `text` that contains any words; the object may be inside a call."""
     begin = text.find("{")
     for _ in range(_TRIES):
         if begin == -1:
@@ -172,7 +172,7 @@ def _written_down(text: str) -> HandoffFields | None:
 
 
 def _part(text: str, *, partial: Literal[True, "trailing-strings"]) -> str | None:
-    """Return the response from part of an object; "trailing-strings" also allows a truncated response."""
+    """Return the response from an incomplete object; "trailing-strings" also allows an incomplete response."""
     value = from_json(text, allow_partial=partial)
     response = value.get("response") if isinstance(value, dict) else None
     return response if isinstance(response, str) else None
@@ -189,7 +189,7 @@ _NAMES = ("next_agent_name", "nextAgentName")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffDecision:
-    """A speaker's text and its choice of the next speaker."""
+    """A speaker's contribution and its choice of the next speaker."""
 
     text: str
     next_agent_name: str | None = None
@@ -198,24 +198,24 @@ class HandoffDecision:
     problem: str | None = None
     """Problem with the answer; None if there is none."""
     written_name: str | None = None
-    """Name of the next speaker as written in the answer."""
+    """Name of the next speaker, as written in the answer."""
     cut_off: bool = False
     """True if the text is truncated."""
     speaker: Block[Any, Any] | None = field(default=None, repr=False, compare=False)
-    """Block to call again; None if it cannot be called twice."""
+    """Block to call again; None if it cannot be called a second time."""
 
     @property
     def flag(self) -> Flag | None:
-        """Problem with the text."""
+        """Problem with the contribution's text."""
         return "empty" if not self.text else "cut_off" if self.cut_off else None
 
 
 def read_said(value: object, agent_name: str, names: Sequence[str], ctx: Context) -> HandoffAnswer:
     """Parse the output of a block as the answer of `agent_name`.
 
-    A dict or an object has a `response` or a `text`, and optionally a `next_agent_name`, with either key style;
-    anything else is text, as read by `text_said`. For text without a separate name, `read_transition` finds the next
-    speaker.
+    A dict or an object has a `response` or a `text`, and optionally a `next_agent_name`, in either key style. Any other
+    output is converted to text by `text_said`. If the name is not given separately, `read_transition` looks for it in
+    the text.
     """
     raw_text = _held(value, _TEXTS)
     text = text_said(raw_text if isinstance(raw_text, str) else value, agent_name, ctx)
@@ -234,7 +234,7 @@ def check_decision(
     chosen_by: ChosenBy = "speaker",
     speaker: Block[Any, Any] | None = None,
 ) -> HandoffDecision:
-    """Validate `answer`, and add a problem to it if it has no text, or names no possible speaker after `agent_name`.
+    """Validate `answer`, noting a problem if it has no text or names no possible speaker after `agent_name`.
 
     >>> answer = HandoffAnswer(response="Well.", next_agent_name="pro")
     >>> check_decision(answer, agent_name="Pro", names=["Pro", "Con"]).problem
@@ -263,7 +263,7 @@ def check_decision(
 
 
 def _held(value: object, keys: Sequence[str]) -> object:
-    """Return the first value other than None that `value` has for one of the `keys`; None if there is none."""
+    """Return the first non-None value that `value` has under one of `keys`; None if there is none."""
     if isinstance(value, Mapping):
         return next((value[key] for key in keys if value.get(key) is not None), None)
     if isinstance(value, str):  # drop any extra attributes of a str subclass
@@ -279,7 +279,7 @@ def spell_name(value: object) -> str | None:
 
 
 def handoff_schema(names: Sequence[str]) -> type[WireModel]:
-    """Build the schema of an answer: the text, and the next speaker from `names`."""
+    """Build the schema for an answer: the text, and a next speaker from `names`."""
     return create_model(
         "HandoffAnswer",
         __base__=WireModel,

@@ -1,8 +1,8 @@
 """The `handoff()` factory: its options, its steps in order, and its speakers with their prompts.
 
-Prompts begin with the part shared by all turns (the rules, the proposition, the participants, the persona, then the
-growing transcript) and end with the variable part: the current speaker, the task, the possible next speakers. A speaker
-that is called again sees its own words at the end of the transcript.
+Prompts begin with the part shared by all turns (the rules, the proposition, the participants, the persona, and then the
+growing transcript) and end with the part that varies: the current speaker, the task, the possible next speakers. A
+speaker that is called again sees its own words at the end of the transcript.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 SILENT = "(said nothing)"
-"""Placeholder for an empty text."""
+"""Placeholder for an empty contribution."""
 PROPOSITION = "{proposition}"
 """Placeholder for the proposition in a system prompt."""
 
@@ -84,7 +84,7 @@ _READ = (
 
 @dataclass(frozen=True, kw_only=True)
 class SpeakerTemplate(Template):
-    """Prompt texts of a speaker."""
+    """Prompt text for a speaker."""
 
     system: str = part(
         "You are debating a proposition with others. One person speaks at a time, and each speaker chooses who speaks "
@@ -102,49 +102,49 @@ class SpeakerTemplate(Template):
     )
     """System message shared by all speakers and turns."""
     speaker: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Description of the speaker, above its custom system prompt. `{speaker}` is its name and role."""
+    """Description of the speaker, placed before its custom system prompt; `{speaker}` stands for its name and role."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
-    """First part of a turn's message: the transcript."""
+    """Start of a turn's message: the transcript."""
     turn: str = part("It is your turn, number {round} of {max_rounds}.", uses(*_TURN))
-    """Line that gives a speaker the floor; its description comes next, since small models follow the last text they
-    read.
+    """Line that gives a speaker the floor; the speaker's description comes next, since small models follow the last
+    text they read.
     """
     reminder: str = part("", uses("who"))
-    """Description of a speaker with a short system prompt; if the prompt is long or this is empty,
-    `speaker` is used.
+    """Description of a speaker with a short system prompt; `speaker` is used instead if the prompt is long or this is
+    empty.
     """
     nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
     """Sentence added to the first turn, before anybody has spoken."""
     opening: str = part("your opinion of the proposition")
-    """First task of the first turn."""
+    """First task in the first turn."""
     opening_reason: str = part("the strongest reasons for it, with the evidence behind them")
-    """Second task of the first turn."""
+    """Second task in the first turn."""
     reply: str = part("your answer to the strongest points against your view, not only the latest")
-    """First task after others have spoken."""
+    """First task once others have spoken."""
     reply_reason: str = part("a reason or evidence that nobody has given yet")
-    """Second task after others have spoken."""
+    """Second task once others have spoken."""
     text: str = part(
         "Give {what}, then {reason}. End with a line that says only {choices}.", uses(*_TURN, *_SAY, "choices")
     )
-    """Instructions for a handoff in text; `{choices}` are the valid lines."""
+    """Instructions for handing over in text; `{choices}` stands for the valid last lines."""
     tool: str = part(
         "Call the function handoff. Its response is what you say: {what}, then {reason}. Its next_agent_name is the "
         "person who speaks next, one of: {others}.",
         uses(*_TURN, *_SAY),
     )
-    """Instructions for a handoff by a tool call."""
+    """Instructions for handing over by a tool call."""
     structured: str = part(
         'Answer with a JSON object. Its "response" is what you say: {what}, then {reason}. Its "next_agent_name" is '
         "the person who speaks next, one of: {others}.",
         uses(*_TURN, *_SAY),
     )
-    """Instructions for a handoff in JSON."""
+    """Instructions for handing over in JSON."""
     again_text: str = part(
         "What you said has been recorded, but the next speaker is not clear: {problem}. Who should speak next? Write "
         "one line only: {choices}.",
         uses(*_AGAIN, "choices"),
     )
-    """Message to a speaker whose text did not hand over to a possible next speaker."""
+    """Second request for a handoff in text, after an answer without a possible next speaker."""
     again_tool: str = part(
         "What you said has been recorded, but the next speaker is not clear: {problem}. Call the function handoff "
         "again: repeat what you said as its response, and choose its next_agent_name from: {others}.",
@@ -158,11 +158,11 @@ class SpeakerTemplate(Template):
     )
     """Second request for a handoff in JSON."""
     silent: str = part("Your last answer could not be used: {problem}.", uses("problem"))
-    """Message to a speaker after an empty answer, followed by the same task as in the turn."""
+    """Message to a speaker after an empty answer, followed by the turn's original task."""
 
 
 SPEAKER = SpeakerTemplate()
-"""Prompt texts of the full profile."""
+"""Prompt text for the full profile."""
 CONCISE_SPEAKER = SpeakerTemplate(
     system=(
         "You are debating a proposition with others. One person speaks at a time, and each speaker chooses who speaks "
@@ -184,7 +184,7 @@ CONCISE_SPEAKER = SpeakerTemplate(
     reply_reason='one sentence that begins with "I" and gives one new reason for what you think',
     text="Write this:\n1. {what}\n2. {reason}\n3. a last line, which is {choices}",
 )
-"""Prompt texts for small models: of several lines to write, these models forget the last one least often."""
+"""Prompt text for small models; when asked for several lines, these models forget the last one least often."""
 SPEAKERS = Profiles(
     full=SPEAKER, concise=CONCISE_SPEAKER, tasks=("opening", "opening_reason", "reply", "reply_reason", "text")
 )
@@ -222,8 +222,8 @@ def render_speaker_turn(
 ) -> str:
     """Render the transcript so far, then the turn, its task, and the instructions for a handoff.
 
-    `problem` describes an earlier, empty answer. The messages of two turns share a prefix up to the end of the shorter
-    transcript.
+    `problem` describes an earlier, empty answer. The messages for any two turns share a prefix up to the end of the
+    shorter transcript.
     """
     fields = {**me.about, **_choices(me), "round": round}
     heard = any(entry.agent_name != me.name and entry.text for entry in entries)
@@ -248,7 +248,7 @@ def render_again(
 ) -> str:
     """Render the transcript including the speaker's own words, the problem with its choice, and the possible names.
 
-    The text begins like the message of the turn itself.
+    The result begins like the message for the turn itself.
     """
     transcript = filled(template.transcript, transcript=render_turns(entries))
     again = getattr(template, f"again_{transition}")
@@ -265,8 +265,8 @@ def _choices(me: Identity) -> dict[str, object]:
 class Speaker(Block[Any, HandoffDecision]):
     """Block that asks a model for its contribution and the next speaker.
 
-    With a `HandoffDecision` as input, it asks again. Every answer is used: if the answer names no possible next
-    speaker, the output is a `HandoffDecision` with a `problem`.
+    Given a `HandoffDecision` as input, it asks again. No answer is discarded: if one names no possible next speaker,
+    the output is a `HandoffDecision` with a `problem`.
     """
 
     def __init__(
@@ -343,12 +343,12 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Speaker:
-    """Create the block `{name}-debater-{agent_name}`: it speaks, and hands over to another one of `speakers`.
+    """Create the block `{name}-debater-{agent_name}` to speak and then hand over to another of the `speakers`.
 
-    `speakers` maps the names of all participants to their roles, in declared order. The speaker sees the proposition
-    and all contributions. With "tool" its model gets a function `handoff(response, next_agent_name)`, in addition to
-    `tools`; with "structured" it answers in JSON with these fields, and the schema lists the other speakers as an enum.
-    With "text" it ends its answer with "Transition to NAME". Truncated text is cut after its last full sentence.
+    `speakers` maps all participants' names to their roles, in declared order. The speaker sees the proposition and all
+    contributions. With "tool", its model gets a function `handoff(response, next_agent_name)` in addition to `tools`;
+    with "structured", it answers in JSON with these fields, and the schema lists the other speakers as an enum. With
+    "text", it ends its answer with "Transition to NAME". Truncated text is cut back to its last complete sentence.
     """
     block_name = f"{name}-debater-{agent_name}"
     other_names = [other for other in speakers if other != agent_name]
@@ -438,9 +438,9 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     - `first`: the first speaker; None selects the first debater.
     - `model`: the default model for all roles.
     - `transition`: how speakers hand over: "structured" in JSON, "tool" by a tool call, "text" by "Transition to NAME".
-    - `on_invalid`: the reaction if a speaker names no possible next speaker: "retry" asks again, "random" draws one,
+    - `on_invalid`: what to do when a speaker names no possible next speaker: "retry" asks again, "random" draws one,
       "error" raises `RosterError`.
-    - `failures`: the reaction to a failed provider, and the time limit of a turn; `round_timeout` must be None.
+    - `failures`: what to do when a provider fails, and the time limit for a turn; `round_timeout` must be None.
     - All other options: see `debate()`.
 
     The input is a str, `{"proposition": str}` or a `HandoffInput`. Invalid options raise `ConfigurationError`.
@@ -485,7 +485,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
-    """Build the turn of the current speaker.
+    """Build the current speaker's turn.
 
     The block speaks, is called again if it names no possible next speaker, and hands over.
     """
@@ -513,7 +513,7 @@ def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
 
 
 def raw_output(_: Loop[HandoffOptions], ctx: Context, status: RunStatus) -> HandoffOutput:
-    """Return the current raw output of the enclosing handoff."""
+    """Return the enclosing handoff's current raw output."""
     state = state_of(ctx, HandoffState)
     return HandoffOutput(
         proposition=state.question, turns=state.round, transcript=list(entries_of(ctx)), **ending_of(ctx, status)
@@ -521,7 +521,7 @@ def raw_output(_: Loop[HandoffOptions], ctx: Context, status: RunStatus) -> Hand
 
 
 def _first_state(loop: Loop[HandoffOptions]) -> HandoffState:
-    """Return the initial state, with the first speaker's turn."""
+    """Return the initial state, in which the first speaker has the floor."""
     first, names = loop.options.first, loop.names
     plain = first.value if isinstance(first, Enum) else names[0] if first is None else first
     if not isinstance(plain, str) or plain not in names:
@@ -541,5 +541,5 @@ HANDOFF: PatternSpec[HandoffOptions] = PatternSpec(
 )
 """Specification of the handoff pattern.
 
-The pattern has no quorum: a turn has one speaker, and if its provider fails, another speaker takes over.
+The pattern has no quorum: each turn has a single speaker, and if its provider fails, another speaker takes over.
 """

@@ -1,4 +1,4 @@
-"""Page of a handoff: options, turns, and the next speaker after each turn."""
+"""Handoff page: options, turns, and the next speaker after each turn."""
 
 from __future__ import annotations
 
@@ -121,12 +121,12 @@ class HandoffDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        """List missing speakers; the transcript itself is the result."""
+        """List the missing speakers; the transcript itself is the result."""
         yield from self.mark()
 
 
 def next_speaker(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
-    """Show the next speaker, and how it was chosen, if it was decided."""
+    """Show the next speaker and how it was chosen, once that is decided."""
     problem = f"{turn.next_agent_name} ({turn.problem})"
     choice = {
         "speaker": ("Hands over to", str(turn.next_agent_name)),
@@ -143,15 +143,15 @@ def _turn(number: int, max_turns: int | None) -> str:
 
 
 class HandoffLive(Live):
-    """View of a handoff in progress.
+    """Live view of a handoff.
 
-    Text is shown only after it is recorded, because the streamed answer also names the next speaker.
+    A contribution is shown only once it is recorded, because the streamed answer also names the next speaker.
     """
 
     _recorded = ""
     """Recorded text of the turn in progress."""
     _answer: HandoffAnswer | None = None
-    """Last answer of the current speaker."""
+    """The current speaker's latest answer."""
     _shown = False
 
     event_sections: ClassVar[OwnSections] = {HandoffMade: next_speaker}
@@ -190,7 +190,7 @@ class HandoffLive(Live):
 
 
 class HandoffPage(PatternPage):
-    """Page of a handoff in the service."""
+    """Handoff page in the service."""
 
     options: ClassVar[type[HandoffPlanOptions]] = HandoffPlanOptions
     document: ClassVar[type[HandoffDocument]] = HandoffDocument

@@ -1,4 +1,4 @@
-"""Data of a handoff: input, answers, entries, state, output."""
+"""Handoff data: input, answers, entries, state, output."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ TransitionForm = Literal["text", "tool", "structured"]
 """Form in which a speaker names the next speaker: in the last line of its text, by calling `handoff`, or in JSON."""
 
 OnInvalid = Literal["retry", "random", "error"]
-"""Reaction to an answer without a possible next speaker: ask once more and then draw at random, draw at once, or fail
-the run."""
+"""Policy for an answer that names no possible next speaker: ask once more and then draw at random, draw at once, or
+fail the run.
+"""
 
 HandoffStopReason = Literal["max_turns", "predicate"] | NamedStop
-"""Reason for the end of a handoff: the maximum number of turns, or `terminate_when`.
+"""Reason why a handoff ended: the maximum number of turns, or `terminate_when`.
 
 A condition appears as "predicate", or by its name.
 """
 
 ChosenBy = Literal["speaker", "retry", "random"]
-"""Source of the choice of the next speaker: the speaker, the speaker on a second call, or a random draw."""
+"""Origin of the choice of the next speaker: the speaker, the speaker on a second call, or a random draw."""
 
 
 class HandoffInput(PatternInput):
-    """Input of a handoff."""
+    """Input to a handoff."""
 
     proposition: str
     """Proposition to argue for, against, or without taking sides."""
@@ -63,7 +64,7 @@ class HandoffEntry(Contribution):
     next_agent_name: str | None = None
     """Next speaker; None if the run ended before the decision."""
     chosen_by: ChosenBy | None = None
-    """Source of the decision about the next speaker."""
+    """Origin of the choice of the next speaker."""
     problem: str | None = None
     """Reason why the speaker's first choice did not count; None if it counted."""
 
@@ -87,7 +88,7 @@ class HandoffState(PatternState):
     speaker: str = ""
     """Speaker of the turn in progress; between two turns, the next speaker."""
     stop_reason: HandoffStopReason | None = None
-    """Reason for stopping after the last turn; None before the end."""
+    """Reason for stopping after the last turn; None until then."""
 
 
 class HandoffOutput(PatternOutput):
@@ -97,10 +98,10 @@ class HandoffOutput(PatternOutput):
 
     proposition: str
     turns: int
-    """Number of turns, including turns without an answer because of a failed provider."""
+    """Number of turns, including those left without an answer by a failed provider."""
     transcript: list[HandoffEntry]
     stop_reason: HandoffStopReason | None = None
-    """Reason for the end of the turns; None if they were cut short."""
+    """Reason why the turns ended; None if they were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None

@@ -1,4 +1,4 @@
-"""Steps of a turn after its answer: record the contribution, call the speaker again, and decide on the next one."""
+"""Steps that follow a speaker's answer: record it, call the speaker again if needed, and decide who speaks next."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record_said(
     collection_id: str,
     custom: bool = False,
 ) -> Handler[Any, HandoffDecision]:
-    """Create the block that adds a speaker's text to the transcript before the next speaker is decided."""
+    """Create the block that adds a speaker's contribution to the transcript before the next speaker is decided."""
 
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
     async def record(value: object, ctx: Context) -> HandoffDecision:
@@ -44,7 +44,7 @@ def record_said(
 
 
 def needs_another_word(value: object) -> bool:
-    """Check whether a turn's speaker has to be called again, and whether this is possible."""
+    """Check whether a turn's speaker has to be called again, and can be."""
     return isinstance(value, HandoffDecision) and value.problem is not None and value.speaker is not None
 
 
@@ -60,7 +60,8 @@ def hand_over(
 ) -> Handler[Any, None]:
     """Create the block that decides on the next speaker.
 
-    The block follows the speaker's choice, draws a speaker at random, or, with "error", raises RosterError.
+    The block follows the speaker's choice. If there is no valid choice, it draws a speaker at random or, with "error",
+    raises RosterError.
     """
 
     @handler(name=f"{name}-hand-over", resources={"transcript": transcript})
@@ -95,7 +96,7 @@ def hand_over(
 
 
 def _refuse_problem(decision: HandoffDecision, other_names: Sequence[str], ctx: Context) -> None:
-    """Raise an error, naming the answering block, for an answer with a problem."""
+    """Raise an error if the answer has a problem, naming the block that gave it."""
     if decision.problem is None:
         return
     block = ctx.block if decision.speaker is None else decision.speaker.name

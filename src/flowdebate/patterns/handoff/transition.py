@@ -1,4 +1,4 @@
-"""Marker "Transition to NAME" at the end of a text, for handing over to the next speaker."""
+"""The marker "Transition to NAME" at the end of a text, handing over to the next speaker."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from flowdebate.prompts import AROUND, DECORATION, name_among
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """Next speaker named in a text, with the rest of the text; the result of `read_transition`."""
+    """Next speaker named in a text, and the rest of the text, as returned by `read_transition`."""
 
     text: str
-    """Answer without the marker, otherwise unchanged."""
+    """Answer without the marker, but otherwise unchanged."""
     name: str | None
-    """Name in the roster's spelling, or as written if it is unknown; None without a marker."""
+    """Name in the roster's spelling, or as written if it is unknown; None if there is no marker."""
 
 
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
 _LEAD = f"{DECORATION}-+•>=#→⇒.0123456789 \t\r"
-"""Characters allowed before a marker on a separate line: bullets, numbers, quotes, markdown."""
+"""Characters allowed before a marker on a line of its own: bullets, numbers, quotes, markdown."""
 _MAX_MARKERS = 50  # maximum number of markers to examine, starting from the last; a model can write any number
 _MAX_NAME_LENGTH = 2_000  # maximum length of a fully escaped name in characters
 _MAX_STRANGER_LENGTH = (
@@ -32,9 +32,9 @@ _MAX_STRANGER_LENGTH = (
 def read_transition(text: str, names: Iterable[str]) -> Transition:
     r"""Return the next speaker named in `text`, and the rest of the text.
 
-    A marker is "Transition to" with one of `names`, in any case, optionally in quotes, brackets or markdown, at the end
-    of the text or on a line of its own; the last one is removed. An unknown name is accepted only on the last line, if
-    nothing else is on that line.
+    A marker is "Transition to" followed by one of `names`, in any case, optionally in quotes, brackets or markdown,
+    either at the end of the text or on a separate line; only the last marker is removed. An unknown name is accepted
+    only on the last line, and only if nothing else is on that line.
 
     >>> read_transition("Machines err.\n\n**Transition to: opponent.**", ["Proponent", "Opponent"])
     Transition(text='Machines err.', name='Opponent')
@@ -63,7 +63,7 @@ def read_transition(text: str, names: Iterable[str]) -> Transition:
 
 
 def _find_name(written: str, roster: tuple[str, ...]) -> str | None:
-    """Return the name in `roster` that matches `written`, which may include an article or the end of a sentence."""
+    """Return the name in `roster` that matches `written`, which may include an article or the rest of the sentence."""
     if not 0 < len(written) <= _MAX_NAME_LENGTH:
         return None
     bare = written.strip(f"{AROUND} ")

@@ -1,4 +1,4 @@
-"""Review pattern: reviewers work independently, then examine each other's findings, and a rule confirms them."""
+"""Review pattern: reviewers work independently and then examine each other's findings, and a rule confirms them."""
 
 import lazy_loader
 

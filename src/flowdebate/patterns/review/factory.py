@@ -92,8 +92,9 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
     """Build a review, where reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
 
-    All reviewers read the `sources` at once. Findings that describe the same fault are merged. Then each reviewer
-    confirms or refutes the others' findings; authors of refuted findings may answer. The output is a `ReviewRawOutput`.
+    All reviewers read the `sources` at the same time. Findings that describe the same fault are merged. Then each
+    reviewer confirms or refutes the others' findings, and the authors of refuted findings may answer. The output is a
+    `ReviewRawOutput`.
 
     - `reviewers`: `Persona`s, dicts or models (default: Ada, Ben, Cleo). A single reviewer confirms nothing.
     - `sources`: texts or paths to review.
@@ -104,7 +105,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     - `earlier`: the `unresolved` findings of an earlier review.
     - `merger`: a block, a function or `SynthesizerOptions`; False merges by location and title only.
     - `max_concurrency`: the maximum number of concurrent reviewers.
-    - `failures`: by default, two reviewers are enough.
+    - `failures`: what to do when a provider fails; by default, two reviewers are enough.
     - All other options: see `debate()`.
 
     The input is a str, `{"question": str}` or a `ReviewInput`. Invalid options raise `ConfigurationError`.
@@ -196,7 +197,7 @@ def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:
 
 
 def _voice(loop: Loop[ReviewOptions], member: Persona) -> Any:  # noqa: ANN401 - a model, as a role takes it
-    """Return a reviewer's model; None for a person or a custom block."""
+    """Return a reviewer's model; None for a human or a custom block."""
     block_options = own_options(member.block)
     if block_options is None:
         return None
@@ -204,7 +205,7 @@ def _voice(loop: Loop[ReviewOptions], member: Persona) -> Any:  # noqa: ANN401 -
 
 
 def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, focus: Mapping[str, str]) -> ReviewerTurn:
-    """Build a reviewer's turn in one phase, with the custom or default block and its fallback."""
+    """Build a reviewer's turn in one phase, using the custom or default block and its fallback."""
     stand_in = loop.failures.stand_in
     options = loop.options_of(loop.spec.speaker, member)
     block_options = own_options(member.block)
@@ -246,7 +247,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
 
 
 def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> ReviewRawOutput:
-    """Return the current output of the enclosing review."""
+    """Return the enclosing review's current output."""
     state, gate = state_of(ctx, ReviewState), loop.options.gate
     findings, result = findings_of(state), None
     sources = () if loop.material is None else loop.material.all_of_run(ctx)

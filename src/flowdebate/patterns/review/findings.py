@@ -1,4 +1,4 @@
-"""Findings as data: pure functions that locate, merge and decide findings, and check a gate."""
+"""Findings as data: pure functions that locate and merge findings, decide their states, and check a gate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .schemas import (
 MAX_PAIRS = 40
 """Maximum number of pairs of findings per prompt: the merger is called only twice, however many findings there are."""
 _NEAR = 5
-"""Maximum distance in lines between identical findings: one reviewer may cite the cause, and another the effect."""
+"""Maximum distance in lines between two reports of one fault: one reviewer may cite the cause, another the effect."""
 
 
 # Places
@@ -88,7 +88,7 @@ def locate(
 
 
 def raise_again(draft: FindingDraft, sources: tuple[Source, ...]) -> Raised:
-    """Raise a finding of an earlier review again, at its current location.
+    """Raise a finding from an earlier review again, at its current location.
 
     Lines move, so only the quote counts. If the file is not in the material, the location remains unknown.
     """
@@ -125,8 +125,8 @@ def _resolve(
 ) -> tuple[str | None, int | None, int | None]:
     """Resolve `file` to a file in the material and its lines; the path may include line numbers.
 
-    The path may come from another folder or operating system. It may be quoted, include a page, or be written as in the
-    prompt.
+    The path may come from another folder or operating system. It may be quoted, be a page name, or be written as it
+    appears in the prompt.
     """
     files = _files(sources)
     if file is None:
@@ -153,7 +153,7 @@ def _resolve(
 
 _MAX_LAYERS = 8
 _MAX_LINES = 60
-"""Maximum length of the line numbers after a path, in characters."""
+"""Maximum length of the line numbers following a path, in characters."""
 _AROUND_PATH = {**PAIRS, **dict(zip("`\"'*_", "`\"'*_", strict=True))}
 
 
@@ -172,10 +172,10 @@ def _find_file(path: str, files: Mapping[str, object]) -> str | None:
 
 
 def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> list[tuple[str, int, int]]:
-    """Find a quote in these files; return the file, first and last line (0 without numbers) of each match.
+    """Find a quote in these files; return the file, first line and last line (0 if unnumbered) of each match.
 
     The quote must match word for word, ignoring whitespace, with or without the marks added by prompts and Markdown. If
-    that fails, it is looked up in the same way as quotes in arguments.
+    there is no such match, the quote is looked up in the same way as quotes in arguments.
     """
     index = _index(sources)  # called once, since hashing sources takes time
     for form, numbers in copied_forms(quote):
@@ -193,13 +193,13 @@ def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> lis
 
 @lru_cache(maxsize=512)
 def _names_of(source: Source) -> frozenset[str]:
-    """Return the possible names for a source in a finding: its own name, and the names of the files in a diff."""
+    """Return the names by which a finding may refer to a source: its own name, and the names of the files in a diff."""
     return frozenset({source.name, *(line.file for line in number_lines(source))})
 
 
 _View: TypeAlias = Literal["lines", "signs", "after", "before"]
 _VIEWS: tuple[_View, ...] = ("lines", "signs", "after", "before")
-"""Views of a diff that quotes may refer to: its lines, its lines with signs, and the file after and before
+"""Views of a diff that quotes may refer to: its lines without and with their +/- signs, and the file after and before
 the change.
 """
 _LEFT_OUT: dict[_View, str] = {"after": "-", "before": "+"}
@@ -241,7 +241,7 @@ def _in_one_line(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], 
 
 
 def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) -> list[FileCoverage]:
-    """Build the coverage of each file; `read` contains the number of lines shown, by reviewer and source."""
+    """Build the coverage of each file; `read` contains the number of lines shown to each reviewer, by source."""
     coverage = []
     for source in sources:
         lines = () if source.left_out is not None else _lines_under_review(source)
@@ -260,7 +260,7 @@ def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) ->
 
 
 def read_lines(sources: tuple[Source, ...], parts: Sequence[Sequence[Passage] | None]) -> dict[str, int]:
-    """Count the lines under review in prompts, keyed by source; a part that is None contains all lines."""
+    """Count the lines under review that the prompts contain, keyed by source; a part of None contains all lines."""
     counts: dict[str, int] = {}
     for source in sources:
         passages = [passage for part in parts for passage in part or () if passage.source == source.name]
@@ -291,7 +291,7 @@ def _key(raised: Raised) -> tuple[object, ...]:
 
 
 def group(reported: Iterable[Raised]) -> list[list[Raised]]:
-    """Group findings by location and title, omitting empty ones; the order depends only on their content."""
+    """Group findings by location and title, omitting empty ones; the order depends only on the findings' content."""
     groups: dict[object, list[Raised]] = defaultdict(list)
     for raised in sorted((item for item in reported if not item.is_empty), key=_key):
         place = raised.place
@@ -301,7 +301,7 @@ def group(reported: Iterable[Raised]) -> list[list[Raised]]:
 
 
 def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int, int]], int]:
-    """Find pairs of possibly identical findings from different reviewers at the same location.
+    """Find pairs of possibly identical findings by different reviewers at the same location.
 
     Returns the nearest pairs, up to the merger's limit, and the total number of pairs.
     """
@@ -346,7 +346,7 @@ def _near_pairs(groups: Sequence[Sequence[Raised]], indexes: Sequence[int]) -> I
 
 
 def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) -> list[Finding]:
-    """Merge the `same` findings, keeping everything raised by reviewers."""
+    """Merge the findings in `same`, keeping everything raised by reviewers."""
     into = list(range(len(groups)))
     for first, second in same:
         one, other = sorted((into[first], into[second]))
@@ -391,13 +391,13 @@ class Tally(NamedTuple):
     models: int
     """Number of distinct models among the supporters."""
     has_place: bool
-    """True if the location exists in the material, or if the finding does not name one."""
+    """True if the location exists in the material, or if the finding names no location."""
     earlier: bool = False
     """True if an earlier review confirmed the finding."""
 
     @property
     def support(self) -> int:
-        """Number of reviewers supporting the finding: they confirm it, or raised it without withdrawing it."""
+        """Number of reviewers supporting the finding, by confirming it or by raising it without withdrawing it."""
         return self.raised - self.withdrawn + self.confirmed
 
     @property
@@ -407,7 +407,7 @@ class Tally(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The counts in words, with a note if all support comes from one model."""
+        """The counts in prose, with a note if all support comes from one model."""
         again = " again" if self.earlier else ""
         counts = [f"{self.raised} of {counted(self.reviewers, 'reviewer')} raised it{again}"]
         for count, verb in ((self.withdrawn, "withdrew"), (self.confirmed, "confirm"), (self.refuted, "refute")):
@@ -417,13 +417,13 @@ class Tally(NamedTuple):
 
 
 class StateRule(NamedTuple):
-    """Row in the table of states; the documentation and `Finding.why` are generated from these rows."""
+    """Row in the table of states, from which the documentation and `Finding.why` are generated."""
 
     state: FindingState
     condition: str
-    """Condition of the rule, for the documentation."""
+    """The rule's condition, worded for the documentation."""
     reason: str
-    """Condition of the rule, worded for a single finding as in `Finding.why`."""
+    """The rule's condition, worded for a single finding in `Finding.why`."""
     applies: Callable[[Tally], bool]
 
 
@@ -550,7 +550,7 @@ GATE = (
 
 
 def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ...]:
-    """Parse the rules of a gate; None gives no rules.
+    """Parse the rules of a gate; None yields no rules.
 
     Raises ConfigurationError for an invalid gate, and for a gate that always holds.
 
@@ -579,10 +579,10 @@ def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ..
 def hold_gate(
     gate: str, rules: Iterable[Rule], findings: Sequence[Finding], *, voices: Mapping[str, str], missing: str | None
 ) -> GateResult:
-    """Check the findings against the rules; `missing` is a reason to leave the gate undecided if no rule is broken.
+    """Check the findings against the rules; if no rule is broken, a reason in `missing` leaves the gate undecided.
 
-    A finding whose location is not in the material never breaks a rule; if it would otherwise do so, the gate is
-    undecided. A finding confirmed by an earlier review may have lost its location; its state then explains that.
+    A finding whose location is not in the material never breaks a rule; if it otherwise would, the gate is undecided. A
+    finding confirmed by an earlier review may have lost its location, which its state then explains.
     """
     states = {
         finding.id: finding.state

@@ -1,4 +1,4 @@
-"""Export formats of a review: a pull request comment, SARIF for code scanning, JSON Lines."""
+"""Export formats of a review: a pull request comment, SARIF for code scanning, and JSON Lines."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _MAX_COMMENT_LENGTH = 65_000
 """Maximum length of a comment in characters; GitHub rejects comments longer than 65,536."""
 _REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|(?<![\w-])GH-(?=\d)", re.IGNORECASE)
-"""First characters of GitHub mentions and issue references, which a backslash does not escape."""
+"""Start of a GitHub mention or issue reference, which a backslash does not escape."""
 
 
 def findings_markdown(document: Document, *, room: int = _MAX_COMMENT_LENGTH) -> str:
-    """Render a comment for a pull request, with confirmed findings first and the others folded.
+    """Render a pull request comment, with confirmed findings first and all others collapsed.
 
     `room` is the maximum number of characters. Returns "" if no reviewer answered.
     """
@@ -108,16 +108,16 @@ def remark_text(remark: Verdict | Defence) -> str:
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Mapping[Severity, str] = {"blocker": "error", "major": "warning", "minor": "note", "nit": "note"}
 _MAX_RESULTS = 5_000
-"""Maximum number of results in a file; GitHub does not show more, and rejects files with more than 25,000."""
+"""Maximum number of results in a file; GitHub shows no more than these, and rejects files with more than 25,000."""
 _MAX_MESSAGE_LENGTH = 8_000
 """Maximum length of a result's message, in characters."""
 
 
 def findings_sarif(document: Document) -> str:
-    """Render SARIF 2.1.0 as accepted by GitHub's code scanning.
+    """Render the findings as SARIF 2.1.0 in the form accepted by GitHub code scanning.
 
     Every result has a location, because GitHub would otherwise reject the whole file. Disputed findings are marked for
-    human review, and refuted findings are suppressed with the reason.
+    human review, and refuted findings are suppressed, with the reason.
     """
     from flowdebate import __version__
 
@@ -206,7 +206,7 @@ def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def findings_lines(document: Document) -> str:
-    """Render JSON Lines: one line per finding as in the raw output, then one line with the gate and coverage."""
+    """Render JSON Lines: one line per finding, as in the raw output, then one line for the gate and the coverage."""
     raw: ReviewRawOutput = document.raw
     summary = raw.model_dump(mode="json", by_alias=True, include={"coverage", "gate", "empty"}, exclude_defaults=True)
     rows = [

@@ -1,4 +1,4 @@
-"""Page of a review: options, each reviewer's findings, their states, and the gate."""
+"""Review page: options, each reviewer's findings, their states, and the gate."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def _examined(event: FindingsExamined) -> Iterator[Section]:
 
 
 class ReviewLive(Together):
-    """View of a review in progress."""
+    """Live view of a review."""
 
     roles: ClassVar[Mapping[str, str]] = {"merger": "looking for findings that are the same"}
     phases: ClassVar[Mapping[str, str]] = {
@@ -234,7 +234,7 @@ class ReviewLive(Together):
 
 
 class ReviewPage(PatternPage):
-    """Page of a review in the service."""
+    """Review page in the service."""
 
     options: ClassVar[type[ReviewPlanOptions]] = ReviewPlanOptions
     document: ClassVar[type[ReviewDocument]] = ReviewDocument

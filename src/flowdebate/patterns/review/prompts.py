@@ -1,6 +1,6 @@
-"""Prompts of a review, for reviewers and the merger.
+"""Review prompts, for reviewers and the merger.
 
-Reviewers find faults, examine the findings of others and defend their own; the merger joins identical findings.
+Reviewers find faults, examine each other's findings and defend their own; the merger joins identical findings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SEVERITIES = (
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewerTemplate(Template):
-    """Prompt texts of a reviewer."""
+    """Prompt text for a reviewer."""
 
     system: str = part(
         "You are one of several reviewers of the same material. All of you read it independently. Then each of you "
@@ -54,7 +54,7 @@ class ReviewerTemplate(Template):
         "Report each problem once, the most serious first. If nothing is wrong, return an empty list.",
         uses("question", "length"),
     )
-    """Task of the first phase: find faults."""
+    """Task for the first phase: find faults."""
     focus: str = part("Focus on: {focus}", uses("focus"))
     """Focus of the first phase, if there is one."""
     findings: str = part(
@@ -69,23 +69,25 @@ class ReviewerTemplate(Template):
         "true and matters, refute it if it is wrong or does not matter, and answer unsure if the material does not "
         "say. Neither answer is expected of you."
     )
-    """Task of examining the findings of others."""
+    """Task for examining the others' findings."""
     examine_turned: str = part(
         "Other reviewers raised these findings. Check each one against the material, and refute or confirm it. Give "
         "your reason and quote the words that show it, exactly as they are written there. Refute a finding if it is "
         "wrong or does not matter, confirm it if it is true and matters, and answer unsure if the material does not "
         "say. Neither answer is expected of you."
     )
-    """Task of examining the findings of others, with the options reversed; only order-independent answers count."""
+    """Task for examining the others' findings with the options reversed; only answers independent of the
+    order count.
+    """
     defend: str = part(
         "You raised these findings, and other reviewers have refuted them for the reasons shown. Answer once for each "
         "finding: say whether it stands or you withdraw it, and why. Withdraw what you cannot show."
     )
-    """Task of defending findings that others refuted."""
+    """Task for defending findings that others refuted."""
 
 
 REVIEWER = ReviewerTemplate()
-"""Prompt texts of the full profile."""
+"""Prompt text for the full profile."""
 CONCISE_REVIEWER = ReviewerTemplate(
     find=(
         # limited, because small models write endless lists
@@ -95,7 +97,7 @@ CONCISE_REVIEWER = ReviewerTemplate(
         "an empty list."
     ),
 )
-"""Prompt texts for small models."""
+"""Prompt text for small models."""
 REVIEWERS = Profiles(full=REVIEWER, concise=CONCISE_REVIEWER)
 
 
@@ -124,7 +126,7 @@ def create_reviewer(
 ) -> Generator[Any]:
     """Create the block `{name}-reviewer-{agent_name}`.
 
-    The block reads the material and returns `Findings`, without seeing the findings of others.
+    The block reads the material and returns `Findings`, without seeing the other reviewers' findings.
     """
     del transcript  # other patterns show it to their speakers
 
@@ -193,7 +195,7 @@ def _reviewer(
 
 @dataclass(frozen=True, kw_only=True)
 class MergerTemplate(Template):
-    """Prompt texts of a merger."""
+    """Prompt text for a merger."""
 
     system: str = part(
         "You compare findings by reviewers who read the same material. Two findings are the same if fixing one of them "
@@ -206,7 +208,7 @@ class MergerTemplate(Template):
 
 
 MERGER = MergerTemplate()
-"""Prompt texts for all models."""
+"""Prompt text for all models."""
 
 
 @bindable("name", pattern="review", role="merger", template=MergerTemplate)

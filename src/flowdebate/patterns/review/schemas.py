@@ -1,4 +1,4 @@
-"""Data of a review: findings with their locations and reviewers, and the output.
+"""Review data: findings with their locations and reviewers, and the output.
 
 A finding lists the reviewers who raised, confirmed and refuted it.
 """
@@ -37,17 +37,19 @@ SEVERITY_WORDS: dict[str, Severity] = {
 }
 """Severities, keyed by the words that other tools use."""
 FindingState = Literal["confirmed", "disputed", "refuted", "resolved"]
-"""State of a finding after all opinions; "resolved" means that a finding of an earlier review no longer applies."""
+"""State of a finding once all opinions are in; "resolved" means that a finding of an earlier review no
+longer applies.
+"""
 STATES: tuple[FindingState, ...] = get_args(FindingState)
 StopReason = Literal["examined", "nothing_found"]
-"""Reason for the end of a review: all findings were examined, or there were no findings."""
+"""Reason why a review ended: all findings were examined, or there were no findings."""
 
 REVIEWERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
 """Default reviewers."""
 QUESTION = "What is wrong with this change?"
 """Default question about the material."""
 EARLIER = "the earlier review"
-"""Author name of findings repeated from an earlier review."""
+"""Author name given to findings repeated from an earlier review."""
 MAX_FINDINGS = 50
 """Maximum number of findings per reviewer."""
 _Text = Annotated[str, Field(max_length=4_000)]
@@ -61,13 +63,13 @@ _Id = Annotated[
 
 
 class ReviewInput(PatternInput):
-    """Input of a review, and of each reviewer for its findings."""
+    """Input to a review, and to each reviewer for its findings."""
 
     question: str
 
 
 class ReviewPart(ReviewInput):
-    """Input of a reviewer for one part of the sources, if they exceed one prompt."""
+    """Input to a reviewer for one part of the sources, if they do not fit into one prompt."""
 
     part: int
     """Index of the part, from 0."""
@@ -131,7 +133,7 @@ class Raised(WireModel):
 
     @property
     def is_empty(self) -> bool:
-        """True if the title or the claim is empty, so that it is not a finding."""
+        """True if the title or the claim is empty, in which case there is no finding."""
         return is_blank(self.title) or is_blank(self.claim)
 
 
@@ -147,11 +149,11 @@ class Verdict(WireModel):
     quote_found: bool | None = None
     """True if the quote is in the material; None if there is no quote."""
     flipped: bool = False
-    """True if the answer depended on the order of the words, in which case it counts as "neither"."""
+    """True if the answer depended on the order of the options, in which case it counts as "neither"."""
 
 
 class Defence(WireModel):
-    """Author's answer to objections against a finding."""
+    """The author's answer to objections to a finding."""
 
     finding: str
     agent_name: str
@@ -171,13 +173,13 @@ class Finding(WireModel):
     place: Place
     suggestion: str | None = None
     raised: Annotated[list[Raised], Field(min_length=1)]
-    """Finding in the words of each reviewer who raised it, keyed by name."""
+    """The finding in the words of each reviewer who raised it, keyed by name."""
     verdicts: list[Verdict] = Field(default_factory=new_list)
     """Verdicts of the other reviewers, in the order of their names."""
     defences: list[Defence] = Field(default_factory=new_list)
     state: FindingState = "disputed"
     why: str = ""
-    """Reason for the state, in a sentence."""
+    """Reason for the state, in one sentence."""
 
     @property
     def raisers(self) -> list[str]:
@@ -191,7 +193,7 @@ class Finding(WireModel):
 
     @property
     def draft(self) -> FindingDraft:
-        """Finding as a draft, for the `earlier` option of a later review."""
+        """The finding as a draft, for the `earlier` option of a later review."""
         place = self.place.model_dump(include={"file", "line", "end_line", "quote"})
         return FindingDraft(
             title=self.title, claim=self.claim, severity=self.severity,
@@ -220,7 +222,7 @@ class FileCoverage(WireModel):
 
     file: str
     lines: int = 0
-    """Number of lines under review: the changed lines in a diff, otherwise all lines."""
+    """Number of lines under review: in a diff, the changed lines; otherwise, all lines."""
     read: dict[str, int] = Field(default_factory=new_dict)
     """Number of lines under review in each reviewer's prompts."""
     first_line: int | None = None
@@ -244,7 +246,7 @@ class FileCoverage(WireModel):
 
 
 def unread_files(coverage: Iterable[FileCoverage]) -> list[str]:
-    """List the files with unread parts and their gaps, except for files excluded by the user."""
+    """List the files with unread parts, and describe these gaps; files excluded by the user are left out."""
     return [f"{file.file} ({file.gap})" for file in coverage if not file.is_read and not file.excluded]
 
 
@@ -262,7 +264,7 @@ ReviewTranscript: TypeAlias = "StateResource[TranscriptState[ReviewReport]]"
 def create_review_transcript() -> ReviewTranscript:
     """Create a transcript to share between a review and custom blocks.
 
-    The transcript stays empty until the end of the review, because it contains names.
+    The transcript stays empty until the review ends, because it contains names.
     """
     return StateResource(key="transcript", initial=TranscriptState[ReviewReport])
 
@@ -318,7 +320,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def answer(self) -> str | None:
-        """Result in a sentence: "2 confirmed (1 blocker, 1 minor), 1 refuted"; None if there is no result."""
+        """Result in one sentence: "2 confirmed (1 blocker, 1 minor), 1 refuted"; None if there is no result."""
         if self.stop_reason is None:
             return None
         parts = []
@@ -340,7 +342,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def coverage_note(self) -> str:
-        """Write a sentence with the number of files read in full and the names of the others; "" without files."""
+        """Write a sentence stating how many files were read in full, and naming the others; "" without files."""
         if not self.coverage:
             return ""
         parts = [self._files_read]
@@ -352,7 +354,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def places_note(self) -> str:
-        """Write a sentence about findings with locations missing in the material; "" if there are none."""
+        """Write a sentence about findings whose locations are not in the material; "" if there are none."""
         unlocated = [
             f"{finding.id} ({finding.place.problem})"
             for finding in self.findings
@@ -361,7 +363,7 @@ class ReviewRawOutput(PatternOutput):
         return f"Places not in the material: {', '.join(unlocated)}" if unlocated else ""
 
     def find_repetitions(self) -> list[str]:
-        """Return no repetitions: identical texts by several reviewers mean agreement, and are merged."""
+        """Return no repetitions: identical text from several reviewers means agreement, and is merged."""
         return []
 
     @property
@@ -486,7 +488,7 @@ def answer_to(kind: str, *, turned: bool = False) -> type[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingsAsked:
-    """Input of a reviewer's block about existing findings, and of the merger's block."""
+    """Input to a reviewer's block about existing findings, and to the merger's block."""
 
     kind: Literal["examine", "defend", "merge"]
     """Kind of the task: an `Examination` of others' findings, `Answers` about the reviewer's own findings, or a
@@ -498,7 +500,7 @@ class FindingsAsked:
     turned: bool = False
     """True for the second request, with the options in reverse order."""
     part: int = 0
-    """Index of the part of the sources that contains these findings, from 0, if the sources exceed one prompt."""
+    """Index, from 0, of the part of the sources with these findings, if the sources do not fit into one prompt."""
 
     @property
     def subject(self) -> str:

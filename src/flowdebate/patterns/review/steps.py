@@ -1,4 +1,4 @@
-"""Steps of a review: a reviewer's turn in each phase, and the combination of all turns of a phase."""
+"""Steps of a review: a reviewer's turn in each phase, and the merging of all turns at the end of a phase."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ if TYPE_CHECKING:
 
 
 Parts: TypeAlias = "Sequence[Sequence[Passage] | None]"
-"""Parts of the sources, each shown in full; None for all sources at once."""
+"""Parts into which the sources are divided, each shown in full; None for all sources at once."""
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
-"""Function that replaces names in a text with aliases."""
+"""Function that replaces names in a string with aliases."""
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
-"""Goals of a reviewer by phase, in order."""
+"""A reviewer's goal in each phase, in order."""
 _AT_ONCE = 100
 """Number of findings to render before yielding to other tasks."""
 _MANY = 200
-"""Maximum number of findings to compare on the event loop; they make at most 20,000 pairs."""
+"""Maximum number of findings to compare on the event loop (at most 20,000 pairs)."""
 
 
 class ReviewerTurn(Block[Any, None]):
     """A reviewer's turn in one phase, recorded as a task in the audit trail; skipped if there is nothing to ask.
 
-    If its provider fails permanently, the next of `speakers` answers. If none is left, the turn is skipped, provided
-    that the options allow it.
+    If the reviewer's provider fails permanently, the next of `speakers` answers. If none is left, the turn is skipped,
+    provided that the options allow it.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class ReviewerTurn(Block[Any, None]):
             ctx.emit(finished)
 
     async def _render_findings(self, state: ReviewState, ctx: Context) -> list[tuple[Finding, str]]:
-        """Render the findings this reviewer should examine or answer, as texts without names."""
+        """Render, without names, the findings that this reviewer should examine or answer."""
         name, defends = self._agent_name, self._phase == "defend"
         if self._phase == "find" or name not in state.reports:
             return []
@@ -158,7 +158,7 @@ class ReviewerTurn(Block[Any, None]):
         return rendered
 
     def _parts(self, voice: object, ctx: Context) -> Parts:
-        """Divide the sources into parts, one per call; a person or a custom block gets a single part."""
+        """Divide the sources into parts, one per call; a human or a custom block gets everything in one part."""
         material = self._loop.material
         if material is None or voice is None:
             return [None]
@@ -184,7 +184,7 @@ class ReviewerTurn(Block[Any, None]):
         findings_by_part: Sequence[Sequence[Finding]],
         sources: tuple[Source, ...],
     ) -> list[Raised | Verdict | Defence]:
-        """Parse the answers about all parts and look up their locations; raise OutputError for an invalid answer."""
+        """Parse the answers about all parts, and look up their locations; raise OutputError for an invalid answer."""
         return [
             entry
             for answers, findings in zip(groups, findings_by_part, strict=True)
@@ -219,7 +219,7 @@ class ReviewerTurn(Block[Any, None]):
         return [verdict for verdict in verdicts if verdict is not None]
 
     def _verdict(self, finding: Finding, orders: Sequence[list[Any]], sources: tuple[Source, ...]) -> Verdict | None:
-        """Combine the verdicts from both orders; "neither" if they differ, None if there is no verdict."""
+        """Combine the verdicts from both orders: "neither" if they differ, None if there is no verdict."""
         verdicts = [verdict for order in orders for verdict in order]
         if not verdicts:
             return None
@@ -266,7 +266,7 @@ def _place(ctx: Context, turned: int, part: int = 0) -> Context:
 
 
 def _index_parts(parts: Parts, sources: tuple[Source, ...]) -> dict[tuple[str | None, int | None], int]:
-    """Index the parts by file and line, and by file; the first matching part counts.
+    """Index the parts by file and line, and by file; if several parts match, the first one counts.
 
     The index is empty if there is only one part.
     """
@@ -286,7 +286,7 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - a field of a finding
 
 
 class Merging(Wrapped):
-    """Step between finding and examining: calls `merger` twice about possibly identical pairs.
+    """Step between finding and examining, calling `merger` twice about possibly identical pairs.
 
     Without a merger, only findings with the same location and title are merged.
     """
@@ -309,7 +309,7 @@ class Merging(Wrapped):
             self._loop.open_round(ctx, 2)
 
     def _raised_again(self, ctx: Context) -> list[Raised]:
-        """Raise the findings of an earlier review again."""
+        """Raise the findings from an earlier review again."""
         material = self._loop.material
         sources = () if material is None else material.of_run(ctx)
         return [raise_again(draft, sources) for draft in self._loop.options.earlier or ()]
@@ -317,7 +317,7 @@ class Merging(Wrapped):
     async def _compare(
         self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
     ) -> list[tuple[int, int]]:
-        """Return the pairs that the merger considers identical in both orders; none if it does not answer."""
+        """Return the pairs that the merger considers identical in both orders; if it does not answer, return none."""
 
         def render(at: int) -> str:
             [finding] = join([groups[at]], [])
@@ -405,7 +405,7 @@ def check_reviewers(
 
 
 def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
-    """Create the tap between examining and answering, which have separate time limits."""
+    """Create the tap between examining and answering, which gives each its own time limit."""
 
     @handler(name=f"{loop.name}-open-defence")
     def open_(_: object, ctx: Context) -> None:
@@ -430,7 +430,7 @@ def findings_of(state: ReviewState) -> list[Finding]:
 
 
 def build_review(loop: Loop[ReviewOptions]) -> Handler[Any, Any]:
-    """Create the block that decides about all findings and publishes the raw output."""
+    """Create the block that decides on all findings and publishes the raw output."""
 
     @handler(name=f"{loop.name}-decide")
     def build(_: object, ctx: Context) -> object:

@@ -149,7 +149,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, Any, RoundRobinOutput]:
     """Build a round robin, whose debaters take turns on a question: `await pattern.run("How do we launch?")`.
 
-    In each round every debater speaks once and sees all earlier contributions. After `max_rounds`, or when
+    In each round every debater speaks once, having seen all earlier contributions. After `max_rounds`, or when
     `terminate_when(ctx)` is true, the synthesizer turns the contributions into the output. `result.raw` is the
     `RoundRobinOutput`.
 
@@ -159,7 +159,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     - `synthesizer`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`; False returns the
       `RoundRobinOutput`.
     - `output_schema`: the type of the synthesizer's answer.
-    - `failures`: the reaction to a failed provider; by default the round robin continues as long as two debaters
+    - `failures`: what to do when a provider fails; by default the round robin continues as long as two debaters
       contribute.
     - All other options: see `debate()`.
 
@@ -222,7 +222,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> RoundRobinOutput:
-    """Return the current raw output of the enclosing round robin."""
+    """Return the enclosing round robin's current raw output."""
     state = state_of(ctx, RoundRobinState)
     return RoundRobinOutput(
         question=state.question,

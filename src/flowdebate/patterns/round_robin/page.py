@@ -1,4 +1,4 @@
-"""Page of a round robin: options, contributions, the referee's reviews, and the output."""
+"""Round robin page: options, contributions, the referee's reviews, and the output."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RoundRobinDocument(RoundsDocument):
     debaters: list[Speaker] = Field(default_factory=list)
     raw: RoundRobinOutput
     output: Any = None
-    """Synthesizer's output as plain JSON data; None if there is none."""
+    """The synthesizer's output as plain JSON data; None if there is none."""
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         for entry in self.raw.transcript:
@@ -84,7 +84,7 @@ class RoundRobinDocument(RoundsDocument):
         return (referee_group(audit) for audit in self.raw.audits if audit.round == number)
 
     def result(self) -> Iterator[Section]:
-        """List missing speakers if there is no output; a live view shows them above the output."""
+        """List the missing speakers if there is no output; a live view lists them above the output."""
         if self.output is None:
             yield from self.mark()
 
@@ -95,7 +95,7 @@ class RoundRobinDocument(RoundsDocument):
 
 
 class RoundRobinLive(OneByOne):
-    """View of a round robin in progress."""
+    """Live view of a round robin."""
 
     roles: ClassVar[Mapping[str, str]] = {"referee": "reviewing the round"}
     event_sections: ClassVar[OwnSections] = {RefereeReported: lambda event: (referee_group(event.audit),)}
@@ -112,7 +112,7 @@ def referee_group(audit: RefereeAudit) -> Group:
 
 
 class RoundRobinPage(PatternPage):
-    """Page of a round robin in the service."""
+    """Round robin page in the service."""
 
     options: ClassVar[type[RoundRobinPlanOptions]] = RoundRobinPlanOptions
     document: ClassVar[type[RoundRobinDocument]] = RoundRobinDocument

@@ -1,4 +1,4 @@
-"""Prompts of a round robin: the transcript as text, its debaters and its synthesizer.
+"""Round robin prompts: the transcript as text, the debaters, and the synthesizer.
 
     Round 1:
     [Ada, economist] What was said, first line,
@@ -7,9 +7,9 @@
     Referee: Nobody gave figures.
     Referee on [Ada]: names no source
 
-Only the renderer begins a line with a tag, a round's heading or the referee: see `flowdebate.prompts`. A debater's
-prompt begins with the part shared by all turns (the rules, the participants, its role, then the growing transcript) and
-ends with the variable part: the current speaker, the referee's notes on its last turn, and the task.
+Only the renderer can begin a line with a tag, a round heading or the referee: see `flowdebate.prompts`. A debater's
+prompt begins with the part shared by all turns (the rules, the participants, the debater's role, and then the growing
+transcript) and ends with the part that varies: the current speaker, the referee's notes on its last turn, and the task.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _TURN = ("name", "speaker", "who", "round", "max_rounds")
 
 @dataclass(frozen=True, kw_only=True)
 class RoundRobinDebaterTemplate(Template):
-    """Prompt texts of a debater."""
+    """Prompt text for a debater."""
 
     system: str = part(
         "You are a member of a panel that works on one question together. Each member speaks from the point of view of "
@@ -114,36 +114,36 @@ class RoundRobinDebaterTemplate(Template):
     )
     """Rules shared by all debaters and turns."""
     debater: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Description of the debater, above its custom system prompt. `{speaker}` is its name and role."""
+    """Description of the debater, placed before its custom system prompt; `{speaker}` stands for its name and role."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """First part of a turn's message: the transcript."""
+    """Start of a turn's message: the transcript."""
     turn: str = part(
         "It is your turn in round {round} of {max_rounds}. You are {speaker}.",
         uses(*_TURN, "question"),
     )
-    """Line that gives a debater the floor; `{who}` is its role, or its name if it has no role."""
+    """Line that gives a debater the floor; `{who}` stands for its role, or for its name if it has none."""
     issues: str = part(
         "The referee raised these issues about your last turn: {issues}. Avoid them now.", uses("issues")
     )
-    """Issues with the debater's own turn in the latest audit; omitted if there are none."""
+    """Issues raised about the debater's own turn in the latest audit; omitted if there are none."""
     opening: str = part(
         "Nobody has spoken yet. Answer the question from your own point of view: say what you would do, why, and what "
         "it depends on.",
         uses(*_TURN),
     )
-    """Task of the first debater, before anybody has spoken."""
+    """Task for the first debater, before anybody has spoken."""
     reply: str = part(
         "Build on the strongest points of the others: say what they get right and what they overlook. Where you "
         "disagree, say so openly and give your reasons. Then add something new that the answer still lacks.",
         uses(*_TURN, "other"),
     )
-    """Task after another debater has spoken; `{other}` is the latest speaker."""
+    """Task once another debater has spoken; `{other}` stands for the latest speaker."""
     alone: str = part("Nobody else has spoken yet. Add something new that your answer still lacks.", uses(*_TURN))
-    """Task if no other debater has spoken."""
+    """Task for a debater when only it has spoken so far."""
 
 
 DEBATER = RoundRobinDebaterTemplate()
-"""Prompt texts of the full profile."""
+"""Prompt text for the full profile."""
 CONCISE_DEBATER = RoundRobinDebaterTemplate(
     turn=(
         "The question is still: {question}\n"
@@ -166,7 +166,7 @@ CONCISE_DEBATER = RoundRobinDebaterTemplate(
     ),
     alone="Nobody else has spoken yet. In one or two sentences, add one new point to your answer.",
 )
-"""Prompt texts for small models, with a different first word for each debater to prevent copying."""
+"""Prompt text for small models, prescribing a different opening for each debater to prevent copying."""
 DEBATERS = Profiles(full=DEBATER, concise=CONCISE_DEBATER, tasks=("opening", "reply", "alone"))
 
 
@@ -206,7 +206,7 @@ def render_debater_turn(
 ) -> str:
     """Render the transcript with the audits of earlier rounds, then the turn and its task.
 
-    The messages of two turns share a prefix up to the end of the shorter transcript.
+    The messages for any two turns share a prefix up to the end of the shorter transcript.
     """
     # {who} is used in sentences beginning with "As ...", which would read badly with both name and role
     who = _with_article(tag_text(me.role)) if me.role and me.role.strip() else tag_name(me.name)
@@ -239,11 +239,11 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-debater-{agent_name}`, speaking in its `role` as described in its `system_prompt`.
+    """Create the block `{name}-debater-{agent_name}`, speaking in its `role` as instructed by its `system_prompt`.
 
-    `members` maps the names of all debaters to their roles, in declared order (default: only this debater). The debater
-    sees the question, all contributions so far, including those of the same round, and the referee's notes on earlier
-    rounds; `refereed` means that there is a referee. A truncated answer is cut after its last full sentence.
+    `members` maps all debaters' names to their roles, in declared order (default: only this debater). The debater sees
+    the question, all contributions so far, including those of the same round, and the referee's notes on earlier
+    rounds; set `refereed` if there is a referee. A truncated answer is cut back to its last complete sentence.
     """
     everyone = {agent_name: role} if members is None else dict(members)
     me = Identity(name=agent_name, role=role, members=everyone, max_rounds=max_rounds, system_prompt=system_prompt)
@@ -279,7 +279,7 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
 
 @dataclass(frozen=True, kw_only=True)
 class RoundRobinSynthesizerTemplate(Template):
-    """Prompt texts of a synthesizer."""
+    """Prompt text for a synthesizer."""
 
     system: str = part(
         "You write the panel's answer for readers who did not follow its discussion. Begin with the answer itself. "
@@ -294,13 +294,13 @@ class RoundRobinSynthesizerTemplate(Template):
         "Question: {question}\n\nThe full discussion (rounds: {rounds}):\n{transcript}",
         uses("question", "rounds", "transcript"),
     )
-    """First part of the message: the transcript."""
+    """Start of the message: the transcript."""
     task: str = part("Write the panel's answer to the question: {question}", uses("question", "rounds"))
-    """Task of the synthesizer."""
+    """Task for the synthesizer."""
 
 
 SYNTHESIZER = RoundRobinSynthesizerTemplate()
-"""Prompt texts of the full profile."""
+"""Prompt text for the full profile."""
 CONCISE_SYNTHESIZER = RoundRobinSynthesizerTemplate(
     system=(
         "You write the panel's answer for readers who did not follow its discussion. Use the strongest points of every "
@@ -309,7 +309,7 @@ CONCISE_SYNTHESIZER = RoundRobinSynthesizerTemplate(
         f"{HOW_TO_READ_SAID}"
     ),
 )
-"""Prompt texts for small models."""
+"""Prompt text for small models."""
 SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 
 
@@ -333,7 +333,7 @@ def create_round_robin_synthesizer(
 ) -> Generator[Any]:
     """Create the block `{name}-synthesizer`.
 
-    The block takes a `RoundRobinOutput` and returns data for `output_schema`, or plain text if there is no schema.
+    The block takes a `RoundRobinOutput` and returns data matching `output_schema`, or plain text if there is no schema.
     `output_schema` is a pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with
     `jsonschema`). An answer that does not match the schema raises `SchemaViolation`.
     """

@@ -1,4 +1,4 @@
-"""Referee of a round robin: a model that audits the arguments of a round, without deciding anything."""
+"""The referee of a round robin: a model that audits each round's arguments without deciding anything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .schemas import Assessment, RefereeAudit, RefereeReport, RoundRobinEntry, R
 
 @dataclass(frozen=True, kw_only=True)
 class RefereeTemplate(Template):
-    """Prompt texts of a referee."""
+    """Prompt text for a referee."""
 
     system: str = part(
         "You are the referee of a panel. After each round, you assess how well its members have argued. You take no "
@@ -47,16 +47,16 @@ class RefereeTemplate(Template):
     )
     """System message shared by all rounds."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """First part of a round's message: the transcript."""
+    """Start of a round's message: the transcript."""
     audit: str = part(
         "Round {round}{rounds} is over. Assess what these members said in round {round}: {speakers}",
         uses("round", "rounds", "speakers"),
     )
-    """Task of the referee; `{rounds}` is " of at most 3" if the maximum is known."""
+    """Task for the referee; `{rounds}` is " of at most 3" if the maximum is known."""
 
 
 REFEREE = RefereeTemplate()
-"""Prompt texts of the full profile."""
+"""Prompt text for the full profile."""
 CONCISE_REFEREE = RefereeTemplate(
     system=(
         "You are the referee of a panel. After each round, you assess how well its members have argued. You take no "
@@ -70,12 +70,12 @@ CONCISE_REFEREE = RefereeTemplate(
         "or two sentences on what the panel should do better in the next round."
     ),
 )
-"""Prompt texts for small models."""
+"""Prompt text for small models."""
 REFEREES = Profiles(full=REFEREE, concise=CONCISE_REFEREE)
 
 
 def render_referee_system(*, question: str, roster: Sequence[str], template: RefereeTemplate = REFEREE) -> str:
-    """Render the task, the question and the debaters' names; all rounds share the result."""
+    """Render the task, the question and the debaters' names, which are the same in all rounds."""
     return filled(template.system, question=quoted(question), roster=listed(*map(tag_name, roster)))
 
 
@@ -110,10 +110,10 @@ def create_referee(
     template: RefereeTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> RosterBlock[RefereeReport]:
-    """Create the block `{name}-referee`: it audits a round with `{assessments, notes}`.
+    """Create the block `{name}-referee` to audit a round with `{assessments, notes}`.
 
-    The referee sees all contributions, with names and roles, and its own earlier audits. Its model's schema has
-    `roster_names` as an enum. Its prompt states `max_rounds`, if set.
+    The referee sees all contributions, with names and roles, and its own earlier audits. The schema for its model
+    contains `roster_names` as an enum. If `max_rounds` is set, the prompt states it.
     """
     # a plain str would be treated as a sequence of one-letter names
     roster = list(roster_names) if not isinstance(roster_names, str) else []
@@ -162,7 +162,7 @@ _MAX_LENGTH = 1_000  # maximum length of an issue and of the notes in characters
 
 @lru_cache(maxsize=256)  # cached across debates between the same members
 def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
-    """Build the referee's answer schema.
+    """Build the schema for the referee's answer.
 
     Issues come before the score, and the notes last, because models commit to their first words. For models with
     reliable schemas, the roster is an enum, and every debater is required. Other models are not called again if they
@@ -203,9 +203,9 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
 
 
 def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> RefereeAudit:  # noqa: A002
-    """Convert `report` to an audit with the first assessment of each debater in `spoke`.
+    """Convert `report` to an audit, keeping the first assessment of each debater in `spoke`.
 
-    All other assessments are dropped and listed. Names may be written in any case, and as displayed in prompts.
+    All other assessments are dropped and listed. Names may be written in any case, or as displayed in prompts.
 
     >>> from flowdebate.patterns.round_robin.schemas import Assessment
     >>> report = RefereeReport(notes="Thin.", assessments=[Assessment(agent_name="nobody", score=9)])
@@ -230,9 +230,9 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
 def stash_audit(
     name: str, referee: str, transcript: RoundRobinTranscript, *, custom: bool
 ) -> Handler[object, RefereeAudit | None]:
-    """Create the block that adds the report of `referee` to the state, or None for `MISSING`.
+    """Create the block that adds the report of `referee` to the state; for `MISSING` it adds None.
 
-    The block takes the model, or a dict with either key style, and raises OutputError for an invalid report.
+    The block accepts the report as a model or a dict with either key style; an invalid report raises OutputError.
     """
 
     @handler(name=f"{name}-stash-audit", resources={"transcript": transcript})

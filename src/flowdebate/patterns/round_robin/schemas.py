@@ -1,4 +1,4 @@
-"""Data of a round robin: input, contributions, audits, state, raw output."""
+"""Round robin data: input, contributions, audits, state, raw output."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 RoundRobinStopReason = Literal["max_rounds", "predicate"] | NamedStop
-"""Reason for the end of a round robin: the maximum number of rounds, or `terminate_when`.
+"""Reason why a round robin ended: the maximum number of rounds, or `terminate_when`.
 
 A condition appears as "predicate", or by its name.
 """
 
 
 class RoundRobinInput(PatternInput):
-    """Input of a round robin."""
+    """Input to a round robin."""
 
     question: str
 
@@ -80,21 +80,21 @@ class RefereeReport(WireModel):
 
 
 class RefereeAudit(RefereeReport):
-    """Referee's report as recorded: with its round, and limited to speakers of the round."""
+    """The referee's report as recorded: with its round, and limited to debaters who spoke in it."""
 
     round: Annotated[int, Field(ge=1)]
     """The audited round."""
     dropped: list[str] = Field(default_factory=list)
-    """Names in dropped assessments: nobody with this name spoke in the round, or there was an earlier assessment."""
+    """Names in dropped assessments: nobody with this name spoke in the round, or it had already been assessed."""
 
 
 class RoundRobinState(PatternState):
     """State of a round robin, available as `ctx.sequencer.state`."""
 
     audits: list[RefereeAudit] = Field(default_factory=list)
-    """Referee reports so far; empty without a referee."""
+    """The referee's audits so far; empty without a referee."""
     stop_reason: RoundRobinStopReason | None = None
-    """Reason for the end of the loop; None before the end."""
+    """Reason why the loop ended; None until then."""
 
     @property
     def audit(self) -> RefereeAudit | None:
@@ -110,9 +110,9 @@ class RoundRobinOutput(PatternOutput):
     rounds: int
     transcript: list[RoundRobinEntry]
     audits: list[RefereeAudit] = Field(default_factory=list)
-    """Referee's audits, one per round; rounds are missing if its provider failed."""
+    """The referee's audits, one per round, except for rounds in which its provider failed."""
     stop_reason: RoundRobinStopReason | None = None
-    """Reason for the end of the rounds; None if they were cut short."""
+    """Reason why the rounds ended; None if they were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None
