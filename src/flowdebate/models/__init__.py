@@ -1,4 +1,4 @@
-"""Language models: the `Model` protocol, OpenAI-compatible and local models, policies around them, recording."""
+"""Language models: the `Model` protocol, OpenAI-compatible and local models, policy wrappers, and recording."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""`AnthropicModel`: an Anthropic model, called through Anthropic's own SDK, with answers converted to openai's format.
+"""`AnthropicModel`: an Anthropic model, called through Anthropic's own SDK and translated to openai's format.
 
-Requests are built and answers read in `models/openai`: `MessagesClient` accepts the calls made to an openai client and
-returns answers in its format.
+`models/openai` builds the requests and parses the answers; `MessagesClient` accepts the calls made to an openai client
+and returns answers in openai's format.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class AnthropicModel(PooledModel):
 
 
 def _by_budget(parameters: Parameters) -> Parameters:
-    """Convert an effort to a budget of thinking tokens."""
+    """Convert an effort level to a thinking token budget."""
     extra = parameters.get("extra_body", {})
     if "by_budget" in parameters or "thinking" in extra or "effort" not in extra.get("output_config", {}):
         return parameters
@@ -198,7 +198,7 @@ _MIN_BUDGET = 1_024
 
 
 class MessagesClient:
-    """Adapter that gives an `AsyncAnthropic` the part of openai's client interface used by `Chat`."""
+    """Adapter exposing an `AsyncAnthropic` through the part of openai's client interface used by `Chat`."""
 
     def __init__(self, client: AsyncAnthropic) -> None:
         self._client = client
@@ -294,7 +294,7 @@ class MessagesClient:
         return system, turns
 
     def completion(self, message: object) -> object:
-        """Convert an answer to a chat completion; pass on any other value, to be read like openai's."""
+        """Convert an answer to a chat completion; return any other value as it is, to be parsed like openai's."""
         content = getattr(message, "content", None)
         if not isinstance(content, list):
             return message if isinstance(message, str) else SimpleNamespace(error=getattr(message, "error", None))
@@ -315,7 +315,7 @@ class MessagesClient:
 
 
 class _MessageStream:
-    """Stream that converts the events of a message to chunks of a chat completion."""
+    """Stream that converts message events to chat completion chunks."""
 
     def __init__(self, stream: Any, client: MessagesClient) -> None:  # noqa: ANN401 - anthropic's own
         self._stream = stream
@@ -328,7 +328,7 @@ class _MessageStream:
         await self._stream.close()
 
     def whole(self, body: bytes) -> object:
-        """Read the complete answer of a server that ignores a request for streaming."""
+        """Parse the complete answer from a server that ignores a request to stream."""
         from anthropic.types import Message as Whole
 
         value = json.loads(body)
@@ -360,7 +360,7 @@ class _MessageStream:
 
 
 def _begin(index: object, block: Any) -> SimpleNamespace:  # noqa: ANN401 - anthropic's own
-    """Convert the beginning of a content block."""
+    """Convert the start of a content block."""
     if _kind(block) == "tool_use":
         function = SimpleNamespace(name=block.name)
         return SimpleNamespace(tool_calls=[SimpleNamespace(index=index, id=block.id, function=function)])
@@ -370,7 +370,7 @@ def _begin(index: object, block: Any) -> SimpleNamespace:  # noqa: ANN401 - anth
 
 
 def _delta(index: object, delta: Any) -> SimpleNamespace:  # noqa: ANN401 - anthropic's own
-    """Convert a piece of a content block."""
+    """Convert a content block delta."""
     match _kind(delta):
         case "text_delta":
             return SimpleNamespace(content=delta.text)
@@ -403,14 +403,14 @@ def _kind(part: object) -> object:
 
 
 def _refusal(message: object) -> str | None:
-    """Return the reason for a refused message, if the provider states one."""
+    """Return the provider's reason for refusing the message; None if it gives none."""
     details = getattr(message, "stop_details", None)
     explanation = getattr(details, "explanation", None) or getattr(details, "category", None)
     return explanation if getattr(message, "stop_reason", None) == "refusal" and isinstance(explanation, str) else None
 
 
 def _usage(*reported: object) -> object:
-    """Convert token counts to openai's: tokens read from or written to a cache count as prompt tokens."""
+    """Convert token counts to openai's format, where tokens read from or written to a cache count as prompt tokens."""
 
     def count(name: str) -> int | None:
         counts = [getattr(usage, name, None) for usage in reported]
@@ -432,9 +432,9 @@ def _usage(*reported: object) -> object:
 
 
 def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | None) -> tuple[Json, Json]:
-    """Configure thinking and the output, with enough tokens for both; remove the output's configuration from `extra`.
+    """Configure thinking and output with enough tokens for both, removing the output configuration from `extra`.
 
-    Models without an effort setting think within a budget; with `by_budget`, all models do.
+    Models without an effort setting think within a token budget; with `by_budget`, all models do.
     """
     config = dict(extra.pop("output_config", ()))
     effort = config.get("effort")
@@ -451,7 +451,7 @@ def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | No
 
 
 def _blocks(content: object) -> list[Json]:
-    """Convert content to blocks, omitting blank texts, which the API rejects."""
+    """Convert content to blocks, omitting blank text, which the API rejects."""
     if isinstance(content, str):
         return [] if is_blank(content) else [{"type": "text", "text": content}]
     blocks: list[Json] = []

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flowdebate.models.thinking import AnswerStream
 
 IMAGE_TOKENS = 1_600
-"""Approximate number of tokens per image: the maximum that Anthropic counts; other providers count fewer."""
+"""Approximate number of tokens per image: Anthropic's maximum; other providers count fewer."""
 
 
 def estimate_tokens(characters: int) -> int:
@@ -43,7 +43,7 @@ def estimate_tokens(characters: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Usage:
-    """Calls and tokens used by one or more calls. None means unknown, as opposed to 0.
+    """Number of calls, and the tokens they used. None means unknown, as opposed to 0.
 
     >>> Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=2) + Usage(calls=1)
     Usage(calls=2, prompt_tokens=None, cached_tokens=None, completion_tokens=None)
@@ -52,7 +52,7 @@ class Usage:
     calls: int = 0
     """Number of requests sent."""
     prompt_tokens: int | None = None
-    """Prompt tokens, including cached ones."""
+    """Prompt tokens, including cached tokens."""
     cached_tokens: int | None = None
     """Prompt tokens that the server read from its cache."""
     completion_tokens: int | None = None
@@ -69,7 +69,7 @@ class Usage:
 
     @classmethod
     def unknown(cls) -> Usage:
-        """Return the usage of a single call for which the server reports no tokens."""
+        """Return the usage of a single call whose token counts the server did not report."""
         return _UNKNOWN
 
     @classmethod
@@ -85,7 +85,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """Add two usages; a count that is unknown in either one stays unknown."""
+        """Add two usages; a count unknown in either remains unknown."""
         if not self.calls:
             return other
         if not other.calls:
@@ -113,18 +113,18 @@ MAX_REFUSED_LENGTH = 20_000
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """Request sent to a model, whether answered or not."""
+    """Request sent to a model, whether or not it was answered."""
 
     model: str
     """The model's name."""
     asked_as: str | None = None
-    """Structured mode of the request; None for a text answer, or if the model does not report it."""
+    """Structured mode of the request; None for a plain-text answer, or if the model does not report the mode."""
     waited: float = 0.0
     """Time in seconds spent waiting before the request was sent: for a retry, a rate limit or a concurrency limit."""
     seconds: float = 0.0
     """Duration of the request in seconds."""
     usage: Usage = _UNKNOWN
-    """Usage of the request: one call, and the number of tokens if the server reports it."""
+    """Usage of the request: one call, plus token counts if the server reports them."""
     error: str | None = None
     """Class name of the error, or "cancelled" for a cancelled request; None if the request succeeded."""
     answer: str | None = None
@@ -132,7 +132,7 @@ class Attempt:
 
 
 def total_usage(attempts: Sequence[Attempt]) -> Usage:
-    """Sum up the usage of `attempts`."""
+    """Sum the usage of `attempts`."""
     if len(attempts) == 1:
         return attempts[0].usage
     total = Usage.none()
@@ -142,20 +142,20 @@ def total_usage(attempts: Sequence[Attempt]) -> Usage:
 
 
 class Meter(Protocol):
-    """Counter of requests that enforces a run's limits."""
+    """Counter that enforces a run's limits on requests."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
-        """Reserve a request before it is sent; raise LimitReached if it exceeds a limit."""
+        """Reserve a request before it is sent; raise LimitReached if it would exceed a limit."""
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
         """Replace a reservation with the attempt's actual usage."""
 
     def release(self, reserved: object) -> None:
-        """Release the reservation of a request that was not sent."""
+        """Release the reservation for a request that was not sent."""
 
 
 class Attempts:
-    """Attempts of one call, in order. The request carries them through all wrappers."""
+    """Attempts made for one call, in order. The request carries them through all wrappers."""
 
     __slots__ = ("_meter", "_random", "_seed", "_tell", "made", "modes_left", "room", "server", "stream", "waited")
 
@@ -178,20 +178,20 @@ class Attempts:
         self._random: Random | None = None
 
     def belong_to(self, *, meter: Meter | None, tell: Callable[[object], None] | None, seed: object) -> Attempts:
-        """Bind the attempts to a run (its limits, its event readers and its seed), and return them."""
+        """Bind the attempts to a run (its limits, event listeners and seed), and return them."""
         self._meter, self._tell, self._seed = meter, tell, seed
         return self
 
     def sending(self, model: str, request: ModelRequest, *, asked_as: str | None = None) -> Sending:
         """Account for one request: `with attempts.sending(...) as attempt:`.
 
-        Raises LimitReached if the run is at one of its limits.
+        Raises LimitReached if the run has reached one of its limits.
         """
         return Sending(self, self._meter, model, request, asked_as)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count the time spent inside the block as time that the next request waited: `with attempts.waiting():`."""
+        """Add the time spent inside the block to the waiting time of the next request: `with attempts.waiting():`."""
         since = time.perf_counter()
         try:
             yield
@@ -200,7 +200,7 @@ class Attempts:
 
     @contextmanager
     def listening(self) -> Iterator[list[object]]:
-        """Collect the events emitted inside the block; the run's readers receive them as well."""
+        """Collect the events emitted inside the block; the run's listeners receive them as well."""
         heard: list[object] = []
         outer = self._tell
 
@@ -216,13 +216,13 @@ class Attempts:
             self._tell = outer
 
     def tell(self, event: object) -> None:
-        """Pass `event` to the run's readers."""
+        """Pass `event` to the run's listeners."""
         if self._tell is not None:
             self._tell(event)
 
     @property
     def random(self) -> Random:
-        """Random source for jitter, seeded with the call's path in the run so that it is reproducible."""
+        """Random source for jitter, seeded with the call's path in the run for reproducibility."""
         if self._random is None:
             self._random = Random(None if self._seed is None else str(self._seed))  # noqa: S311 - jitter
         return self._random
@@ -233,9 +233,9 @@ class Attempts:
 
 
 class Sending:
-    """Context manager around one request. It yields the `Attempt`, and the sender sets its `usage` once it is known.
+    """Context manager for one request. It yields the `Attempt`; the sender sets its `usage` once known.
 
-    This is a class because every call uses it, and `contextmanager` takes five times as long.
+    It is a class because every call uses it, and `contextmanager` takes five times as long.
     """
 
     __slots__ = ("_attempts", "_made_before", "_meter", "_request", "_reserved", "_since", "attempt")
@@ -288,7 +288,7 @@ Effort: TypeAlias = Literal["low", "medium", "high"]
 """Amount of thinking before an answer."""
 
 FinishReason = Literal["stop", "length", "tool_calls"]
-"""Reason why an answer ended: it is complete, it was truncated, or it calls tools."""
+"""Reason why an answer ended: it is complete, was truncated, or calls tools."""
 
 Flag = Literal[
     "cleaned",
@@ -306,28 +306,28 @@ Flag = Literal[
     "without_temperature",
     "without_tools",
 ]
-"""Irregularity of an answer that is still usable.
+"""Irregularity in an answer that is still usable.
 
 Invalid characters were replaced, the first of several answers was used, another model answered, the answer was recorded
-for an earlier form of the request, the server counted far fewer tokens than it received, tokens of a chat template were
+for an earlier form of the request, the server counted far fewer tokens than it received, chat template tokens were
 removed from the end, thinking was removed from the text, that thinking had no opening tag, the finish reason is
-unknown, the server reported no tokens, or the server rejected an effort, a limit, a temperature or tools, and answered
-without them.
+unknown, the server reported no token counts, or the server rejected an effort, a limit, a temperature or tools, and
+answered without them.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """Settings of a call; None leaves a setting to the model."""
+    """Settings for a call; None leaves a setting to the model."""
 
     temperature: float | None = None
     max_tokens: int | None = None
     """Maximum length of the answer in tokens, including thinking."""
     effort: Effort | None = None
-    """Amount of thinking; raises ConfigurationError for a model without such a setting."""
+    """Amount of thinking; raises ConfigurationError if the model has no such setting."""
     timeout: float | None = 300.0
-    """Deadline in seconds for the whole call, including retries and backoff, but not the time that a local engine takes
-    to start or to finish other calls.
+    """Deadline in seconds for the whole call, including retries and backoff, but excluding the time a local engine
+    takes to start or to finish other calls.
 
     None means no deadline.
     """
@@ -343,15 +343,15 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """Description of a tool for a model."""
+    """Description of a tool, as presented to a model."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
-    """JSON Schema of the arguments: an object."""
+    """JSON Schema for the arguments; its type is object."""
 
     def to_openai(self) -> dict[str, Any]:
-        """Convert the tool to the format of the chat completions API, without the schema's meaningless titles.
+        """Convert the tool to the chat completions format, dropping the schema's meaningless titles.
 
         >>> spec = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object"})
         >>> spec.to_openai()["function"]["name"]
@@ -364,20 +364,20 @@ class ToolSpec:
 
 
 def arguments_text(arguments: str) -> str:
-    """Return the arguments of a tool call as JSON, also if the model wrote nothing or null because there are none."""
+    """Return a tool call's arguments as JSON, even if the model wrote nothing or null for a call without arguments."""
     return "{}" if arguments.strip() in ("", "null") else arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """Tool call requested by a model; `arguments` is the model's JSON before validation."""
+    """Tool call requested by a model; `arguments` is the model's unvalidated JSON."""
 
     id: str
     name: str
     arguments: str
 
     def to_openai(self) -> dict[str, Any]:
-        """Convert the call to the format of the chat completions API, in which arguments are required."""
+        """Convert the call to the chat completions format, where arguments are required."""
         function = {"name": self.name, "arguments": arguments_text(self.arguments)}
         return {"id": self.id, "type": "function", "function": function}
 
@@ -390,44 +390,44 @@ class ModelRequest:
     block: str
     """Name of the calling block."""
     role: str | None = None
-    """Role of the block in its pattern, such as "judge"; None if it has no role."""
+    """Role of the block in its pattern, for example "judge"; None if it has no role."""
     output: OutputSchema | None = None
-    """Schema of the answer; None for text."""
+    """Schema for the answer; None for plain text."""
     tools: Sequence[ToolSpec] = ()
     choices: Sequence[str] = ()
-    """Answers to choose from, each a single token such as "A"; empty if any answer is allowed.
+    """Allowed answers, each a single token such as "A"; empty if any answer is allowed.
 
     The response includes their `logprobs` if the model reports them.
     """
     settings: ModelSettings = field(default_factory=ModelSettings)
     begins: str = ""
-    """Required first words of a text answer (a prefill).
+    """Required opening words of a text answer (a prefill).
 
-    Models with prefill support begin their answer with these words; other models answer without them.
+    Models that support prefill begin their answer with these words; other models answer without them.
     """
     sentences: int | None = None
     """Maximum number of sentences in a text answer, for models that can enforce it; None if there is no maximum."""
     on_text: Callable[[str], None] | None = None
-    """Callback for pieces of text as they arrive; None if nobody listens.
+    """Callback for chunks of text as they arrive; None if nobody is listening.
 
     If it has methods `begin` and `finish`, they are called at the beginning and the end of an answer.
     """
     attempts: Attempts = field(default_factory=Attempts)
-    """Requests sent for this call so far; wrappers pass this object on."""
+    """Requests sent so far for this call; wrappers pass this object on."""
     deadline: float | None = None
-    """End of the whole call on the event loop's clock; None if there is no deadline."""
+    """Time on the event loop's clock by which the whole call must end; None if there is no deadline."""
     retried: bool = False
     """True if an outer model already retries this call; only the outermost retry loop is active."""
     words: int | None = None
     """Maximum number of words requested by the prompt; None if the prompt states no maximum. A model with a small
-    context reserves space for them.
+    context window reserves space for them.
     """
     skipped_modes: int = 0
-    """Structured modes to skip because earlier answers in them did not fit the schema."""
+    """Number of structured modes to skip because earlier answers in those modes did not fit the schema."""
 
     @property
     def characters(self) -> int:
-        """Total length of all messages in characters; an image counts as a text with the same number of tokens."""
+        """Total length of all messages in characters; an image counts as text of the same number of tokens."""
         messages, total = self.messages, 0
         if isinstance(messages, UnwrittenMessages) and messages.recorded_characters is not None:
             return messages.recorded_characters
@@ -439,12 +439,12 @@ class ModelRequest:
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """JSON Schema of the answer; None for text."""
+        """JSON Schema for the answer; None for plain text."""
         return None if self.output is None else self.output.json_schema
 
 
 class UnwrittenMessages(Sequence[Message]):
-    """Messages of a request with a recorded answer; the last message is rendered only when somebody reads them."""
+    """Messages of a request whose answer is recorded; the last one is rendered only when accessed."""
 
     __slots__ = ("_before", "_messages", "_write", "recorded_characters")
 
@@ -473,36 +473,38 @@ class UnwrittenMessages(Sequence[Message]):
 
 @dataclass(slots=True, kw_only=True)
 class ModelResponse:
-    """Answer from a model: text, data for a request with `output`, or tool calls."""
+    """Answer from a model: text, data for a request with an `output` schema, or tool calls."""
 
     text: str = ""
     data: object = None
     """Structured answer: an instance validated by `output`, plain data, or None if `text` contains the JSON."""
     tool_calls: Sequence[ToolCall] = ()
     history: Message | None = None
-    """The original message, if it contains more than text and tool calls.
+    """Original message, if it contains more than text and tool calls.
 
-    For example, servers require signed thinking to be sent back along with the results of tools.
+    For example, servers require signed thinking to be sent back along with tool results.
     """
     finish: FinishReason = "stop"
     usage: Usage = field(default_factory=Usage.unknown)
     model: str | None = None
     """Model name reported by the endpoint."""
     id: str | None = field(default=None, compare=False)
-    """Id assigned to the answer by the endpoint; runs do not store it."""
+    """Id the endpoint assigned to the answer; runs do not store it."""
     asked_as: str | None = None
-    """Structured mode of the request, for models with several modes."""
+    """Structured mode of the request, if the model has several modes."""
     logprobs: Mapping[str, float] | None = None
     """Log-probability of each of the request's `choices`; None if the model does not return them."""
     flags: tuple[Flag, ...] = ()
-    """Irregularities of the answer, which is still usable."""
+    """Irregularities in the answer, which is still usable."""
     repaired: tuple[str, ...] = ()
-    """Repairs made to a structured answer, described in words such as "code fence"; empty if none were made."""
+    """Short descriptions of the repairs made to a structured answer, for example "code fence"; empty if
+    none were made.
+    """
     validated: OutputSchema | None = field(default=None, repr=False, compare=False)
     """Schema against which `data` has already been validated. Models do not set it."""
 
     def message(self) -> Message:
-        """Return the assistant message, for a request that continues with the results of its tool calls."""
+        """Return the assistant message to include in the request that sends the results of its tool calls."""
         came = self.history or {}
         calls = {call["id"]: call for call in came.get("tool_calls", ())}
         return {
@@ -515,14 +517,14 @@ class ModelResponse:
 
 @runtime_checkable
 class Model(Protocol):
-    """Protocol for all models: a name and `request`. There is no base class to inherit from.
+    """Protocol for all models: a name and a `request` method. There is no base class to inherit from.
 
-    An optional attribute `profile` chooses the default prompts: "concise" for a small model, "full" otherwise.
-    `context_tokens` is the maximum number of tokens of a prompt and its answer, if known. A model without `logprobs`
-    has the attribute `gives_logprobs = False`, and one that reads images has `takes_images = True`. `await
+    An optional attribute `profile` selects the default prompts: "concise" for a small model, "full" otherwise.
+    `context_tokens` is the maximum number of tokens in a prompt and its answer combined, if known. A model that reports
+    no `logprobs` sets `gives_logprobs = False`, and one that reads images sets `takes_images = True`. `await
     model.check_ready()`, if the model has it, is called before a run makes its first call, and raises the errors that
     this call would raise for a missing key, program or login. A model's exceptions reach the caller of the run: errors
-    from `flowdebate.errors` unchanged, all others as errors of the application.
+    from `flowdebate.errors` unchanged, all others as application errors.
     """
 
     @property
@@ -530,13 +532,13 @@ class Model(Protocol):
         """Name of the model in errors, events and usage."""
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer the request once, without retries."""
+        """Make a single request and return the answer, without retries."""
 
 
 def profile_of(model: Model) -> Profile:
-    """Return the profile of the default prompts for `model`: its attribute `profile`, or "full" if it has none.
+    """Return the profile that selects the default prompts for `model`: its `profile` attribute, or "full".
 
-    A non-string attribute has another meaning and is ignored. Raises ConfigurationError for an unknown profile.
+    A non-string attribute means something else and is ignored. Raises ConfigurationError for an unknown profile.
     """
     profile = getattr(model, "profile", None)
     if not isinstance(profile, str):
@@ -546,7 +548,7 @@ def profile_of(model: Model) -> Profile:
 
 
 def context_of(model: Model) -> int | None:
-    """Return the maximum number of tokens of a prompt and its answer: the attribute `context_tokens`.
+    """Return the maximum number of tokens in a prompt and its answer: the model's `context_tokens` attribute.
 
     Returns None if the number is unknown.
     """
@@ -555,35 +557,35 @@ def context_of(model: Model) -> int | None:
 
 
 def without_images(content: object) -> object:
-    """Return the content of a message for display: its parts joined as text, with images only by name."""
+    """Return a message's content for display: its parts joined as text, with a placeholder for each image."""
     if not isinstance(content, list):
         return content
     return "\n".join("(an image)" if "image_url" in part else str(part.get("text", part)) for part in content)
 
 
 async def check_ready(model: Model) -> None:
-    """Raise the error of a first call to `model` for a missing key, program or login, if the model can tell."""
+    """Raise the error that a first call to `model` would raise for a missing key, program or login, if it can tell."""
     check: Callable[[], Awaitable[None]] | None = getattr(model, "check_ready", None)
     if check is not None:
         await check()
 
 
 def has_eyes(model: Model) -> bool:
-    """Return whether `model` accepts images: its attribute `takes_images`, or False if it has none."""
+    """Return whether `model` accepts images: its `takes_images` attribute, or False if it has none."""
     return getattr(model, "takes_images", False) is True
 
 
 @dataclass(slots=True, kw_only=True)
 class CallRetried(BlockEvent):
-    """A call failed and is retried after `wait` seconds; any text streamed so far does not count."""
+    """A call failed and will be retried after `wait` seconds; discard any text streamed so far."""
 
     kind: ClassVar[str] = "call_retried"
     block: str
     """Name of the calling block."""
     model: str | None
-    """The model's name; None if it is not known."""
+    """The model's name; None if unknown."""
     attempt: int
-    """Number of the next request; the first retry is 2."""
+    """Number of the next request; the first retry is number 2."""
     error: str
     """Class name of the error."""
     message: str

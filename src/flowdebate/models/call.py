@@ -1,7 +1,7 @@
-"""Call boundary of all models: deadlines, retries, validation of answers, names in errors, and a guard for tests.
+"""Call boundary for all models: deadlines, retries, answer validation, names in errors, and a guard for tests.
 
-The SDKs' own retries are turned off: every attempt is counted, limited and reported here. If several nested models
-would retry a call, only the outermost one does.
+The SDKs' own retries are turned off so that every attempt is counted, limited and reported here. If several nested
+models would retry a call, only the outermost one does.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ from flowdebate.models.thinking import AnswerStream, remember_thinking, without_
 class Retry:
     """Retry policy: number of attempts and backoff.
 
-    Waits double from `first_wait` up to `longest_wait`, and jitter reduces each one by up to half. An endpoint's
-    `retry-after` is respected; if it is above `longest_wait`, the call is not retried. An answer that violates the
+    Waits double from `first_wait` up to `longest_wait`, and jitter shortens each by up to half. An endpoint's
+    `retry-after` is respected; if it exceeds `longest_wait`, the call is not retried. An answer that violates the
     schema is requested again immediately, along with the reason. A call is not retried if the wait would exceed its
     deadline.
 
@@ -79,7 +79,7 @@ class Retry:
     longest_wait: float = 60.0
     """Maximum time in seconds before a retry."""
     on: Callable[[ModelError], bool] | None = None
-    """Predicate that selects the errors to retry; None retries errors whose `transient` is true."""
+    """Predicate selecting the errors to retry; None retries errors whose `transient` is true."""
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
     """Function used to wait; tests replace it."""
 
@@ -91,7 +91,7 @@ class Retry:
                 raise ConfigurationError("Retry", name, value, "a number of seconds >= 0")
 
     def wait_before(self, attempt: int, error: ModelError, *, random: Random) -> float | None:
-        """Return the time in seconds to wait before request number `attempt`, after `error`; None to stop retrying."""
+        """Return how many seconds to wait after `error` before request number `attempt`; None to stop retrying."""
         if attempt > self.attempts or not (error.transient if self.on is None else self.on(error)):
             return None
         if isinstance(error, _AT_ONCE):
@@ -144,7 +144,7 @@ async def call_with_retries(
 
 
 def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> bool:
-    """Return whether a model with several modes answered without JSON after an invalid answer."""
+    """Return whether a model with several structured modes answered without any JSON, even after an invalid answer."""
     if not isinstance(error, SchemaViolation) or seen[SchemaViolation] < _IGNORED or not request.attempts.modes_left:
         return False
     return error.answer is not None and find_object(error.answer) is None
@@ -194,8 +194,8 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
     """Await `call` and raise ModelTimeout after `seconds`; None means no deadline.
 
     Time spent `in_queue` does not count, but the call ends at `latest` on the loop's clock. The call is started
-    manually, and the timer only at its first wait: an immediate answer, from a cache or a script, needs no timer, and
-    `asyncio.timeout` takes longer than such an answer.
+    manually, and the timer only when it first waits: an immediate answer, from a cache or a script, needs no timer, and
+    `asyncio.timeout` takes longer than such an answer does.
     """
     if seconds is None:
         return await call
@@ -226,7 +226,7 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
 
 
 class _Deadline:
-    """Deadline of a call on the loop's clock: extended by time spent in queues, but never beyond `latest`."""
+    """Deadline of a call on the loop's clock, extended by time spent in queues but never beyond `latest`."""
 
     __slots__ = ("_ends", "_latest", "_loop", "_queues", "_since", "timer")
 
@@ -260,7 +260,7 @@ _deadlines: ContextVar[tuple[_Deadline, ...]] = ContextVar("flowdebate_deadlines
 
 @contextmanager
 def in_queue(request: ModelRequest) -> Iterator[None]:
-    """Mark time spent waiting for a starting or busy model; it counts only for rounds and runs."""
+    """Mark time spent waiting for a model to start or become free; it counts only toward round and run deadlines."""
     outer_deadline, time = _deadlines.get(), asyncio.get_running_loop().time
     since = time()
     for deadline in outer_deadline:
@@ -280,7 +280,7 @@ _CLEANING_UP = 1.0
 
 
 class _Insistence:
-    """Second cancellation for a call that ignored the first one at its deadline."""
+    """Second cancellation, for a call that ignored the first one at its deadline."""
 
     __slots__ = ("_task", "_timer", "over")
 
@@ -331,15 +331,15 @@ def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -
 async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     """Call `model` and return a validated answer.
 
-    The text is valid Unicode, at most `request.settings.max_chars` long and without thinking, even in
-    `request.on_text`; a text answer is not blank; `data` of a structured answer is the result of
+    The text is valid Unicode, at most `request.settings.max_chars` long and free of thinking, also as streamed to
+    `request.on_text`; a text answer is not blank; the `data` of a structured answer is the result of
     `request.output.validate` (unless the model calls tools). Failed calls are retried according to the model's `retry`,
     if it has one.
 
     Raises ModelTimeout after `request.settings.timeout`, even if the model ignores it; MalformedResponse,
     EmptyResponse, ResponseTooLarge, SchemaViolation, OutputTruncated and LostToThinking for unusable answers; and
-    LimitReached from the run. The model's exceptions are raised unchanged, except that `model` and `block` of a
-    ModelError are filled in.
+    LimitReached if the run has reached a limit. The model's exceptions are raised unchanged, except that `model` and
+    `block` of a ModelError are filled in.
     """
     timeout = request.settings.timeout
     if timeout is not None:
@@ -364,9 +364,9 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 async def answer(model: Model, request: ModelRequest) -> ModelResponse:
-    """Call `model` from within another call, as wrappers call their inner model.
+    """Call `model` from within another call, as wrappers do with their inner model.
 
-    The model's `timeout` is a limit for all attempts together.
+    The model's `timeout` limits the total time of all attempts.
     """
     retry = getattr(model, "retry", None)
     if request.retried or not isinstance(retry, Retry):
@@ -384,7 +384,7 @@ async def answer(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 def timeout_of(settings: ModelSettings) -> float | None:
-    """Return the deadline in a model's settings; None if it is unset, so that the request decides.
+    """Return the deadline in a model's settings; None if it is unset, which leaves it to the request.
 
     >>> timeout_of(ModelSettings(timeout=20))
     20
@@ -414,7 +414,7 @@ async def _once(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 def _complete(error: ModelError, model: Model, request: ModelRequest, *, before: int) -> None:
-    """Add the names of the model and the block to `error`, and the error to the last attempt."""
+    """Add the model's and the block's names to `error`, and record the error in the last attempt."""
     error.model = error.model or model.name
     error.block = error.block or request.block
     attempts = request.attempts.made
@@ -426,7 +426,7 @@ def _complete(error: ModelError, model: Model, request: ModelRequest, *, before:
 
 
 def _refused_text(response: object, error: BadAnswer) -> str | None:
-    """Return the text of an unusable answer, because it was paid for and readers may want to see it."""
+    """Return the text of an unusable answer, since it was paid for and readers may want to see it."""
     text: object = getattr(error, "answer", None) or getattr(error, "reason", None)
     if isinstance(response, ModelResponse):
         with suppress(ValueError, RecursionError):  # the data may be endlessly nested
@@ -437,7 +437,7 @@ def _refused_text(response: object, error: BadAnswer) -> str | None:
 
 
 def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """Return `response` or a cleaned copy; it is never modified, because a model may return the same object twice."""
+    """Return `response` or a cleaned copy; never modify it, because a model may return the same object twice."""
     if not isinstance(response, ModelResponse):
         raise _malformed("the answer", response, "a ModelResponse")
     text = _text_of(response, request.settings.max_chars)
@@ -470,7 +470,9 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
 
 
 def _is_cut(request: ModelRequest, usage: Usage) -> bool:
-    """Return whether the server cut the prompt: it counted far fewer tokens than it received, even with cached ones."""
+    """Return whether the server truncated the prompt: it counted far fewer tokens than it received, even with cached
+    ones.
+    """
     if not isinstance(usage.prompt_tokens, int):  # a custom model may report other values
         return False
     counted = usage.prompt_tokens + (usage.cached_tokens or 0)  # some servers do not count cached tokens
@@ -494,7 +496,7 @@ def _warn_of_cut(server: str | None, model: str | None) -> None:
 
 
 def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest) -> tuple[ModelResponse, str]:
-    """Remove the thinking from an answer, count its tokens in the attempt, and remember its form.
+    """Remove the thinking from an answer, count its tokens in the attempt, and remember its format.
 
     Raises LostToThinking if the answer consists only of thinking.
     """
@@ -517,7 +519,7 @@ def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest
 
 
 def _text_of(response: ModelResponse, max_chars: int) -> str:
-    """Return the text of an answer; raise an error if other parts of the answer are invalid."""
+    """Return the text of an answer; raise an error if its other fields are invalid."""
     if not isinstance(response.usage, Usage):
         raise _malformed("usage", response.usage, "a Usage")
     if response.finish not in get_args(FinishReason):
@@ -553,14 +555,14 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
 
 
 def _read_strictly(answer: object, output: OutputSchema) -> object:
-    """Validate an answer without repairs. Reject a repeated field, because it is unclear which value is intended."""
+    """Validate an answer without repairs, rejecting a duplicate field because it is unclear which value is intended."""
     if isinstance(answer, str) and repeats_key(answer):
         raise SchemaViolation((("", "the answer has a field twice"),), answer=answer)
     return output.validate(answer)
 
 
 def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:
-    """Check the types and sizes of tool calls; unknown tools are left to the caller."""
+    """Check the types and sizes of tool calls; unknown tools are the caller's concern."""
     if not isinstance(calls, (tuple, list)):
         raise _malformed("tool_calls", calls, "a sequence of ToolCall")
     for call in calls:
@@ -629,7 +631,7 @@ def allow_real_models() -> Iterator[None]:
 
 
 def check_real_calls_allowed(name: str, *, base_url: str | None = None) -> None:
-    """Raise RealModelForbidden if the endpoint at `base_url` (None: the provider's own) must not be called."""
+    """Raise RealModelForbidden if calls to `base_url` (if None, the provider's default endpoint) are forbidden."""
     if not _rules:
         return
     with _lock:

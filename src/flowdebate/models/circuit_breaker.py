@@ -4,8 +4,8 @@
 - open becomes half_open after `cooldown` seconds;
 - half_open becomes closed after `successes` successful trials, and open again after one failure.
 
-No library in a survey of eleven offers this for asyncio with a limit on concurrent trials and a monotonic clock, and
-without counting cancelled calls. The tests compare it with the most similar one, `pyresilience`.
+None of eleven libraries surveyed offers this for asyncio with a limit on concurrent trials, a monotonic clock, and
+cancelled calls left uncounted. The tests compare it with the most similar one, `pyresilience`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from flowdebate.models.wrapper import Wrapper
 class CircuitBreaker(Wrapper):
     """Stop calling `inner` after `failures` consecutive failed calls, and try it again after `cooldown` seconds.
 
-    While the circuit is open, calls immediately fail with CircuitOpen, so an outer `Fallback` can use another model.
+    While the circuit is open, calls fail immediately with CircuitOpen, so an outer `Fallback` can use another model.
     After the cooldown, at most `successes` calls at a time are let through. After that many successes the circuit
     closes; one failure opens it again.
 
@@ -42,7 +42,7 @@ class CircuitBreaker(Wrapper):
     (4xx, including 429), unusable answers and cancelled calls do not count. A call counts once, no matter how often
     `inner` retries it.
 
-    - `clock`: function that returns monotonic seconds, for tests.
+    - `clock`: a function returning monotonic seconds, for tests.
     - `breaker`: a shared circuit with its own options.
 
     >>> CircuitBreaker("ollama/gemma3", failures=5).breaker.state
@@ -108,14 +108,14 @@ class Step(NamedTuple):
     before: CircuitState
     after: CircuitState
     ticket: int | None = None
-    """Ticket for reporting the result of an admitted call; None for a rejected call."""
+    """Ticket used to report the result of an admitted call; None for a rejected call."""
 
 
 class Breaker:
     """State of one circuit: call `admit` before each call, and `settle` after it.
 
     At most `successes` trials are in flight at once. A result counts only if the state has not changed since its call
-    was admitted: results of calls sent before the circuit opened are ignored afterwards. `clock` returns monotonic
+    was admitted: once the circuit has opened, results of calls sent earlier are ignored. `clock` returns monotonic
     seconds. Breakers can be shared between threads, event loops and runs.
 
     >>> breaker = Breaker(failures=1)
@@ -168,7 +168,7 @@ class Breaker:
             return self._state == "closed" or self._trials < self._successes
 
     def admit(self) -> Step:
-        """Request permission to make a call; the ticket must always be settled."""
+        """Request permission to make a call; the ticket must always be settled afterwards."""
         with self._lock:
             before = self._state
             self._let_time_pass()
@@ -180,7 +180,7 @@ class Breaker:
             return Step(before, state, self._era)
 
     def settle(self, ticket: int, *, succeeded: bool | None) -> Step:
-        """Report the result of the call with `ticket`; None means that the result does not count."""
+        """Report the result of the call with `ticket`; None if the result should not count."""
         with self._lock:
             before = self._state
             if ticket == self._era:
@@ -191,7 +191,7 @@ class Breaker:
             return Step(before, self._state)
 
     def record(self, *, succeeded: bool) -> Step:
-        """Count the result of a call without a ticket."""
+        """Count the result of a call made without a ticket."""
         with self._lock:
             before = self._state
             self._let_time_pass()
@@ -227,7 +227,7 @@ class Breaker:
 
 
 class Breakers:
-    """Circuit breakers by name, such as an agent's name, each created on first use.
+    """Circuit breakers by name, for example an agent's, each created on first use.
 
     >>> breakers = Breakers(failures=2)
     >>> breakers.record_failure("ada")
@@ -250,7 +250,7 @@ class Breakers:
         self._lock = threading.Lock()
 
     def of(self, name: str) -> Breaker:
-        """Return the breaker for `name`, for example for `CircuitBreaker(model, breaker=…)`."""
+        """Return the breaker for `name`, for example to pass to `CircuitBreaker(model, breaker=…)`."""
         with self._lock:
             breaker = self._known.get(name)
             if breaker is None:
@@ -258,7 +258,7 @@ class Breakers:
             return breaker
 
     def available(self, names: Iterable[str]) -> list[str]:
-        """Return those of `names` that are currently available, in order."""
+        """Return the currently available names among `names`, in order."""
         with self._lock:
             breakers = {name: self._known.get(name) for name in names}
         return [name for name, breaker in breakers.items() if breaker is None or breaker.available]

@@ -1,4 +1,4 @@
-"""`CliModel`: an agent's command-line program used as a model; it is run once per answer."""
+"""`CliModel`: an agent's command-line program used as a model and run once per answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from flowdebate.models.programs import PROGRAMS, SHARED_VARIABLES, Cloud, Progra
 
 
 def _is_worth_another(error: ModelError) -> bool:
-    """Return whether to run a program again, although it retries its vendor's failures itself."""
+    """Return whether to run the program again, given that it already retries its vendor's failures."""
     return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
 
 
@@ -65,19 +65,19 @@ _SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|COO
 class CliModel:
     """An agent's command-line program as a model: a known program, or any `command` that turns a prompt into an answer.
 
-    - `program`: "claude", "codex", "gemini" or "opencode", the installed program, called so that it can do no more than
-      read, asks no questions and keeps no session; None with a `command`.
+    - `program`: "claude", "codex", "gemini" or "opencode", which must be installed; it is run so that it can only read
+      files, asks no questions and keeps no session. None if `command` is set.
     - `command`: the program and its options; it receives the prompt on stdin, and its output is the answer.
     - `model`: the program's own name for a model; None for the program's default.
-    - `workdir`: a folder that the program may read; None for a new empty folder per answer.
+    - `workdir`: a folder that the program may read; None for a new, empty folder per answer.
     - `env`: names of additional environment variables to pass on.
-    - `settings`: `timeout` limits all attempts at an answer together, and `effort` sets the amount of thinking; other
-      settings have no effect.
+    - `settings`: `timeout` limits the total time of all attempts at an answer; `effort` sets the amount of thinking;
+      other settings have no effect.
     - `label`: the name in errors and events.
 
     Structured answers are requested in the prompt and validated. From the environment, the program inherits only its
-    path, home, language, proxies, certificates, its own keys, and the variables in `env`. Cancelling a call ends the
-    program and all its child processes. A missing program raises ConfigurationError.
+    path, home, language, proxies, certificates, its own keys, and the variables in `env`. Cancelling a call terminates
+    the program and all its child processes. A missing program raises ConfigurationError.
 
     >>> CliModel(command=["cat"]).name
     'cli/cat'
@@ -150,7 +150,7 @@ class CliModel:
                     raise self._no_sign_in("")
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer once, in a new process."""
+        """Make a single attempt at an answer, in a new process."""
         check_real_calls_allowed(self._name)
         if request.choices:  # programs report no log-probabilities
             return ModelResponse(finish="stop")
@@ -290,7 +290,7 @@ def _check_options(
 
 
 async def _prompt(request: ModelRequest) -> str:
-    """Render the messages as one text, followed by the schema of a structured answer."""
+    """Render the messages as a single string, followed by the schema for a structured answer."""
     messages = [(message.get("role"), str(message.get("content") or "")) for message in request.messages]
     texts = [f"Your last answer was:\n{text}" if role == "assistant" else text for role, text in messages]
     if request.output is not None:

@@ -1,6 +1,6 @@
-"""Codec of model calls: digests of requests, answers with their attempts, and errors, as JSON.
+"""Codec for model calls: request digests, answers with their attempts, and errors, as JSON.
 
-Journals of stored runs and cassettes share one record for an answer, `Answer`.
+The journals of stored runs and cassettes share one record type for answers, `Answer`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ErrorT = TypeVar("ErrorT", bound=Exception)
 RecordedT = TypeVar("RecordedT", bound="Recorded")
 
 Origin = Literal["asked", "reused", "edited"]
-"""Origin of an answer in a run: the model, the parent run of a fork, or the edits of the fork."""
+"""Origin of an answer in a run: the model, the fork's parent run, or an edit made by the fork."""
 
 
 def json_text(value: object) -> str:
@@ -47,7 +47,7 @@ def exact_json(value: object) -> str | None:
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Return whether both values are equal as JSON data, with equal types at every level: 1, 1.0 and True differ."""
+    """Return whether both values are equal as JSON data, including types at every level: 1, 1.0 and True all differ."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -58,22 +58,22 @@ def _is_same(one: object, other: object) -> bool:
 
 
 _LONG = 16_384
-"""Minimum length of a text that is hashed separately, in characters."""
+"""Minimum length, in characters, of a string that is hashed separately."""
 _BEGINNINGS = 8
-"""Number of texts that grow in parallel in a run: the transcript as sent to debaters, moderator and judges."""
+"""Number of strings that grow in parallel during a run: the transcript as sent to debaters, moderator and judges."""
 
 
 class TextHasher:
-    """Hasher for the long texts in a run's requests.
+    """Hasher for the long strings in a run's requests.
 
-    The texts share beginnings, so only the new part of each text is hashed.
+    The strings share prefixes, so only the new part of each one is hashed.
     """
 
     def __init__(self) -> None:
         self._beginnings: list[_Beginning] = []
 
     def hash(self, text: str) -> str:
-        """Return the hash of `text`, regardless of earlier texts."""
+        """Return the hash of `text`, which does not depend on earlier strings."""
         best, shared = None, _LONG - 1
         for beginning in self._beginnings:
             if (alike := beginning.shared_with(text)) > shared:
@@ -89,7 +89,7 @@ class TextHasher:
 
 
 class _Beginning:
-    """Common beginning of two texts, and the rest of the later one."""
+    """Common prefix of two strings, and the remainder of the later one."""
 
     __slots__ = ("hasher", "rest", "text")
 
@@ -97,7 +97,7 @@ class _Beginning:
         self.text, self.hasher, self.rest = text, hasher, rest
 
     def shared_with(self, text: str) -> int:
-        """Return the length of the prefix that `text` shares with the later text."""
+        """Return the length of the prefix that `text` shares with the later string."""
         if not text.startswith(self.text):
             return 0
         low, high, start = 0, min(len(self.rest), len(text) - len(self.text)), len(self.text)
@@ -110,7 +110,7 @@ class _Beginning:
         return start + low
 
     def extend(self, text: str, shared: int) -> None:
-        """Make the shared prefix the new common beginning, and keep the rest of `text`."""
+        """Make the shared prefix the new common prefix, and keep the remainder of `text`."""
         self.hasher.update(_encoded(text[len(self.text) : shared]))
         self.text, self.rest = text[:shared], text[shared:]
 
@@ -120,7 +120,7 @@ def _encoded(text: str) -> bytes:
 
 
 def digest_of(request: ModelRequest, texts: TextHasher | None = None) -> str:
-    """Hash everything that a model receives: requests of a block are the same if their hashes are equal.
+    """Hash everything that a model receives: two requests by a block are the same if their hashes are equal.
 
     `texts` is the hasher used for the run's earlier requests.
     """
@@ -136,7 +136,7 @@ def digest_of(request: ModelRequest, texts: TextHasher | None = None) -> str:
 
 
 def _with_hashes(value: Any, texts: TextHasher) -> Any:  # noqa: ANN401 - JSON data
-    """Return `value` with each long text replaced by its hash."""
+    """Return `value` with each long string replaced by its hash."""
     if isinstance(value, str):
         return value if len(value) < _LONG else {"hash": texts.hash(value)}
     if isinstance(value, Mapping):
@@ -150,11 +150,11 @@ AttemptRow: TypeAlias = (
     tuple[str, str | None, float, float, Tokens, str | None]
     | tuple[str, str | None, float, float, Tokens, str | None, str]
 )
-"""An `Attempt` as a plain tuple, because a long debate has thousands of them; the last item is an unusable answer."""
+"""An `Attempt` as a plain tuple, because a long debate has thousands of them; the last item is the unusable answer."""
 
 
 class Recorded(BaseModel):
-    """Base class of records. They are read strictly, because people edit cassettes and import other people's runs."""
+    """Base class for records, parsed strictly because people edit cassettes and import other people's runs."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
@@ -177,7 +177,7 @@ class Answer(Recorded):
     data: JsonValue = None
 
     def response(self, output: OutputSchema | None) -> ModelResponse:
-        """Build the response, with data validated by `output`; raise SchemaViolation if the data do not fit."""
+        """Build the response, with data validated by `output`; raise SchemaViolation if the data does not fit."""
         schema = None if self.tool_calls else output
         return ModelResponse(
             text=self.text,
@@ -211,7 +211,7 @@ class StoredAnswer(Answer):
 
 
 class FailedCall(Recorded):
-    """A call in a journal that received no answer."""
+    """A call in a journal for which no answer was received."""
 
     block: str
     role: str | None
@@ -222,7 +222,7 @@ class FailedCall(Recorded):
 
 
 def read_record(kind: type[RecordedT], text: str | bytes) -> RecordedT:
-    """Read a record; raise ValueError, which lists the first invalid fields."""
+    """Parse a record; raise ValueError listing the first invalid fields."""
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
@@ -274,9 +274,9 @@ def call_row(
     output: OutputSchema | None,
     request: ModelRequest | None = None,
 ) -> dict[str, object]:
-    """Format an answered call with all its attempts as JSON data, in the form of the record `Answer`.
+    """Format an answered call and all its attempts as JSON data, in the form of an `Answer` record.
 
-    The row includes the length of `request` if the server reported no tokens.
+    The row includes the length of `request` if the server reported no token counts.
     """
     recorded: dict[str, object] = {
         "text": response.text,
@@ -306,13 +306,13 @@ def call_row(
 
 
 def read_call(body: str) -> tuple[StoredAnswer, list[Attempt]]:
-    """Read an answer and its attempts from a journal; raise ValueError for any other text."""
+    """Parse an answer and its attempts from a journal; raise ValueError if `body` contains anything else."""
     answer = read_record(StoredAnswer, body)
     return answer, attempts_of(answer.attempts)
 
 
 def models_asked(body: str) -> tuple[str, ...]:
-    """Return the models called for the answer in `call_row`, in order; empty for an edited answer."""
+    """Return the models called for the answer in a `call_row`, in order; empty for an edited answer."""
     return tuple(str(attempt[0]) for attempt in json.loads(body).get("attempts", ()))
 
 
@@ -325,7 +325,7 @@ class Manner(NamedTuple):
 
 
 def manner_of(body: str) -> Manner | None:
-    """Return how the answer in `call_row` was produced; None if its run called no model for it."""
+    """Return how the answer in a `call_row` was produced; None if its run called no model for it."""
     recorded = json.loads(body)
     models = models_asked(body)
     if not models or recorded.get("origin", "asked") != "asked":
@@ -334,12 +334,12 @@ def manner_of(body: str) -> Manner | None:
 
 
 def reused_text(body: str) -> str:
-    """Return the answer in `call_row` for a run that reuses it from another run."""
+    """Return a `call_row` marked as reused, for a run that takes the answer from another run."""
     return json_text({**json.loads(body), "origin": "reused"})
 
 
 def edited_text(body: str, edit: object) -> str:
-    """Return `call_row` with its answer replaced by `edit`; raise ValueError if the edit is of the wrong kind.
+    """Return a `call_row` with its answer replaced by `edit`; raise ValueError if the edit is of the wrong kind.
 
     An answer with data accepts JSON data or JSON text; any other answer accepts text.
     """
@@ -368,7 +368,7 @@ def tokens_of(usage: Usage) -> Tokens:
 
 
 def usage_of(tokens: Tokens) -> Usage:
-    """Read the counts written by `tokens_of`."""
+    """Restore a usage from the counts written by `tokens_of`."""
     calls, prompt, cached, completion, reasoning, cache_written = tokens
     return Usage(
         calls=calls,

@@ -1,6 +1,6 @@
-"""Finish reasons of answers, in the words of all providers.
+"""Finish reasons, normalized across providers.
 
-No list of such words is complete, so a reason is interpreted by the words in it, in any case and spelling:
+No list of reasons is complete, so a reason is classified by the words it contains, in any case and spelling:
 `MAX_TOKENS`, `maxPredictedTokensReached` and `model_context_window_exceeded` all mean that an answer was truncated.
 """
 
@@ -16,7 +16,7 @@ from flowdebate.errors import ContentFiltered, ProviderFailed
 from flowdebate.models.base import FinishReason, Flag
 
 Ending = Literal["stop", "tool_calls", "length", "filtered", "failed", "missing", "unknown"]
-"""Meaning of a finish reason: the answer is complete, calls tools, reached a limit of length or time, was stopped by a
+"""Meaning of a finish reason: the answer is complete, calls tools, reached a length or time limit, was stopped by a
 filter, or broke off; or the reason is missing or unknown.
 """
 
@@ -76,7 +76,7 @@ def ending_of(reason: object) -> Ending:
 
 
 class Finish(NamedTuple):
-    """Ending of a usable answer."""
+    """How a usable answer ended."""
 
     reason: FinishReason
     flags: tuple[Flag, ...]
@@ -85,10 +85,10 @@ class Finish(NamedTuple):
 def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
     """Determine how an answer ended, with or without tool `calls`.
 
-    If the reason is missing or unknown, an answer counts as truncated if it `spent` its whole token limit, and
-    otherwise as complete.
+    If the reason is missing or unknown, an answer counts as truncated if it `spent` its whole token limit, and as
+    complete otherwise.
 
-    Raises ContentFiltered if a filter stopped the answer, ProviderFailed if the server broke off.
+    Raises ContentFiltered if a filter stopped the answer, and ProviderFailed if the server broke off.
     """
     ending = ending_of(reason)
     if ending == "filtered":
@@ -101,6 +101,6 @@ def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
 
 
 def _named(reason: object) -> str:
-    """Quote a reason if it says more than the protocol's own word."""
+    """Quote a reason if it says more than the protocol's standard value."""
     plain = isinstance(reason, str) and reason not in ("content_filter", "error")
     return f" ({one_line(str(reason)[:100])})" if plain else ""

@@ -1,4 +1,4 @@
-"""Temporary home folders for agent CLIs, with the user's sign-in but without memory, skills, servers or sessions."""
+"""Temporary home folders for agent CLIs, containing the user's sign-in but no memory, skills, servers or sessions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Isolation:
     """Contents and environment variables of a program's temporary home folder."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that point the program to the folder, or turn features off."""
+    """Environment variables that point the program to the folder or turn features off."""
     sign_in: Mapping[str, Path] = field(default_factory=dict)
-    """Files with the user's sign-in, keyed by their paths in the temporary folder."""
+    """Files containing the user's sign-in, keyed by their paths in the temporary folder."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Contents of additional files, keyed by their paths in the temporary folder."""
     passed: tuple[str, ...] = ()
@@ -37,9 +37,9 @@ Isolate: TypeAlias = Callable[[Path, str], Isolation]
 
 @contextmanager
 def isolated(isolate: Isolate | None, models: str) -> Iterator[tuple[Path, Isolation]]:
-    """Create a folder for one call, link the user's sign-in into it, and remove the folder afterwards.
+    """Create a folder for one call with links to the user's sign-in, and remove it afterwards.
 
-    If the program replaces the link with a renewed sign-in, the user's sign-in is updated as well.
+    If the program replaces a link with a renewed sign-in, the user's sign-in is updated as well.
     """
     with TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as name:
         home = Path(name)
@@ -85,7 +85,7 @@ def _put_back(renewed: Path, source: Path) -> None:
 def isolate_codex(home: Path, models: str) -> Isolation:
     """Give codex the user's sign-in and provider, and models without tools.
 
-    The list of models decides which tools a model gets, regardless of options.
+    The model list determines which tools a model gets, regardless of options.
     """
     folder = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
     settings = _parse(folder / "config.toml", tomllib.loads)
@@ -197,7 +197,7 @@ def gemini_folder() -> Path:
 
 
 def has_gemini_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Return whether variables or files of gemini specify a way to sign in."""
+    """Return whether gemini's environment variables or files specify a way to sign in."""
     del model
     if any(environment.get(name) for name in _GEMINI_KEYS) or any(map(is_filled, GEMINI_MANAGED)) or gemini_keys():
         return True
@@ -274,12 +274,12 @@ OPENCODE_MANAGED = ("/etc/opencode", "/Library/Application Support/opencode", "C
 
 
 def opencode_sign_in() -> Path:
-    """Return the file that contains the user's opencode sign-ins."""
+    """Return the path of the file containing the user's opencode sign-ins."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "opencode" / "auth.json"
 
 
 def opencode_providers() -> dict[str, Json]:
-    """Return the providers and the default model in the user's opencode configuration."""
+    """Return the providers and the default model from the user's opencode configuration."""
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
     files = [folder / name for name in ("config.json", "opencode.json", "opencode.jsonc")]
     files += [Path(name) for name in [os.environ.get("OPENCODE_CONFIG")] if name]
@@ -291,7 +291,9 @@ def opencode_providers() -> dict[str, Json]:
 
 
 def _parse(path: Path, parse: Callable[[str], dict[str, Json]]) -> dict[str, Json]:
-    """Parse one of the user's files; return nothing for a missing or broken file: the program itself reports it."""
+    """Parse one of the user's files; return an empty dict if it is missing or broken, as the program itself reports
+    that.
+    """
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):

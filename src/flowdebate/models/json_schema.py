@@ -1,4 +1,4 @@
-"""Validation of data against untrusted JSON Schemas: patterns are matched in linear time, and all work is bounded."""
+"""Validation of data against untrusted JSON Schemas: patterns match in linear time, and the total work is bounded."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _HEAVIEST = 10_000
 """Maximum number of states in a pattern."""
 _STEPS_A_KEYWORD = 10
 _STATES_A_STEP = 100
-"""Number of pattern states that the engine processes in the time of one step."""
+"""Number of pattern states that the engine processes in the time one step takes."""
 
 LINEAR = "a pattern that is matched in linear time: without look-around and back-references, and with few repetitions"
 
 
 class _TooLong(Exception):
-    """Raised if the validation of data takes too many steps."""
+    """Raised if a validation takes too many steps."""
 
 
 class Pattern(NamedTuple):
@@ -37,7 +37,7 @@ class Pattern(NamedTuple):
 
     matches: Callable[[str], bool]
     states: int
-    """Upper bound, up to a factor, on the number of states that each character of a text may lead to."""
+    """Upper bound, up to a constant factor, on the number of states active at each character of the string."""
 
 
 @lru_cache(maxsize=1024)
@@ -111,7 +111,7 @@ def find_errors(validator: Validator, value: object) -> list[ValidationError]:
 
 @lru_cache(maxsize=16)  # one entry per JSON Schema draft
 def bounded(kind: type[Validator]) -> type[Validator]:
-    """Extend the validator class `kind` so that it counts its steps, for `find_errors`."""
+    """Extend the validator class `kind` to count its steps, for `find_errors`."""
     from jsonschema import validators
 
     keywords: dict[str, Any] = {**kind.VALIDATORS, "pattern": _pattern, "uniqueItems": _unique_items}
@@ -181,7 +181,7 @@ def _unique_items(validator: Any, unique: object, instance: object, schema: obje
 
 
 def _hashable(value: object) -> object:
-    """Return a key that is the same for equal JSON values: 1 equals 1.0, but not true."""
+    """Return a key that is equal for equal JSON values: 1 equals 1.0, but not true."""
     if isinstance(value, dict):
         return ("object", frozenset((key, _hashable(inner)) for key, inner in value.items()))
     if isinstance(value, list):
@@ -191,7 +191,7 @@ def _hashable(value: object) -> object:
 
 @cache
 def own_registry() -> Registry[Any]:
-    """Return JSON Schema's meta-schemas for references, without `$schema`: it would select an unbounded validator."""
+    """Return JSON Schema's meta-schemas without `$schema`, which would select an unbounded validator."""
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
     from referencing import Registry
     from referencing.jsonschema import specification_with
@@ -205,7 +205,7 @@ def own_registry() -> Registry[Any]:
 
 
 def find_unbounded_pattern(schemas: Sequence[Mapping[str, Any]]) -> str | None:
-    """Find a pattern in the `schemas` that cannot be matched in linear time; None if there is none."""
+    """Return a pattern in the `schemas` that cannot be matched in linear time; None if there is none."""
     for schema in schemas:
         names = schema.get("patternProperties")
         patterns: list[object] = [schema.get("pattern"), *(names if isinstance(names, dict) else ())]

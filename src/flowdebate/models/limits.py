@@ -1,4 +1,4 @@
-"""Concurrency limit, and rate limits for a single process or shared by several."""
+"""Concurrency limit, and rate limits for one process or shared by several."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PerLoop(Generic[T]):
         self._lock = threading.Lock()
 
     def here(self) -> T:
-        """Return the object of the running loop."""
+        """Return the running loop's object."""
         loop = asyncio.get_running_loop()
         value = self._made.get(loop)
         if value is None:
@@ -57,10 +57,10 @@ class PerLoop(Generic[T]):
 
 
 class ConcurrencyLimit(PerRequestWrapper):
-    """Limit the concurrent requests to `inner` to `max_concurrency`; further requests wait.
+    """Limit concurrent requests to `inner` to `max_concurrency`; further requests wait.
 
-    Requests wait in order and may be cancelled; the waiting time is recorded as the attempt's `waited`. While `inner`
-    waits before a retry, its slot is free. Each event loop has `max_concurrency` slots.
+    Requests are served in order and may be cancelled while they wait; the waiting time is recorded as the attempt's
+    `waited`. While `inner` waits before a retry, its slot is free. Each event loop has `max_concurrency` slots.
 
     >>> ConcurrencyLimit("ollama/gemma3", 4).name
     'ollama/gemma3'
@@ -90,12 +90,12 @@ class Bucket(AsyncLimiter):
     __slots__ = ()
 
     def seconds_until(self, amount: float) -> float:
-        """Return the time in seconds until there is room for `amount`, if nothing else is added."""
+        """Return the time in seconds until there is room for `amount`, provided nothing is added in the meantime."""
         self.has_capacity(amount)  # this call drains the bucket up to now
         return max(0.0, self._level + amount - self.max_rate) * self.time_period / self.max_rate
 
     def charge(self, amount: float) -> None:
-        """Add `amount`, even beyond the bucket's size."""
+        """Add `amount`, even if it exceeds the bucket's size."""
         self.has_capacity(0)
         self._level += amount
 
@@ -141,17 +141,17 @@ class _Metered(PerRequestWrapper):
 class RateLimit(_Metered):
     """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds.
 
-    - `requests`: up to `burst` of them (None: all) may be sent at once after a pause; then one every `per / requests`
-      seconds. In the first `per` seconds after a pause this allows `requests + burst` in total: with a small `burst`, a
-      provider's limit is respected in each window.
-    - `tokens`: the tokens of a request, prompt and answer, are charged when it ends. The next request waits while
-      more than `tokens` are charged; charges drain evenly, `tokens` in `per` seconds. Requests in flight are not
+    - `requests`: after a pause, up to `burst` of them (None means all) may be sent at once, then one every
+      `per / requests` seconds. In the first `per` seconds after a pause this allows `requests + burst` in total: with a
+      small `burst`, a provider's limit is respected in each window.
+    - `tokens`: a request's tokens, both prompt and answer, are charged when it ends. The next request waits while
+      more than `tokens` are charged; charges drain evenly, at `tokens` per `per` seconds. Requests in flight are not
       charged yet, so several may exceed the limit together, and later requests wait longer. If the endpoint reports
-      no tokens, four characters count as one.
+      no token counts, four characters count as one token.
 
-    Requests wait in order and may be cancelled; the waiting time is recorded as the attempt's `waited`. A request that
-    would wait beyond the call's deadline immediately raises RateLimited, with `retry_after`. If `inner` retries failed
-    calls, each of its requests waits. Each event loop is counted separately.
+    Requests are served in order and may be cancelled while they wait; the waiting time is recorded as the attempt's
+    `waited`. A request whose wait would exceed the call's deadline immediately raises RateLimited, with `retry_after`.
+    If `inner` retries failed calls, each of its requests waits. Each event loop is counted separately.
 
     >>> RateLimit("openai/gpt-5-mini", requests=500, tokens=200_000).name
     'openai/gpt-5-mini'
@@ -188,7 +188,7 @@ _NOTHING = 1e-6  # time in seconds; anything less is a rounding error of the buc
 
 
 class _Gate:
-    """Buckets of one event loop, and the queue in front of them."""
+    """An event loop's buckets, and the queue in front of them."""
 
     def __init__(self, *, requests: Bucket | None, tokens: Bucket | None) -> None:
         self.requests = requests
@@ -213,7 +213,7 @@ class _Gate:
             self._waiting -= 1
 
     def _seconds(self, ahead: int) -> float:
-        """Return the time in seconds until a request may be sent, with `ahead` other requests before it."""
+        """Return the time in seconds until a request may be sent, with `ahead` other requests in front of it."""
         requests = 0.0 if self.requests is None else self.requests.seconds_until(1 + ahead)
         tokens = 0.0 if self.tokens is None else self.tokens.seconds_until(0)
         delay = max(requests, tokens)
@@ -225,20 +225,20 @@ class _Gate:
 
 
 class SharedRateLimit(_Metered):
-    """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds, for all processes that share `key`.
+    """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds, across all processes sharing `key`.
 
-    The count is a row in the PostgreSQL database at `url` (its table is in `schema`), updated by one statement and
-    timed by the server's clock: it holds for any number of processes on any number of machines with the same options.
-    - `requests`: up to `burst` of them (None: all) may be sent at once after a pause; then one every `per / requests`
-      seconds. Each request reserves its slot with one query, in order of arrival. If a request is cancelled or its
-      process dies while it waits, its slot stays empty.
+    The count is a row in the PostgreSQL database at `url` (in a table in `schema`), updated by a single statement and
+    timed by the server's clock, so it holds for any number of processes on any number of machines, given equal options.
+    - `requests`: after a pause, up to `burst` of them (None means all) may be sent at once, then one every
+      `per / requests` seconds. Each request reserves its slot with one query, in order of arrival. If a request is
+      cancelled or its process dies while it waits, its slot stays empty.
     - `tokens`: charged when a request ends, as with `RateLimit`; later requests wait.
 
     If the endpoint asks one process to wait, with a `retry-after`, all processes wait, for at most an hour. The waiting
     time is recorded as the attempt's `waited`. A request whose wait would exceed the call's deadline reserves no slot
     and immediately raises RateLimited, with `retry_after`. `key` names the count; None means the model's name. While
-    the database is unreachable, requests wait for up to `patience` seconds; then they raise StoreError and nothing is
-    sent.
+    the database is unreachable, requests wait for up to `patience` seconds; after that they raise StoreError and
+    nothing is sent.
 
     >>> SharedRateLimit("openai/gpt-5-mini", url="postgresql://localhost/runs", requests=500).name
     'openai/gpt-5-mini'
@@ -281,7 +281,7 @@ class SharedRateLimit(_Metered):
             raise
 
     async def close(self) -> None:
-        """Close the database connection; the limit opens a new one if it is used again."""
+        """Close the database connection; it is reopened if the limit is used again."""
         with self._opening:
             client, self._known = self._known, None
         if client is not None:
@@ -331,7 +331,7 @@ def _check_in_time(seconds: float, request: ModelRequest) -> None:
 
 
 def _left(request: ModelRequest) -> float:
-    """Return the time in seconds until the call's deadline; a very large number if there is none."""
+    """Return the time in seconds until the call's deadline, or a very large number if it has none."""
     if request.deadline is None:
         return 1e9
     return max(0.0, request.deadline - asyncio.get_running_loop().time())

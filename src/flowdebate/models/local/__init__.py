@@ -1,1 +1,1 @@
-"""Local model, run in a child process (llama.cpp)."""
+"""Local model, run by llama.cpp in a child process."""

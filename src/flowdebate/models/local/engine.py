@@ -1,4 +1,4 @@
-"""Engine process of the local model: llama.cpp's server, which runs until its standard input is closed.
+"""Engine process for the local model: llama.cpp's server, which runs until its standard input is closed.
 
 It is a separate process because loading a model holds Python's global lock for seconds, and because a crash in native
 code should cost one answer, not the application. It runs as a script and imports only the standard library and
@@ -18,17 +18,17 @@ class Config(TypedDict):
     """Configuration of the engine."""
 
     model: str
-    """Path of the GGUF file."""
+    """Path to the GGUF file."""
     api_key: str
     context: int
-    """Maximum number of tokens in prompt and answer together."""
+    """Maximum number of tokens in prompt and answer combined."""
     threads: int
     library: str
     """Folder in which xllamacpp is installed."""
 
 
 def main() -> None:
-    """Serve until standard input ends, because the parent closed it or died."""
+    """Serve until standard input ends because the parent closed it or died."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the application handles Ctrl-C and then closes the input
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

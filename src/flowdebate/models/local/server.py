@@ -40,7 +40,7 @@ _lock = threading.Lock()
 
 
 def running_server(path: Path | None) -> LocalServer:
-    """Return the engine for the model file at `path` (None: the model "local"), starting it if necessary."""
+    """Return the engine for the model file at `path` (if None, the model "local"), starting it if necessary."""
     key = (os.getpid(), path)
     with _lock:
         if not _servers:
@@ -67,7 +67,7 @@ def stop_local_servers() -> None:
 
 
 class LocalServer:
-    """Engine process, started immediately in a thread so that the event loop is never blocked."""
+    """Engine process, started at once in a thread so that the event loop is never blocked."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -80,12 +80,12 @@ class LocalServer:
         threading.Thread(target=self._start, name="flowdebate-local-model", daemon=True).start()
 
     async def endpoint(self) -> Endpoint:
-        """Wait until the engine listens and return its endpoint; raise ModelUnavailable if it fails to start."""
+        """Wait until the engine is listening and return its endpoint; raise ModelUnavailable if it fails to start."""
         return await asyncio.wrap_future(self._ready)
 
     @property
     def is_starting(self) -> bool:
-        """True until the engine listens or has failed."""
+        """True until the engine is listening or has failed."""
         return not self._ready.done()
 
     @asynccontextmanager

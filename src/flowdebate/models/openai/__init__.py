@@ -1,1 +1,1 @@
-"""OpenAI-compatible models: client, requests, structured answers, error mapping."""
+"""OpenAI-compatible models: clients, requests, structured answers, error mapping."""

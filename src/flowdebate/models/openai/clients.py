@@ -1,4 +1,4 @@
-"""openai clients: one per event loop and endpoint, kept open while it is in use."""
+"""openai clients: one per event loop and endpoint, kept open while in use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 Transport = Literal["aiohttp", "openai"]
-"""Client library: "aiohttp" by itself, or "openai", whose client uses aiohttp as well."""
+"""Client library: "aiohttp" directly, or "openai", whose client runs on aiohttp as well."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +46,7 @@ class _Shared:
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """Open clients of an event loop; unused clients stay open while there are `keepers`."""
+    """An event loop's open clients; unused clients stay open as long as there are `keepers`."""
 
     keepers: int = 0
     clients: dict[object, _Shared] = field(default_factory=dict)
@@ -79,7 +79,7 @@ async def keep_connections() -> AsyncIterator[None]:
     """Keep connections to providers open between runs in this event loop, until the block ends.
 
     A run closes its connections when it ends, unless another run in the loop uses them or it runs inside such a block.
-    Servers, batches and MCP wrap all their runs in such a block; `async with model:` does so for one model.
+    Servers, batches and MCP wrap all their runs in such a block; `async with model:` does the same for one model.
 
     >>> async def debates(pattern, questions):
     ...     async with keep_connections():
@@ -96,18 +96,18 @@ async def keep_connections() -> AsyncIterator[None]:
 
 @dataclass(slots=True, eq=False)
 class _LoopClients:
-    """A model's clients in one event loop (more than one if the endpoint has moved), and the number of users."""
+    """A model's clients in one event loop (several if the endpoint has moved), and the number of their users."""
 
     users: int = 0
     clients: dict[Endpoint, _Shared] = field(default_factory=dict)
 
 
 class Clients:
-    """The clients of one model.
+    """A model's clients.
 
     `keep_open` keeps connections open inside its block; there, `client` returns the running loop's client. Models with
     the same endpoint share a client; event loops, and therefore threads, do not. Clients belong to the library `sdk`
-    and are created by `connect`, by default openai's.
+    and are created by `connect`, which defaults to openai's.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Clients:
         await _pool().close_unused()
 
     async def client(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of `connect`
-        """Return the running loop's client for `endpoint`; call it inside `keep_open`."""
+        """Return the running loop's client for `endpoint`; must be called inside `keep_open`."""
         loop_clients = self._loops[asyncio.get_running_loop()]
         if (existing := loop_clients.clients.get(endpoint)) is not None:
             return existing.client
@@ -193,7 +193,7 @@ class Clients:
         return self._connect_sdk(endpoint, options_of(endpoint, names=self._sdk != "openai", context=context))
 
     def _needs_sdk(self, endpoint: Endpoint) -> bool:
-        """Return whether an SDK's client is requested, or is needed because aiohttp does not support the proxy."""
+        """Return whether an SDK client was requested, or is needed because aiohttp does not support the proxy."""
         if self._sdk != "openai" or self._transport != "aiohttp":
             return True
         from urllib.request import getproxies
@@ -220,9 +220,9 @@ def _check_proxies() -> None:
 
 @lru_cache(maxsize=8)
 def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Load the trusted certificates named by environment variables, which is slow.
+    """Load the trusted certificates specified by environment variables, which is slow.
 
-    Raises ConfigurationError, which names the variable, for unreadable certificates.
+    Raises ConfigurationError, naming the variable, if they cannot be read.
     """
     import httpcore2
 
@@ -244,7 +244,7 @@ def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:
 
 
 def warm_up(library: str = "aiohttp") -> None:
-    """Import the modules for the first call through `library` early, because importing them is slow."""
+    """Import the modules needed for a first call through `library` ahead of time, because importing them is slow."""
     if library == "aiohttp":
         import flowdebate.models.openai.http
     else:
@@ -262,7 +262,7 @@ class PooledModel:
     """Base class of models with `Clients`. Runs keep the connections open; `async with model:` does so for longer."""
 
     tells_attempts = True
-    """True, to let the call boundary know that the model records its attempts."""
+    """True, which tells the call boundary that the model records its own attempts."""
     takes_effort: bool = False
     """True if the amount of thinking can be set."""
     _name: str
@@ -285,12 +285,12 @@ class PooledModel:
 
     @property
     def base_url(self) -> str:
-        """Address that a call would currently use, without user, password and query."""
+        """Address that a call would currently use, without user, password or query."""
         return address_of(self._address)
 
     @property
     def structured_modes(self) -> Sequence[StructuredMode]:
-        """Structured modes of the model, in order of preference."""
+        """The model's structured modes, in order of preference."""
         return self._modes
 
     @property
@@ -300,11 +300,11 @@ class PooledModel:
 
     @property
     def learned(self) -> Learned:
-        """Record of what the model at its address has refused in this process."""
+        """Record of what the model at its address has refused so far in this process."""
         return learned_of(self.base_url, self._name)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer once; `retry` only applies to calls made through the call boundary, as in runs."""
+        """Make a single request; `retry` applies only to calls made through the call boundary, as in runs."""
         request.attempts.server = self.base_url
         check_real_calls_allowed(self.name, base_url=self.base_url)
         response = await within(self.timeout, self._answer(request))
@@ -349,7 +349,7 @@ _LOGGERS = (
 
 
 class _Redacting(logging.Filter):
-    """Log filter that redacts `secrets`; a secret added several times must be removed as often."""
+    """Log filter that redacts `secrets`; a secret added more than once must be removed the same number of times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -371,7 +371,7 @@ _REDACTING = _Redacting()
 
 @contextmanager
 def redact_in_logs(secret: str) -> Iterator[None]:
-    """Redact `secret` in all logs of connections inside the block."""
+    """Redact `secret` in all connection logs inside the block."""
     if not _REDACTING.secrets:
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_REDACTING)

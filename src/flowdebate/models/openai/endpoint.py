@@ -1,4 +1,4 @@
-"""Endpoints and exchanges. An endpoint is a server's address, key and headers; the secrets in them are never shown."""
+"""Endpoints and exchanges. An endpoint is a server's address, key and headers; any secrets in it are never shown."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Endpoint:
     base_url: str
     api_key: str = field(repr=False)
     query: str = field(default="", repr=False)
-    """Query sent with each request."""
+    """Query string sent with each request."""
     headers: Headers = field(default=(), repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    """Texts that must never be shown."""
+    """Strings that must never be shown."""
 
     @classmethod
     @lru_cache(maxsize=256)
     def of(cls, base_url: str, api_key: str = NO_KEY, headers: Headers = ()) -> Endpoint:
-        """Parse a valid address; its user and password override `api_key`, an Authorization header overrides both."""
+        """Parse a valid address. Its user and password override `api_key`; an Authorization header overrides both."""
         parts = urlsplit(base_url)
         if parts.username or parts.password:
             user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
@@ -64,9 +64,9 @@ class Exchange:
     kind: str
     """Content type of the response."""
     received: bytearray = field(default_factory=bytearray)
-    """Body of the response, up to where it was read."""
+    """Body of the response, as far as it was read."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Texts of the endpoint that must not appear in errors or logs."""
+    """Secrets of the endpoint that must not appear in errors or logs."""
 
     @property
     def body(self) -> str:
@@ -78,7 +78,7 @@ _ERROR = re.compile(r"\s*(?:event: *error\s+)?(?:data: *)?\[?\{\s*(?:\"type\"\s*
 
 
 def is_refusal(status: int, body: str) -> bool:
-    """Return whether a response refuses its request, based on its status or, for some servers, on its body.
+    """Return whether a response refuses its request, judging by its status or, for some servers, its body.
 
     >>> is_refusal(400, ""), is_refusal(200, '{"error": "Unexpected endpoint"}'), is_refusal(200, '{"choices": []}')
     (True, True, False)
@@ -89,7 +89,7 @@ def is_refusal(status: int, body: str) -> bool:
 _REFUSED = 400
 
 exchanges: ContextVar[list[Exchange] | None] = ContextVar("flowdebate_exchanges", default=None)
-"""Exchanges of the current call; None if exchanges are not recorded."""
+"""Exchanges of the current call; None if they are not being recorded."""
 
 
 @contextmanager
@@ -107,19 +107,19 @@ def record_exchanges() -> Iterator[list[Exchange]]:
 
 
 def note_exchange(sent: bytes, status: int, headers: Mapping[str, str], *, secrets: tuple[str, ...]) -> None:
-    """Begin an exchange once its response has arrived, if exchanges are recorded."""
+    """Start recording an exchange once its response has arrived, if exchanges are recorded."""
     recorded = exchanges.get()
     if recorded is not None:
         recorded.append(Exchange(sent=sent, status=status, kind=headers.get("content-type", ""), secrets=secrets))
 
 
 def _canonical(name: str) -> str:
-    """Spell a header's name as openai does; otherwise the header would be sent twice."""
+    """Spell a header name as openai does, to keep the header from being sent twice."""
     return "Authorization" if name.lower() == "authorization" else name
 
 
 def _secrets_of(parts: SplitResult, headers: Headers) -> Iterator[str]:
-    """Yield the secrets in headers and in an address: as written, as decoded, and as sent to a server."""
+    """Yield the secrets in an address and headers: as written, as decoded, and as sent to a server."""
     secret = parts.password or parts.username or ""
     yield from (secret, unquote(secret))
     yield from (parts.query, urlencode(parse_qsl(parts.query, keep_blank_values=True)))
@@ -141,7 +141,7 @@ _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{12,}")
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Return whether a header or parameter is secret, judging by its name or because its value looks random.
+    """Return whether a header or parameter is secret, judging by its name or by a random-looking value.
 
     >>> _is_secret("x-api-key", "hunter2"), _is_secret("api-version", "2024-10-21"), _is_secret("X-Title", "Debates")
     (True, False, False)
@@ -151,7 +151,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def clean_key(key: str | None, source: str) -> str | None:
-    r"""Return `key` without a trailing newline, as in a key read from a file.
+    r"""Return `key` without a trailing newline, which a key read from a file may have.
 
     Raises AuthenticationFailed for an invalid key; the error does not show the key.
 
@@ -175,7 +175,7 @@ def check_address(location: str, name: str, address: object) -> None:
 
 
 def _parts(address: str) -> SplitResult | None:
-    """Split a valid address; return None for any other text."""
+    """Split a valid address; return None if `address` is invalid."""
     try:
         parts = urlsplit(address)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -188,7 +188,7 @@ def _parts(address: str) -> SplitResult | None:
 
 
 def address_of(address: str) -> str:
-    """Remove user, password and query from `address`, because they may be secret.
+    """Remove user, password and query from `address`, since they may be secret.
 
     >>> address_of("https://me:hunter2@example.com/v1?key=hunter2")
     'https://example.com/v1'
@@ -202,7 +202,7 @@ def address_of(address: str) -> str:
 
 
 def check_headers(location: str, headers: object) -> Headers:
-    """Return `headers` as pairs; raise ConfigurationError, which shows no values, if they cannot be sent."""
+    """Return `headers` as pairs; raise ConfigurationError, without showing their values, if they cannot be sent."""
     if headers is None:
         return ()
     if not isinstance(headers, Mapping):

@@ -1,6 +1,6 @@
-"""Error mapping: converts exceptions of openai, aiohttp and httpx2 to errors of flowdebate.
+"""Error mapping: converts exceptions from openai, aiohttp and httpx2 to flowdebate errors.
 
-The most specific class is tried first. Any other exception was raised while an answer was being read (openai lets
+The most specific class is tried first. Any other exception was raised while an answer was being parsed (openai lets
 TypeError, IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it becomes a
 MalformedResponse, and no third-party exception leaves this package.
 """
@@ -136,10 +136,11 @@ answered: ContextVar[Mapping[str, str]] = ContextVar("flowdebate_answered", defa
 def map_error(
     error: Exception, *, base_url: str = "", secrets: Sequence[str] = (), during: BaseException | None = None
 ) -> FlowDebateError:
-    """Map `error` to an error of this library, with `error` as its cause unless that could show one of `secrets`.
+    """Map `error` to one of this library's errors, with `error` as its cause unless that could reveal one of `secrets`.
 
-    `during` is the exception that the application was handling at the time of the call: Python chains it to `error`,
-    although it is unrelated. Raise the result outside the `except` block for `error`; otherwise Python chains the two.
+    `during` is the exception that the application was handling at the time of the call: Python chains it to `error`
+    although the two are unrelated. Raise the result outside the `except` block for `error`; otherwise Python chains
+    them.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, FlowDebateError):
@@ -166,7 +167,7 @@ def map_error(
 def find_unsendable(
     error: Exception, create: Callable[..., object], parameters: Mapping[str, Any]
 ) -> RequestRejected | None:
-    """Return the error of a request that `create` cannot send; None for any other error."""
+    """Return the error for a request that `create` cannot send; None if `error` has another cause."""
     if not isinstance(error, (TypeError, ValueError, RecursionError)):
         return None
     problem = ""
@@ -184,7 +185,7 @@ def find_unsendable(
 
 
 def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "") -> ModelError:
-    """Map an `error` inside a stream or a 200 by its code, a status or a word; the default is a 500."""
+    """Map an `error` inside a stream or a 200 response by its code, status or keyword; the default is a 500."""
     codes = [error.get(key) for key in ("code", "type", "status")] if isinstance(error, dict) else [error]
     code_text, status = "with an error", 500
     for code in reversed(codes):  # reversed, because the first known code takes precedence
@@ -207,7 +208,7 @@ def status_error(
     secrets: Sequence[str] = (),
     base_url: str = "",
 ) -> ModelError:
-    """Map an HTTP `status` with its decoded `body` to an error; `x-should-retry` determines whether it is transient.
+    """Map an HTTP `status` and its decoded `body` to an error; `x-should-retry` determines whether it is transient.
 
     `code_text` is a code that the endpoint sent in place of a status.
     """
@@ -240,7 +241,7 @@ def _error_of_status(
 
 
 def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: bool) -> ModelError | None:
-    """Map a refusal whose wording concerns the key, the prompt, the address or the model."""
+    """Map a refusal whose wording points to the key, the prompt, the address or the model."""
     words, final, callers = reason.words, text.rstrip("."), status < 500 or inside  # noqa: PLR2004
     filtered = callers and status not in _TRANSIENT and _CONTENT.search(words)
     no_path = (inside or status in (404, 405)) and _NO_PATH.search(reason.message.lower())
@@ -262,7 +263,7 @@ def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: 
 
 
 def _uncertain(status: int, text: str, words: str, wait: float | None, base_url: str) -> ModelError:
-    """Map a refusal by its status alone; another form of the request may be accepted."""
+    """Map a refusal by its status alone; the request may be accepted in another form."""
     if status in _TRANSIENT or (status >= 500 and status != 501 and not _TEMPLATE.search(words)):  # noqa: PLR2004
         return ProviderFailed(text, status=status, retry_after=wait)
     error = RequestRejected(text, status=status)
@@ -293,7 +294,7 @@ def _limited(status: int, text: str, words: str, wait: float | None) -> ModelErr
 
 
 def _address_advice(base_url: str) -> str:
-    """Suggest a correction for an address that has no API."""
+    """Suggest a correction for an address that serves no API."""
     path = urlsplit(base_url).path.rstrip("/")
     if not base_url or re.search(r"/v\d", path):
         return f"Check base_url{_at(base_url)}: it must be the address below which /chat/completions is"
@@ -301,7 +302,7 @@ def _address_advice(base_url: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Read the number of seconds to wait from `headers`; None if the value is missing or invalid.
+    """Return the number of seconds to wait according to `headers`; None if the value is missing or invalid.
 
     >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after": "nan"}), retry_after({"retry-after": "-5"})
     (2.5, None, None)
@@ -347,7 +348,7 @@ def _of_sdk(  # noqa: PLR0911 - a table
 def _transport(  # noqa: PLR0911 - a table
     links: Sequence[BaseException], base_url: str, secrets: Sequence[str]
 ) -> ModelError | None:
-    """Map connection errors; aiohttp's errors are more precise than those of httpx2, which runs on top of it."""
+    """Map connection errors; aiohttp's errors are more precise than those raised by httpx2, which runs on top of it."""
     import ssl
 
     import aiohttp
@@ -406,14 +407,14 @@ def _chain(error: BaseException | None, during: BaseException | None) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Reason for a refusal, read from its body."""
+    """Reason for a refusal, extracted from its body."""
 
     message: str
-    """Message from the endpoint, followed by the message from the endpoint behind it, on one line."""
+    """Message from the endpoint, followed by the message from any endpoint behind it, on one line."""
     words: str
-    """Texts in the body in lowercase, including codes and parameters."""
+    """All text in the body in lowercase, including codes and parameters."""
     wait: float | None
-    """Time to wait in seconds, according to a sentence or a field in the body."""
+    """Time to wait in seconds, taken from a sentence or a field in the body."""
 
     @classmethod
     def of(cls, body: object, secrets: Sequence[str]) -> _Reason:
@@ -455,7 +456,7 @@ def _message(body: object) -> str:
 
 
 def _fields(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield the texts and numbers in a body with their names, including those in JSON inside a text."""
+    """Yield the strings and numbers in a body with their names, including those in JSON embedded in a string."""
     if isinstance(value, str):
         inner = None
         if value.lstrip()[:1] in ("{", "["):
@@ -476,7 +477,7 @@ def _fields(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str
 
 
 def _wait_in(name: str, text: str) -> float | None:
-    """Read a waiting time from a field such as `"retryDelay": "23s"`."""
+    """Parse a waiting time from a field such as `"retryDelay": "23s"`."""
     if name not in _WAITS:
         return None
     seconds = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s?", text.strip())

@@ -1,6 +1,6 @@
-"""Original messages with tool calls: servers require reasoning, signatures and the like along with the results.
+"""Original messages with tool calls: servers require reasoning, signatures and the like along with tool results.
 
-The fields differ between servers, so messages are kept in full, and streamed pieces are merged.
+The fields differ between servers, so messages are kept in full, and streamed chunks are merged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_LENGTH = 1_000_000  # maximum length of a message in characters, because ea
 
 
 def fields_of(message: Json) -> Mapping[str, Json]:
-    """Return the fields of a message, regardless of which client read it."""
+    """Return a message's fields, regardless of which client parsed it."""
     if isinstance(message, dict):
         return message
     if message is None:
@@ -30,7 +30,7 @@ def fields_of(message: Json) -> Mapping[str, Json]:
 
 
 def merge(merged: dict[str, Json], piece: Mapping[str, Json]) -> None:
-    """Merge a piece of a streamed message into the fields collected so far."""
+    """Merge a chunk of a streamed message into the fields collected so far."""
     for name, raw in piece.items():
         value, before = _plain(raw), merged.get(name)
         if value is None or (name in _ONE_WORD and not value and before):
@@ -46,7 +46,7 @@ def merge(merged: dict[str, Json], piece: Mapping[str, Json]) -> None:
 
 
 def _merge_items(items: list[Json], pieces: list[Json]) -> list[Json]:
-    """Merge pieces of a list, matching items by their index."""
+    """Merge the items of a streamed list, matching them by their index."""
     for piece in pieces:
         index = piece.get("index") if isinstance(piece, dict) else None
         same = [item for item in items if isinstance(item, dict) and item.get("index") == index]
@@ -58,7 +58,7 @@ def _merge_items(items: list[Json], pieces: list[Json]) -> list[Json]:
 
 
 def _plain(value: Json, clean: Callable[[str], str] = str) -> Json:
-    """Return a part of a message as JSON data with cleaned texts."""
+    """Return part of a message as JSON data with cleaned strings."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
@@ -71,7 +71,7 @@ def _plain(value: Json, clean: Callable[[str], str] = str) -> Json:
 
 
 def history_of(fields: Mapping[str, Json], calls: Sequence[ToolCall], secrets: Sequence[str]) -> Message | None:
-    """Return the unchanged message that contains the `calls`; None if it contains nothing else."""
+    """Return the original message that contains the `calls`; None if it contains nothing else."""
     try:
         plain_message: Message = _plain(dict(fields), lambda text: redact(clean_text(text), secrets))
         message = {name: value for name, value in plain_message.items() if value not in (None, "", [], {})}

@@ -1,4 +1,4 @@
-"""`HttpClient`: chat completions over aiohttp, used instead of openai's client, because importing that takes a second.
+"""`HttpClient`: chat completions over aiohttp, used instead of openai's client, which takes a second to import.
 
 It implements the part of openai's client interface used by `Chat`, and returns answers in the same format: objects with
 fields as attributes.
@@ -38,15 +38,15 @@ _WHOLE = 1_000_000  # maximum size of a request, in bytes, that aiohttp sends fr
 
 
 class _Fields(dict[str, Any]):
-    """JSON object with fields that are also available as attributes; missing fields are None."""
+    """JSON object whose fields are also available as attributes; missing fields are None."""
 
     __getattr__ = dict.get
 
 
 class HttpClient:
-    """Client of one endpoint; `close` closes its sockets before the first await.
+    """Client for one endpoint; `close` closes its sockets before the first await.
 
-    Raises flowdebate's errors for answers from the server, aiohttp's for network failures.
+    Raises flowdebate errors for answers from the server, and aiohttp errors for network failures.
     """
 
     def __init__(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
@@ -112,7 +112,7 @@ class HttpClient:
 
 
 def _headers_of(response: aiohttp.ClientResponse) -> CIMultiDict[str]:
-    """Return the headers of `response`, combining repeated headers as HTTP specifies."""
+    """Return the headers of `response`, combining repeated headers as HTTP prescribes."""
     headers: CIMultiDict[str] = CIMultiDict()
     for name, value in response.headers.items():
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
@@ -120,7 +120,7 @@ def _headers_of(response: aiohttp.ClientResponse) -> CIMultiDict[str]:
 
 
 class _Chunks:
-    """The chunks of a streamed answer."""
+    """Chunks of a streamed answer."""
 
     def __init__(self, response: aiohttp.ClientResponse, endpoint: Endpoint) -> None:
         self._response = response
@@ -133,7 +133,7 @@ class _Chunks:
         self._response.close()
 
     def whole(self, body: bytes) -> object:
-        """Read the complete answer of a server that does not stream."""
+        """Parse the complete answer from a server that does not stream."""
         return json.loads(body, object_hook=_Fields)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
@@ -170,7 +170,7 @@ def _parts(response: aiohttp.ClientResponse, *, events: bool = False) -> AsyncIt
 
 
 def _completion(body: bytes, response: aiohttp.ClientResponse) -> object:
-    """Read a completion; return the body as text if it is not JSON and does not claim to be."""
+    """Parse a completion; return the body as text if it is not JSON and does not claim to be."""
     try:
         return json.loads(body, object_hook=_Fields)
     except (ValueError, RecursionError):

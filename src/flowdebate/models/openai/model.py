@@ -1,4 +1,4 @@
-"""`OpenAIModel`: a model on any server with OpenAI's chat completions API; and `Chat`, a client of one such server."""
+"""`OpenAIModel`, a model on any server with OpenAI's chat completions API, and `Chat`, a client for one such server."""
 
 from __future__ import annotations
 
@@ -64,30 +64,31 @@ class OpenAIModel(PooledModel):
     """The model `name` on an OpenAI-compatible server.
 
     - `base_url`: the endpoint, up to and including `/v1`; None reads OPENAI_BASE_URL, and falls back to OpenAI itself.
-      User and password in it are sent as basic authentication, its query with each request. All three are never shown.
-    - `api_key`: None reads the environment variable `api_key_env` at each call. The key is never shown. For the address
-      of another provider, that provider's variable is read instead.
+      Any user and password in it are sent as basic authentication, and its query with each request. All three are never
+      shown.
+    - `api_key`: None reads the environment variable `api_key_env` at each call. The key is never shown. If the address
+      belongs to another provider, that provider's variable is read instead.
     - `default_headers`: additional headers for each request. Keys and tokens in them are never shown.
     - `settings`: defaults for settings that a request leaves open; of two deadlines the shorter one applies, and an
       unset timeout is ignored.
     - `structured`: the first structured mode to try; "json_schema" constrains the model on capable servers. If the
       server refuses a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
-      `asked_as` names the mode. All later calls of this process to the same model at this address try a refused or
-      ignored mode last. Other refused parts of a request are left out in the same way.
+      `asked_as` names the mode. All later calls in this process to the same model at this address try a refused or
+      ignored mode last. Other refused parts of a request are omitted in the same way.
     - `tools_with_schema`: False for servers that do not support tools and a response format in one request. The
-      tools are then offered first, and once the model calls none of them, the structured answer is requested.
+      tools are then offered first, and once the model stops calling them, the structured answer is requested.
     - `effort`: the parameter for the amount of thinking, such as "reasoning_effort" or "reasoning.effort"; None for
       servers without one.
-    - `images`: whether the model can read images; None means yes, unless the name is that of a model known not to.
+    - `images`: whether the model can read images; None means yes, unless the model is known not to by its name.
     - `logprobs`: False for servers without log-probabilities; `JudgeOptions(answer_form="letter")` needs them.
     - `retry`: the retry policy; None for no retries.
-    - `transport`: "aiohttp" by itself, which starts one second faster; or "openai", the SDK on top of it, which is
+    - `transport`: "aiohttp" directly, which starts one second faster; or "openai", the SDK on top of it, which is
       always used behind proxies.
     - `client`: your own `AsyncOpenAI` or subclass, such as `AsyncAzureOpenAI`, with its own address, key, headers and
       connections; you close it. Its retries are turned off, because `retry` counts them. It does not limit the size of
       bodies.
     - `strict`: True to raise an error if the server refuses a temperature, a limit, an effort or tools. Otherwise they
-      are left out, and the answer has a flag such as `without_temperature`.
+      are omitted, and the answer has a flag such as `without_temperature`.
     - `strict_model`: True to reject an answer from a model with another name (MalformedResponse); otherwise such an
       answer has the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and
       "gpt-4o-2024-08-06".
@@ -198,7 +199,7 @@ class OpenAIModel(PooledModel):
 
 
 def key_variable(variable: str | None, url: str, *, paired: bool) -> str | None:
-    """Return the environment variable with the key to send to `url`, so that no key is sent to another provider.
+    """Return the environment variable holding the key for `url`, so that no key is sent to another provider.
 
     A variable for the address, such as OPENAI_BASE_URL, is `paired` with a variable for the key, since the key may
     belong to the provider at this address.
@@ -220,7 +221,7 @@ _HOSTED = {
 
 
 def _with_cache_key(parameters: Parameters) -> Parameters:
-    """Add a cache key: OpenAI routes requests with the same system message to a machine that has cached it."""
+    """Add a cache key, because OpenAI routes requests with the same system message to a machine that has cached it."""
     first = parameters["messages"][0] if parameters["messages"] else {}
     if first.get("role") != "system" or "prompt_cache_key" in parameters.get("extra_body", ()):
         return parameters
@@ -259,27 +260,27 @@ class Dialect:
     """True if the server's answers contain the requested model name."""
     settings: ModelSettings
     structured: Sequence[StructuredMode]
-    """Structured modes in order of preference: the next one is used if a mode is refused or yields no valid answer."""
+    """Structured modes in order of preference; the next one is used if a mode is refused or yields no valid answer."""
     tools_with_schema: bool
     room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Name of the parameter for the maximum length of an answer."""
     unset_room: int | None = None
     """Limit that the client sends by default; None if it sends none."""
     effort: str | None = None
-    """Name of the parameter for the amount of thinking, with a dot in a nested name.
+    """Name of the parameter for the amount of thinking; a dot separates nested names.
 
     None if there is no such parameter.
     """
     parts: Sequence[Part] = PARTS
-    """Optional parts of a request, left out if the server refuses them."""
+    """Optional parts of a request, omitted if the server refuses them."""
     strict: bool = False
     """True to raise an error if the server refuses one of the user's settings."""
     strict_model: bool = False
     """True to reject an answer from a model with another name."""
     amend: Callable[[Parameters], Parameters] | None = None
-    """Hook for changing the parameters of each request."""
+    """Hook that changes the parameters of each request."""
     reread: Callable[[ModelResponse, ModelRequest], ModelResponse] | None = None
-    """Hook for finding tool calls written as plain text."""
+    """Hook that finds tool calls written as plain text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,11 +289,11 @@ class Chat:
 
     dialect: Dialect
     client: AsyncOpenAI | Any
-    """An openai client, or an object with the part of its interface used here."""
+    """An openai client, or an object implementing the part of its interface used here."""
     endpoint: Endpoint
 
     async def answer(self, request: ModelRequest) -> ModelResponse:
-        """Answer a request; a structured answer is JSON in `text`, incomplete if `finish` is "length"."""
+        """Answer a request; a structured answer is JSON in `text`, truncated if `finish` is "length"."""
         if request.choices:
             return await self._choice(request)
         if request.output is None:
@@ -313,7 +314,7 @@ class Chat:
         return answered
 
     async def _tools_first(self, request: ModelRequest) -> ModelResponse:
-        """Offer the tools; once the model calls none of them, request the structured answer."""
+        """Offer the tools; once the model stops calling them, request the structured answer."""
         offered = await self._text(replace(request, output=None, on_text=None))
         if offered.tool_calls:
             return offered
@@ -411,7 +412,7 @@ class Chat:
     ) -> tuple[Form, Any, ModelResponse]:
         """Request an answer in an accepted form; return the form, openai's completion and the response.
 
-        The completion of a streamed answer is None.
+        The completion is None for a streamed answer.
         """
         parts = [part for part in self._parts if not (self.dialect.strict and part.flag)]
 
@@ -434,7 +435,7 @@ class Chat:
         return await negotiation.settle(send)
 
     async def _send(self, parameters: Parameters, request: ModelRequest, attempt: Attempt) -> tuple[Any, ModelResponse]:
-        """Request one answer, either streamed or in one piece."""
+        """Request one answer, either streamed or all at once."""
         listen = request.on_text
         if "stream" in parameters:
             response = await self._streamed(parameters, request, listen or _ignore, attempt)
@@ -474,7 +475,7 @@ class Chat:
     async def _streamed(
         self, parameters: Parameters, request: ModelRequest, on_text: Callable[[str], None], attempt: Attempt
     ) -> ModelResponse:
-        """Request a streamed answer; also read an answer that the server sends in one piece."""
+        """Request a streamed answer, also accepting one that the server sends all at once."""
         heard = False
         ends: list[bool] = []
 
@@ -507,10 +508,7 @@ class Chat:
         return response
 
     async def _chunks(self, parameters: Parameters, ends: list[bool]) -> AsyncIterator[Any]:
-        """Yield the chunks of a streamed answer; append to `ends` whether the server ended it properly.
-
-        The connection is always released at the end of the iteration.
-        """
+        """Yield the chunks of a streamed answer, and append to `ends` whether the server ended it properly."""
         stream: Any = None
         during = sys.exception()
         try:
