@@ -470,9 +470,7 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
 
 
 def _is_cut(request: ModelRequest, usage: Usage) -> bool:
-    """Return whether the server truncated the prompt: it counted far fewer tokens than it received, even with cached
-    ones.
-    """
+    """Return whether the server truncated the prompt, having counted far fewer tokens than it received."""
     if not isinstance(usage.prompt_tokens, int):  # a custom model may report other values
         return False
     counted = usage.prompt_tokens + (usage.cached_tokens or 0)  # some servers do not count cached tokens

@@ -1,4 +1,4 @@
-"""Schemas of structured answers: one class for pydantic models, other types and JSON Schemas."""
+"""Schemas for structured answers: one class for pydantic models, other types and JSON Schemas."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 
 class OutputSchema:
-    """Schema of a structured answer.
+    """Schema for a structured answer.
 
-    `OutputSchema.of` takes a pydantic model, a dataclass, a TypedDict, any other type supported by pydantic, or a JSON
-    Schema as a dict (checked with `jsonschema`). `model` is always a pydantic model, for libraries that need one;
+    `OutputSchema.of` accepts a pydantic model, a dataclass, a TypedDict, any other type supported by pydantic, or a
+    JSON Schema as a dict (checked with `jsonschema`). `model` is always a pydantic model, for libraries that need one;
     `validate` returns the type requested by the application.
 
     >>> OutputSchema.of({"type": "object", "properties": {"n": {"type": "integer"}}}).validate({"n": 1})
@@ -58,7 +58,7 @@ class OutputSchema:
 
     @classmethod
     def of(cls, spec: object, *, location: str = "output schema", field: str = "output_schema") -> OutputSchema:
-        """Build the schema of `spec`; raise ConfigurationError if data cannot be validated against it."""
+        """Build the schema for `spec`; raise ConfigurationError if data cannot be validated against it."""
         if isinstance(spec, OutputSchema):
             return spec
         if isinstance(spec, type) and issubclass(spec, BaseModel):
@@ -83,7 +83,7 @@ class OutputSchema:
         return blake2b(to_json(self.json_schema, serialize_unknown=True), digest_size=16).hexdigest()
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> OutputSchema:
-        """Copy this schema; answers may then use a key of `synonyms` in place of its value, if that is a choice."""
+        """Copy this schema so that answers may use a key of `synonyms` in place of its value, if that is a choice."""
         assert self.json_schema  # noqa: S101 - computed once for all copies
         copied = copy(self)
         copied.synonyms = {**self.synonyms, **synonyms}
@@ -201,7 +201,7 @@ def _requirement(problem: jsonschema.ValidationError) -> str:
 
 
 def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own
-    """Build the `jsonschema` validator for `schema`; references never read files or contact servers.
+    """Build a `jsonschema` validator for `schema`; references never read files or contact servers.
 
     Pass the validator to `find_errors` to bound the work. Raises ConfigurationError for an invalid schema, for endless
     recursion, for an unresolvable reference inside the schema, and for a pattern that may take longer than linear time.
@@ -260,7 +260,7 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
 
 
 def _parts_of(schema: object) -> Iterator[object]:
-    """Yield the parts of `schema` that may be schemas, except constants and examples, which may look like schemas."""
+    """Yield the parts of `schema` that may be schemas, excluding constants and examples, which may look like them."""
     if isinstance(schema, list):
         yield from schema
     elif isinstance(schema, dict):
@@ -293,9 +293,9 @@ def _resolver_in(part: Mapping[str, Any], resolver: Resolver[Any]) -> Resolver[A
 
 
 def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None], level: int = 1) -> int:
-    """Count the nested schemas that `part` applies to one value; raise RecursionError if the nesting never ends.
+    """Count the nested schemas that `part` applies to a single value; raise RecursionError if the nesting never ends.
 
-    `heights` maps identities to the heights so far, and to None for a schema in progress.
+    `heights` maps object ids to the heights found so far, and to None for a schema in progress.
     """
     if not isinstance(part, dict):
         return 0
@@ -319,7 +319,7 @@ def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None
 
 
 _DEEPEST = 50
-"""Maximum number of levels in a schema. Each level takes several frames of Python's stack, here and in jsonschema."""
+"""Maximum number of levels in a schema. Each level takes several stack frames, both here and in jsonschema."""
 # Keywords whose schemas apply to the same value as the surrounding schema.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 _PREFIX = "#/$defs/"
@@ -343,10 +343,10 @@ def _map_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[
 
 
 def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
-    """Copy `schema`, replacing each reference to one of its `$defs` with the definition.
+    """Copy `schema`, replacing each reference to one of its `$defs` with the definition itself.
 
     Keywords next to a reference, such as a description, override the definition's keywords. Recursive definitions and
-    references to them are kept. A `const` becomes an `enum` with one value, which every provider supports.
+    references to them are kept. A `const` becomes an `enum` with a single value, which every provider supports.
 
     >>> side = {"enum": ["for", "against"], "title": "Side", "type": "string"}
     >>> inline_definitions({"items": {"$ref": "#/$defs/Side", "description": "Winner"}, "$defs": {"Side": side}})
@@ -406,7 +406,7 @@ _MAX_LENGTH = (
 
 
 def bound_strings(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
-    """Copy `schema` with a `maxLength` of at most 1,500 for every free string.
+    """Copy `schema`, giving every free-form string a `maxLength` of at most 1,500.
 
     >>> bound_strings({"properties": {"type": {"type": "string"}, "side": {"type": "string", "enum": ["for"]}}})
     {'properties': {'type': {'type': 'string', 'maxLength': 1500}, 'side': {'type': 'string', 'enum': ['for']}}}

@@ -13,20 +13,20 @@ from flowdebate.models.providers import PROVIDERS
 _VENDORS = {"gemini": "google", "xai": "x-ai"}  # vendors with different names in `genai-prices`
 HOW = 'pip install "flowdebate[prices]"'
 GIVEN = "by given prices"
-"""Currency label for a cost computed with the application's own prices, because their currency is unknown."""
+"""Label used in place of a currency for costs computed with the application's own prices, whose currency is unknown."""
 
 
 @lru_cache(maxsize=1)
 def prices_known() -> bool:
-    """Return whether prices are known, that is, whether `genai-prices` is installed."""
+    """Return whether prices are known, which requires `genai-prices`."""
     return find_spec("genai_prices") is not None
 
 
 def prices_source() -> str | None:
-    """Return the unit of costs at known prices: currency, list with its version, and date; None if there are none.
+    """Return the source of known prices: currency, price list with version, and date; None if there is none.
 
-    The list itself has no date, so the start date of its newest price shows its age. A list fetched while the program
-    runs has the date of that day.
+    The list itself is undated, so the start date of its newest price indicates its age. A list fetched while the
+    program runs has that day's date.
     """
     if not prices_known():
         return None
@@ -42,7 +42,7 @@ def prices_source() -> str | None:
 
 
 def known_price(model: str, usage: Usage) -> float | None:
-    """Return the cost of a model's `usage` in US dollars, at today's prices; None if no price is known.
+    """Return the cost of a model's `usage` in US dollars at today's prices; None if no price is known.
 
     Tokens read from or written to a cache are charged at the provider's caching prices; thinking costs the same as the
     answer. Models on this machine are free. The first call imports the prices, which takes half a second.

@@ -1,4 +1,4 @@
-"""Execution of a program: prompt on stdin, bounded output, and no process left after the call."""
+"""Execution of a program: prompt on stdin, bounded output, and no process left running after the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_SIZE = 16_000_000  # maximum size of the output in bytes
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Output of a program until it exits, since processes started by it may keep its pipes open longer."""
+    """Output of a program until it exits, since its child processes may keep its pipes open longer."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -24,7 +24,7 @@ class _Output(asyncio.SubprocessProtocol):
         self._size = 0
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Store a piece of the output; fail if there is too much output."""
+        """Store a chunk of the output; fail if the output is too large."""
         self._size += len(data)
         if self._size <= _MAX_SIZE:
             self._parts[fd].append(data)
@@ -53,9 +53,9 @@ _GRACE = 0.5  # time in seconds between SIGTERM and SIGKILL; a call past its dea
 
 
 async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, str]) -> tuple[int, str, str]:
-    """Run a program to completion, and return its exit code, output and errors.
+    """Run a program to completion, and return its exit code, stdout and stderr.
 
-    Its process group ends with the call: it receives SIGTERM if it is still running, and SIGKILL half a second later.
+    Its process group ends with the call: if still running, it receives SIGTERM, and SIGKILL half a second later.
     """
     loop = asyncio.get_running_loop()
     try:

@@ -1,4 +1,4 @@
-"""Known agent CLIs: commands without tools, parsers of their output, and limits on what they may read."""
+"""Known agent CLIs: commands without tools, parsers for their output, and limits on what they may read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Reply:
     text: str = ""
     usage: Usage = Usage.unknown()  # noqa: RUF009 - frozen
     error: str = ""
-    """Cause of a failure, in the program's words; empty for an answer."""
+    """Cause of a failure, as worded by the program; empty for an answer."""
     status: int | None = None
     """HTTP status of the vendor's refusal; None if the program does not report it."""
 
@@ -44,11 +44,11 @@ class Cloud:
     """Cloud platform through which a program may access its models with a separate account."""
 
     variables: tuple[str, ...]
-    """Variables for signing in, or patterns of their names."""
+    """Variables used to sign in, or patterns matching their names."""
     switch: str | None = None
     """Environment variable that turns the cloud on."""
     models: str | None = None
-    """Prefix of model names in this cloud."""
+    """Prefix of model names on this cloud."""
 
     def is_used(self, model: str | None) -> bool:
         """Return whether the environment or the model's name selects this cloud."""
@@ -61,35 +61,37 @@ class Program:
     """An agent CLI."""
 
     command: Sequence[str]
-    """Program name and options for answering the prompt on stdin, without tools or questions."""
+    """Program name and the options that make it answer the prompt on stdin without tools or questions."""
     read: Callable[[str], Reply]
-    """Function that parses the output; it raises ValueError or TypeError for unreadable output."""
+    """Function that parses the output; it raises ValueError or TypeError if it cannot."""
     model: str | None = None
-    """Option that selects a model."""
+    """Option that selects the model."""
     effort: Sequence[str] | None = None
-    """Options for the amount of thinking, with `{effort}`; None if there are none."""
+    """Options for the amount of thinking, containing `{effort}`; None if there are none."""
     folder: Sequence[str] | None = None
-    """Additional options for reading the working folder; None if the program cannot be confined to a folder."""
+    """Additional options that let it read the working folder; None if the program cannot be confined to a folder."""
     no_folder: Sequence[str] = ()
-    """Additional options for reading nothing."""
+    """Additional options that keep it from reading any folder."""
     isolate: Isolate | None = None
-    """Function that replaces the user's folders; None if options are enough to turn everything off."""
+    """Function that replaces the user's folders; None if options suffice to turn everything off."""
     models: Sequence[str] = ()
-    """Options for listing the models for `isolate`; empty if it needs no list."""
+    """Options that list the models, for `isolate`; empty if it needs no list."""
     variables: tuple[str, ...] = ()
-    """The program's own environment variables, for its keys and settings, or patterns of their names."""
+    """The program's own environment variables for keys and settings, or patterns matching their names."""
     clouds: tuple[Cloud, ...] = ()
     """Clouds through which the program may access its models."""
     key_prefixes: tuple[str, ...] = ()
-    """Prefixes of variables with a key that replaces a sign-in."""
+    """Prefixes of variables that hold a key replacing a sign-in."""
     login: str = ""
     """Advice on how to sign in."""
     status: Sequence[str] = ()
-    """Options for checking whether somebody is signed in, without a call; empty if there are none."""
+    """Options that check, without a call, whether somebody is signed in; empty if there are none."""
     is_signed_in: Callable[[Mapping[str, str], str | None], bool] | None = None
-    """Function of the program's environment and model that returns whether files or variables contain a sign-in."""
+    """Function taking the program's environment and model and returning whether files or variables contain
+    a sign-in.
+    """
     environment: Mapping[str, str] | None = None
-    """Environment variables for turning features off."""
+    """Environment variables that turn features off."""
     keeps: tuple[str, ...] = ()
     """Features that cannot be turned off; empty for a custom command."""
     managed: tuple[str, ...] = ()
@@ -122,7 +124,7 @@ def _count(counts: object, *names: str) -> int | None:
 
 
 def _objects(output: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in the lines of an output; skip other lines."""
+    """Yield the JSON objects on the lines of `output`, skipping other lines."""
     for line in output.splitlines():
         try:
             value = json.loads(line)
@@ -202,7 +204,7 @@ def _read_gemini(output: str) -> Reply:
 
 
 def _message(error: object) -> str:
-    """Return the message of an error, possibly nested as JSON."""
+    """Return the message of an error, which may be nested as JSON."""
     text = str(error.get("message") if isinstance(error, dict) else error)
     with suppress(ValueError, RecursionError):
         inner = json.loads(text)
@@ -367,7 +369,7 @@ PROGRAMS: Mapping[str, Program] = {
 
 
 def limits_of(models: Iterable[str]) -> list[str]:
-    """Describe the limits of all installed programs among `models`, a list of names or name patterns."""
+    """Describe the limitations of all installed programs matching `models`, a list of names or name patterns."""
     return [
         program.describe_limits(f"cli/{name}")
         for name, program in PROGRAMS.items()

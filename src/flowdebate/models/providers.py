@@ -1,4 +1,4 @@
-"""Providers of models: their addresses, the names of their key variables, and their servers' abilities."""
+"""Model providers: their addresses, the names of their key variables, and their servers' capabilities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 StructuredMode = Literal["json_schema", "tools", "json", "md_json"]
-"""Mode of a structured answer: a response format, a tool call, JSON, or JSON in a code block."""
+"""Mode for requesting a structured answer: a response format, a tool call, JSON, or JSON in a code block."""
 
 STRUCTURED_MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "json", "md_json")
 """Structured modes, from the most to the least constraining."""
@@ -17,14 +17,14 @@ STRUCTURED_MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "json", 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Connection options of a provider."""
+    """A provider's connection options."""
 
     base_url: str | None
-    """The endpoint; None for OPENAI_BASE_URL, or OpenAI itself."""
+    """The endpoint; None for OPENAI_BASE_URL or, if unset, OpenAI itself."""
     key_env: str | None
-    """Environment variable with the key; None for servers without keys."""
+    """Environment variable that holds the key; None for servers without keys."""
     default: str | None
-    """Default model, a current and inexpensive one; None for the server's first model."""
+    """Default model, current and inexpensive; None for the server's first model."""
     _: KW_ONLY
     structured: StructuredMode = "json_schema"
     tools_with_schema: bool = True
@@ -32,12 +32,12 @@ class Provider:
     effort: str | None = "reasoning_effort"
 
     def address(self, name: str) -> str | None:
-        """Return the endpoint of the provider `name`, preferably from its variable; None for OpenAI's own endpoint."""
+        """Return the endpoint of the provider `name`, preferably from its variable; None for OpenAI's own."""
         return os.environ.get(address_variable(name), "").strip() or self.base_url
 
 
 def _local_server(port: int, *, effort: str = "reasoning_effort") -> Provider:
-    """Describe a server on this machine: no key, and either tools or a schema, because schemas become grammars."""
+    """Describe a server on this machine: no key, and no tools together with a schema, since schemas become grammars."""
     return Provider(f"http://127.0.0.1:{port}/v1", None, None, tools_with_schema=False, effort=effort)
 
 
@@ -85,7 +85,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
 
 
 def address_variable(name: str) -> str:
-    """Return the environment variable for a provider's address.
+    """Return the environment variable that sets a provider's address.
 
     >>> address_variable("llama-server")
     'LLAMA_SERVER_BASE_URL'

@@ -1,8 +1,8 @@
-"""Reading of structured answers: repair of broken JSON, and of values in an unexpected form.
+"""Parsing of structured answers, with repair of broken JSON and of values in an unexpected form.
 
-An answer accepted by its schema is never changed. Other answers are repaired by fixed rules that depend on text and
-schema, and validated again. No rule compares by similarity: an answer is requested again unless it is an unambiguous
-form of a valid answer.
+An answer accepted by its schema is never changed. Any other answer is repaired by fixed rules that depend on its text
+and the schema, and validated again. No rule relies on similarity: unless an answer is unambiguously a form of a valid
+one, it is requested again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from flowdebate.prompts import as_seen, unescaped
 
 
 class Reading(NamedTuple):
-    """A validated answer, and its repairs."""
+    """A validated answer and the repairs made to it."""
 
     data: Any
     repairs: tuple[str, ...]
 
 
 class Parsed(NamedTuple):
-    """JSON data from a text, and the repairs of its syntax."""
+    """JSON data parsed from text, and the repairs made to its syntax."""
 
     value: object
     repairs: tuple[str, ...]
@@ -62,7 +62,7 @@ def repair_answer(answer: object, output: OutputSchema, violation: SchemaViolati
 
 
 def has_answer(text: str, output: OutputSchema) -> bool:
-    """Return whether `text` contains JSON data, or words that can be read as `output`."""
+    """Return whether `text` contains JSON data, or wording that can be interpreted as `output`."""
     try:
         if parse_json(text) is not None:
             return True
@@ -84,7 +84,7 @@ def _checked(value: object, output: OutputSchema) -> object:
 
 
 def parse_json(text: str) -> Parsed | None:
-    """Find the JSON data in `text` and repair its syntax; None unless there is exactly one answer.
+    """Find the JSON data in `text` and repair its syntax; return None unless there is exactly one answer.
 
     >>> parse_json('Sure: {"winner": "for",}')
     Parsed(value={'winner': 'for'}, repairs=('text around the JSON', 'trailing comma'))
@@ -118,7 +118,7 @@ def parse_json(text: str) -> Parsed | None:
 
 
 def find_object(text: str) -> str | None:
-    """Find the only valid JSON object in `text`, as written there; None unless there is exactly one.
+    """Find the only valid JSON object in `text`, exactly as written; return None unless there is exactly one.
 
     Parts of a broken object do not count, nor does an object with a repeated field.
 
@@ -134,7 +134,7 @@ def find_object(text: str) -> str | None:
 
 
 def _spans(text: str) -> list[tuple[int, int, object]] | None:
-    """Find the start, the end and the value of each object in `text`; None if there is no object or a broken one."""
+    """Return the start, end and value of each object in `text`; None if there is no object or one is broken."""
     spans: list[tuple[int, int, object]] = []
     begin = text.find("{")
     tried = 0
@@ -164,7 +164,7 @@ def _gaps(text: str, spans: Sequence[tuple[int, int, object]]) -> Iterator[str]:
 
 
 def repeats_key(text: str) -> bool:
-    """Return whether `text` is valid JSON but ambiguous, because an object in it repeats a key.
+    """Return whether `text` is valid JSON but ambiguous because an object in it repeats a key.
 
     >>> repeats_key('{"winner": "for", "winner": "against"}'), repeats_key('{"winner": "for"}')
     (True, False)
@@ -199,7 +199,7 @@ _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 
 
 def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the parts of `text` that may be the answer, each with its repair: the whole text, a fence, or a span."""
+    """Yield the parts of `text` that may be the answer, with their repairs: the whole text, a code fence, or a span."""
     yield (), text
     if text.startswith('{\\"'):
         yield ("double encoding",), re.sub(r"\\(.)", r"\1", text)
@@ -284,7 +284,7 @@ _SYNTAX = re.compile(r"[\s{}\[\],:\"'“”\u2018\u2019\\]+")
 
 
 def _content(text: str) -> str:
-    """Return `text` without whitespace, brackets and quotes; a repair that changes it has lost or added content."""
+    """Return `text` without whitespace, brackets and quotes; a repair that changes this has lost or added content."""
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
     text = re.sub(r"\\[nrtbf]", " ", text)
     return _SYNTAX.sub("", re.sub(r"\bNone\b", "null", text)).casefold()
@@ -303,10 +303,10 @@ def _flat(value: object) -> str:
 
 
 def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] = MappingProxyType({})) -> str | None:
-    """Find the choice that `text` expresses; None unless there is exactly one.
+    """Find the choice that `text` expresses; return None unless there is exactly one.
 
-    Try the text unchanged, then in any case and Unicode form, then without surrounding brackets, quotes, emphasis,
-    label or full stop, and finally as one of the `synonyms`.
+    The text is tried unchanged, then ignoring case and Unicode form, then without surrounding brackets, quotes,
+    emphasis, label or period, and finally as one of the `synonyms`.
 
     >>> find_choice("**Position:** [Cap Rents].", ["cap rents", "free rents"])
     'cap rents'
@@ -324,7 +324,7 @@ def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] =
 
 
 def find_name(text: str, names: Sequence[str]) -> str | None:
-    """Find the one name in `text`, either by itself or in a phrase without other content; None without a match.
+    """Find the one name in `text`, either alone or in a phrase without other content; return None without a match.
 
     Spaces, hyphens, underscores and dots in a name do not matter.
 
@@ -398,7 +398,7 @@ def _plain(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """Return the plain form of `text` without surrounding brackets, quotes, emphasis, label and full stop."""
+    """Return the plain form of `text` without surrounding brackets, quotes, emphasis, label or period."""
     bare, stops = text.strip(), 1
     while bare and len(bare) <= _MAX_PROSE_LENGTH:
         if bare[-1] in ".。" and stops and not bare.endswith(".."):
@@ -439,7 +439,7 @@ _MAX_SCALE = 10  # a number up to 10 may be out of five or ten, so it is not rea
 
 @dataclass
 class _Fitting:
-    """Conversion of a value to the form required by a schema, with a record of the changes."""
+    """Conversion of a value to the form required by a schema, recording the changes made."""
 
     output: OutputSchema
     repairs: list[str] = field(default_factory=list)
@@ -470,7 +470,7 @@ class _Fitting:
         return value
 
     def drop_items(self, value: object, violation: SchemaViolation) -> tuple[object, list[str]]:
-        """Copy `value`, dropping and counting invalid items in lists of objects; a list never becomes empty."""
+        """Copy `value`, dropping and counting invalid items in lists of objects, but never emptying a list."""
         counts: list[str] = []
         if not isinstance(value, dict):
             return value, counts
@@ -552,7 +552,7 @@ class _Fitting:
         return self._fit_fields(value, schema)
 
     def _fit_only(self, value: object, name: str, schema: _Schema) -> object:
-        """Wrap a value in its only required key; return it unchanged if it does not fit there."""
+        """Wrap a value in an object under its only required key; return it unchanged if it does not fit there."""
         inner, _ = self._resolve(schema["properties"][name])
         if inner.get("type") != "array" and "enum" not in inner:
             return value
@@ -564,13 +564,13 @@ class _Fitting:
         return self._note("missing key", {name: fitted})
 
     def _is_item(self, value: Mapping[str, object], schema: object) -> bool:
-        """Return whether `value` has all the required parts of a list item."""
+        """Return whether `value` has all the required fields of a list item."""
         item, _ = self._resolve(self._resolve(schema)[0].get("items"))
         required = set(item.get("required", ()))
         return bool(required) and required <= value.keys()
 
     def _fit_pairs(self, items: Sequence[object], properties: Mapping[str, Any]) -> dict[str, object] | None:
-        """Read `[{"position": "a", "score": 80}, …]` as `{"a": 80, …}`; None for any other list."""
+        """Convert `[{"position": "a", "score": 80}, …]` to `{"a": 80, …}`; return None for any other list."""
         fields: dict[str, object] = {}
         for item in items:
             parts = list(item.values()) if isinstance(item, dict) else []
@@ -636,7 +636,7 @@ class _Fitting:
         return fitted
 
     def _fit_lines(self, fields: dict[str, object], properties: Mapping[str, Any]) -> None:
-        """Read "12-14" in a field such as `line` as the first and last line, if there is an `endLine`."""
+        """Interpret "12-14" in a field such as `line` as the first and last line, if there is an `endLine` field."""
         for name in properties:
             end, part = f"end{name[:1].upper()}{name[1:]}", fields.get(name)
             if end in properties and isinstance(part, str) and (lines := _LINES.fullmatch(_bare(part))):
@@ -692,7 +692,7 @@ class _Fitting:
 
 
 def _number(value: str | float, *, low: float | None, high: float | None) -> Fraction | None:
-    """Read a number, a percentage or a fraction such as "8/10" on the scale from `low` to `high`.
+    """Convert a number, a percentage or a fraction such as "8/10" to the scale from `low` to `high`.
 
     Returns None for any other text.
     """
@@ -715,7 +715,7 @@ def _key(name: str) -> str:
 
 
 def _name_of(key: str, names: Iterable[str]) -> str | None:
-    """Find the name among `names` that matches `key` in another case, or as a form of a choice.
+    """Find the name among `names` that matches `key` apart from case, or as a form of a choice.
 
     Returns None unless exactly one name matches.
     """

@@ -2,8 +2,8 @@
 
 A cassette has a header and one line of JSON per call: the request and its hash, its number among equal requests, and
 the answer, in the same form as in a journal (`codec.call_row`), or the error. With `exchanges`, the line also contains
-the call's HTTP requests and responses. Everything is validated when it is read, because people edit cassettes: an
-invalid line raises BadFile, with its number and field.
+the call's HTTP requests and responses. Because people edit cassettes, everything is validated on reading: an invalid
+line raises BadFile, naming its number and field.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _without_keys(value: object) -> object:
 
 
 Redacted = Annotated[str, BeforeValidator(_without_keys)]
-"""Text with keys redacted, because a custom model may include one in its errors."""
+"""Text with keys redacted, because a custom model's errors may contain one."""
 
 
 class Header(Recorded):
@@ -87,7 +87,7 @@ class Header(Recorded):
     version: Literal[1] = 1
     model: str
     profile: Profile = Field(default="full", exclude_if=lambda profile: profile == "full")
-    """Profile of the recorded model's default prompts, so that a replay builds the same requests."""
+    """Profile of the recorded model's default prompts, kept so that a replay builds the same requests."""
 
 
 CLASSES: dict[str, type[ModelError]] = {
@@ -95,11 +95,11 @@ CLASSES: dict[str, type[ModelError]] = {
     for name, error_class in vars(errors).items()
     if name in errors.__all__ and isinstance(error_class, type) and issubclass(error_class, ModelError)
 }
-"""Classes allowed for a recorded error, because a foreign file must not create other objects."""
+"""Classes allowed for a recorded error, so that a foreign file cannot create other objects."""
 
 
 class Failure(Recorded):
-    """A recorded `ModelError`: one of `CLASSES`, with facts of known types. In a journal, the class may be any."""
+    """A recorded `ModelError`: one of `CLASSES`, with facts of known types. In a journal, any class is allowed."""
 
     kind: str
     message: Redacted
@@ -133,7 +133,7 @@ class Failure(Recorded):
 
     @classmethod
     def of(cls, error: ModelError) -> Failure:
-        """Convert `error`; an application's error class is replaced by the library's base class."""
+        """Convert `error`, replacing an application's error class with the library class it derives from."""
         kind = next(base.__name__ for base in type(error).__mro__ if CLASSES.get(base.__name__) is base)
         try:
             facts = {name: getattr(error, name, None) for name in (*_COMMON, *FACTS[kind])}
@@ -157,7 +157,7 @@ FACTS = {
     }
     for name, kind in CLASSES.items()
 }
-"""Additional facts by error class, besides the facts of `ModelError`, and whether they are required."""
+"""Additional facts by error class, beyond those of any `ModelError`, and whether they are required."""
 
 # Events that a call reports to the run's readers; a replay repeats them.
 _EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
@@ -205,7 +205,7 @@ class HttpExchange(Recorded):
 
 
 class Call(Recorded):
-    """Line of a cassette for one call, with its answer or error."""
+    """Cassette line for one call, with its answer or error."""
 
     block: str
     sha256: str
@@ -238,11 +238,11 @@ def _response_of(answer: Answer, output: OutputSchema | None) -> ModelResponse:
 
 
 def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
-    """Return those parts of `request` that an answer may depend on, as JSON.
+    """Return the parts of `request` that an answer may depend on, as JSON.
 
     They are the messages, tools, output schema, choices, form and settings, but not the deadline, the maximum length of
-    the answer, listeners, and the descriptions of tools. A journal hashes more (`codec.digest_of`): it finds a step by
-    its path, and the hash only shows changes; here, a request is found by its hash alone.
+    the answer, listeners, or tool descriptions. A journal hashes more (`codec.digest_of`): there a step is found by its
+    path, and the hash only reveals changes; here, a request is found by its hash alone.
     """
     request_settings = request.settings
     settings = {
@@ -266,7 +266,7 @@ def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
 
 
 def hash_request(block: str, request: Mapping[str, JsonValue]) -> str:
-    """Hash a request, so that it can be found for replay."""
+    """Hash a request, so that a replay can find it."""
     return hashlib.sha256(json.dumps([block, request], sort_keys=True).encode()).hexdigest()
 
 
@@ -274,19 +274,20 @@ def hash_request(block: str, request: Mapping[str, JsonValue]) -> str:
 
 
 class RecordingModel(Wrapper):
-    """Record each answer of `inner`, and each ModelError, in a new cassette at `path`, for `ReplayModel`.
+    """Record each answer from `inner`, and each ModelError, in a new cassette at `path`, for `ReplayModel`.
 
-    Around a model with its own retries, such as `RecordingModel(OpenAIModel(…))`, a call is one line, no matter how
-    many requests were sent for it. Inside a retry policy, such as `Retrying(RecordingModel(…))`, each request is a
-    line, to be replayed as `Retrying(ReplayModel(…))`. A cancelled call leaves no line, unless it reached its deadline.
+    Wrapped around a model with its own retries, as in `RecordingModel(OpenAIModel(…))`, it writes one line per call, no
+    matter how many requests were sent. Inside a retry policy, as in `Retrying(RecordingModel(…))`, it writes one line
+    per request, to be replayed as `Retrying(ReplayModel(…))`. A cancelled call leaves no line, unless it reached its
+    deadline.
 
     The file contains prompts and answers unchanged; a newly created file is readable only by its owner. API keys are
     not part of requests, and are redacted in errors. Raises BadFile if `path` already exists (unless `overwrite` is
     set) or cannot be written.
 
-    With `exchanges`, the file is meant to be shared: it also has the bodies of all HTTP requests and responses, as the
-    server wrote them and without headers, and addresses of hosts, keys and home directories are redacted in it.
-    `flowdebate.testing.serve_recording` then answers like the recorded server.
+    With `exchanges`, the file is meant to be shared: it also contains the bodies of all HTTP requests and responses, as
+    the server wrote them but without headers, and host addresses, keys and home directories are redacted.
+    `flowdebate.testing.serve_recording` then answers as the recorded server did.
     """
 
     def __init__(
@@ -349,7 +350,7 @@ class RecordingModel(Wrapper):
         return response
 
     def _write(self, line: bytes) -> None:
-        """Append `line` completely or not at all: even on a full disk, no half line may precede the next line."""
+        """Append `line` completely or not at all: even on a full disk, the next line must not follow half a line."""
         try:
             with (
                 self._writing,
@@ -368,7 +369,7 @@ class RecordingModel(Wrapper):
 
 
 def _is_out_of_time(request: ModelRequest, started: float) -> bool:
-    """Return whether a call was cancelled at its own deadline rather than that of a surrounding policy."""
+    """Return whether a call was cancelled at its own deadline, not at that of an enclosing policy."""
     deadline, timeout = request.deadline, request.settings.timeout
     if deadline is None or timeout is None or asyncio.get_running_loop().time() < deadline:
         return False
@@ -386,7 +387,7 @@ def _new_call(
     exchanges: Sequence[Exchange] | None = None,
     host: str = "",
 ) -> Call:
-    """Build a call's line from its first fields, `opening`; raise ValueError for an answer that could not be read back.
+    """Build a call's line from its first fields, `opening`; raise ValueError if the answer could not be read back.
 
     With `exchanges`, the line never contains `host`.
     """
@@ -433,7 +434,7 @@ _HOME = re.compile(r"((?:/home/|/Users/|[A-Za-z]:(?:\\)+Users(?:\\)+))[^/\\\s\"'
 
 
 def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any:  # noqa: ANN401 - JSON data
-    """Copy JSON data, redacting keys, `secrets`, addresses, the name of `host`, and users' home directories.
+    """Copy JSON data, redacting keys, `secrets`, addresses, the host name `host`, and users' home directories.
 
     >>> _anonymous({"error": "no answer from http://10.0.0.7:8000/v1, gpu-7:8000 or gpu-7.lan"})
     {'error': 'no answer from [address], [address] or [address]'}
@@ -451,7 +452,7 @@ def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any: 
 
 
 def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
-    """Return data from which `output` can restore the answer; None if its text is sufficient."""
+    """Return data from which `output` can restore the answer; None if its text suffices."""
     with suppress(Exception):  # custom validators and comparisons may raise anything
         read = output.validate(response.text)
         if type(read) is type(response.data) and read == response.data:
@@ -481,14 +482,14 @@ class ReplayModel:
     """Replay the cassette that `RecordingModel` wrote to `path`: the same answers and errors, immediately and for free.
 
     Calls are matched by their request: concurrent calls may come in any order, and equal calls are replayed in the
-    order of recording. A call missing from the cassette raises CassetteMismatch, which shows the difference from the
-    nearest call. Each recorded call is replayed once. With `strict=False`, the last of several equal calls is replayed
-    again and again, so one cassette serves any number of runs.
+    order in which they were recorded. A call missing from the cassette raises CassetteMismatch, which shows how it
+    differs from the nearest call. Each recorded call is replayed once. With `strict=False`, the last of several equal
+    calls is replayed again and again, so one cassette serves any number of runs.
 
-    A debate with the recorded seed has the same output and the same events, except for times and the run's id. An
-    answer's text is streamed in one piece.
+    A debate with the recorded seed produces the same output and the same events, except for times and the run id. An
+    answer's text is streamed as a single chunk.
 
-    Raises BadFile for any other file. The file is read once, and never written.
+    Raises BadFile for any other file. The file is read once and never written.
     """
 
     tells_attempts = True
@@ -508,7 +509,7 @@ class ReplayModel:
 
     @property
     def remaining(self) -> int:
-        """Number of recorded calls not replayed yet."""
+        """Number of recorded calls that have not been replayed yet."""
         return len(self._calls) - len(self._given)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -578,7 +579,7 @@ _LINES, _WIDTH = 2_000, 100
 
 
 def _as_lines(request: Mapping[str, Any]) -> list[str]:
-    """Format a request for comparison, with its prompts split into lines."""
+    """Format a request for comparison, splitting its prompts into lines."""
     text = without_keys(json.dumps(request, indent=1, ensure_ascii=False).replace("\\n", "\n"))
     pieces = (line[at : at + _WIDTH] for line in text.split("\n") for at in range(0, max(len(line), 1), _WIDTH))
     return list(islice(pieces, _LINES))
@@ -588,7 +589,7 @@ def _as_lines(request: Mapping[str, Any]) -> list[str]:
 
 
 def _read_cassette(path: str) -> tuple[Header, list[Call]]:
-    """Read the file at `path`; raise BadFile, with the line, for anything that `RecordingModel` did not write."""
+    """Parse the file at `path`; raise BadFile, with the line, for anything `RecordingModel` did not write."""
     try:
         if not Path(path).is_file():
             raise BadFile(path, "is not a file" if Path(path).exists() else "does not exist")
@@ -616,7 +617,7 @@ def _read_cassette(path: str) -> tuple[Header, list[Call]]:
 
 
 def read_exchanges(path: str | os.PathLike[str]) -> list[HttpExchange]:
-    """Read the HTTP exchanges in the cassette at `path`, in the order of its calls; raise BadFile if it has none."""
+    """Return the HTTP exchanges in the cassette at `path`, in the order of its calls; raise BadFile if it has none."""
     return [exchange for call in _read_cassette(str(path))[1] for exchange in call.exchanges]
 
 
@@ -641,10 +642,10 @@ def _bad_line(path: str, number: int, problem: str, hint: str = "") -> BadFile:
 
 
 class PlayedModel(ReplayModel):
-    """Play a cassette for an audience: answers in the recorded order for each block, streamed at `words` per second.
+    """Play back a cassette for an audience: each block's answers in the recorded order, streamed at `words` per second.
 
-    Requests are not compared with the recorded ones, so a cassette still plays after prompts have changed. A block's
-    request beyond the end of the recording raises CassetteMismatch.
+    Requests are not compared with the recorded ones, so a cassette still plays after prompts have changed. If a block
+    makes more requests than were recorded, CassetteMismatch is raised.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, words: float) -> None:
@@ -652,7 +653,7 @@ class PlayedModel(ReplayModel):
         self._words = words
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Return the next answer of the block, word by word if there is a listener."""
+        """Return the block's next answer, word by word if there is a listener."""
         candidates = (
             at for at, call in enumerate(self._calls) if at not in self._given and call.block == request.block
         )

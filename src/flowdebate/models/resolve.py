@@ -1,7 +1,7 @@
 """Model names and their meaning in a run.
 
     "openai/gpt-5-mini"    a provider in `PROVIDERS`, and the provider's name for the model
-    "gpt-5-mini"           a model whose name identifies its maker, or one that a server on this machine lists
+    "gpt-5-mini"           a model whose name identifies its maker, or one listed by a server on this machine
     "local"                the embedded model
     "cli/claude"           an installed agent CLI, optionally with one of its models after a second slash
     "intent/chat"          the run's model for debaters
@@ -9,9 +9,9 @@
     "each"                 for a pattern: all available models, distributed among its seats (`chassis/seats.py`)
     a Model object         itself
 
-Order of precedence: the run's `override_model`, the block's own model, the run's `model`, the `model` of the patterns
-around the block (nearest first), and the environment: FLOWDEBATE_MODEL, the first provider in `PROVIDERS` with a key
-set, a server that answers on this machine, and the local model if it is installed.
+Order of precedence: the run's `override_model`, the block's own model, the run's `model`, the `model` of the enclosing
+patterns (innermost first), and the environment: FLOWDEBATE_MODEL, the first provider in `PROVIDERS` whose key is set, a
+responding server on this machine, and the local model if it is installed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PREFIX = "intent/"
 _VARIABLE = "FLOWDEBATE_MODEL"
 _CLI = "cli/"
 EACH = "each"
-"""Keyword for all available models, alternating between vendors, which a pattern distributes among its seats."""
+"""Keyword for all available models, alternating between vendors; a pattern distributes them among its seats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Override:
 
 
 def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelChoice:
-    """Return the models of a run; raise ConfigurationError if both arguments are set, and for an invalid override."""
+    """Return a run's models; raise ConfigurationError if both arguments are set, or for an invalid override."""
     if override_model is None:
         return model
     if model is not None:
@@ -77,7 +77,7 @@ def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelC
 
 
 class ModelResolver:
-    """Models of a run: one object per name, so that its connections are shared.
+    """Resolver for a run's models: one object per name, so that connections are shared.
 
     `choice` is the run's `model`, used by blocks without a specific model; `environment` replaces the environment in a
     resumed run.
@@ -97,10 +97,10 @@ class ModelResolver:
         self._known: dict[str, Model] = {}
 
     def resolve(self, spec: ModelSpec | None = None, defaults: Sequence[ModelChoice] = ()) -> Model:
-        """Return the model for a block that specifies `spec` (None: "intent/chat").
+        """Return the model for a block that specifies `spec` (None means "intent/chat").
 
-        `defaults` are the models of the patterns around the block, nearest first. Raises ConfigurationError for an
-        invalid name, ModelUnavailable if no model is set up.
+        `defaults` are the models of the enclosing patterns, innermost first. Raises ConfigurationError for an invalid
+        name, and ModelUnavailable if no model is set up.
         """
         if spec is None:
             spec = "intent/chat"
@@ -152,7 +152,7 @@ def of_intent(choice: ModelChoice, intent: str) -> ModelSpec | None:
 
 
 def resolve_model(spec: ModelSpec | None, *, default: ModelChoice = None) -> Model:
-    """Resolve `spec`; `default` sets the models for the intents.
+    """Resolve `spec`, using `default` for the intents.
 
     >>> resolve_model("ollama/gemma3").name
     'ollama/gemma3'
@@ -185,12 +185,14 @@ def model_of_environment() -> str | None:
 
 
 def environment_choice() -> tuple[str, str] | None:
-    """Return the default model of blocks and runs, with the reason for its choice; None if no model is set up."""
+    """Return the default model for blocks and runs, with the reason for its choice; None if no model is set up."""
     return next(_found_models(), None)
 
 
 def _found_models() -> Iterator[tuple[str, str]]:
-    """Yield the available models in order of preference, with the reason; servers are contacted only when needed."""
+    """Yield the available models in order of preference, each with the reason; servers are contacted only
+    when needed.
+    """
     from flowdebate.models.openai.endpoint import address_of
 
     configured = model_of_environment()
@@ -215,7 +217,7 @@ def _found_models() -> Iterator[tuple[str, str]]:
 
 
 def no_model() -> ModelUnavailable:
-    """Return the error for a missing model."""
+    """Return the error to raise when no model is set up."""
     error = ModelUnavailable(f"no model is set up: {nothing_found()}; or pass model=…")
     error.providers_fault = False  # a fallback or a quorum must not hide this error
     return error
@@ -246,7 +248,7 @@ def maker_of(model: ModelSpec) -> str:
 
 
 def check_vendor(vendor: str, *, location: str, field: str) -> None:
-    """Raise ConfigurationError for a name that looks like a misspelled vendor, because it would exclude nothing."""
+    """Raise ConfigurationError for a name that looks like a misspelled vendor, since it would exclude nothing."""
     vendors = {*PROVIDERS, *_WORDS.values(), *_ALIASES}
     hint = did_you_mean(maker_of(vendor), vendors, cutoff=0.75)
     if hint and maker_of(vendor) not in vendors:
@@ -255,9 +257,9 @@ def check_vendor(vendor: str, *, location: str, field: str) -> None:
 
 
 def found_models(*, without: Collection[str] = ()) -> list[str]:
-    """Return the available models, one per vendor, beginning with the default model of runs.
+    """Return the available models, one per vendor, starting with the default model for runs.
 
-    The local model is included only if there is no other. Models from vendors in `without` are left out.
+    The local model is included only if there is no other. Models from vendors in `without` are omitted.
     """
     models: dict[str, str] = {}
     excluded = set(map(maker_of, without))
@@ -268,7 +270,7 @@ def found_models(*, without: Collection[str] = ()) -> list[str]:
 
 
 def nothing_found() -> str:
-    """Explain where models were looked for, and what to do."""
+    """Explain where models were looked for and what to do next."""
     from flowdebate.models.local.gguf import WAYS_OUT
 
     empty = "".join(f" ({name} answers, but has none)" for name in running_servers())
@@ -290,26 +292,26 @@ _MAX_DESCRIBED = 5  # maximum number of models per server whose abilities are re
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A server on this machine, with its models."""
+    """A server on this machine and its models."""
 
     models: tuple[str, ...]
     first: str | None
-    """First model with chat support; None if there is none."""
+    """First model that supports chat; None if there is none."""
 
 
 _seen: tuple[float, Mapping[str, _Server]] = (float("-inf"), {})
 
 
 def running_servers() -> Mapping[str, str | None]:
-    """Ask the servers at the usual local addresses, concurrently, for their first model; None if a server has none.
+    """Query the servers at the usual local addresses concurrently, and map each to its first model.
 
-    Within `forbid_real_models`, no server is contacted.
+    A server without models maps to None. Within `forbid_real_models`, no server is contacted.
     """
     return {name: server.first for name, server in _servers().items()}
 
 
 def models_at(base_url: str) -> tuple[str, ...]:
-    """Ask the server at `base_url` for its models if it is on this machine; empty if the server does not list them."""
+    """Query the server at `base_url` for its models if it is on this machine; return () if it does not list them."""
     from http.client import HTTPException
 
     if not is_loopback(base_url):
@@ -321,7 +323,7 @@ def models_at(base_url: str) -> tuple[str, ...]:
 
 
 def _servers() -> Mapping[str, _Server]:
-    """Ask the servers at the usual local addresses for their models."""
+    """Query the servers at the usual local addresses for their models."""
     global _seen  # noqa: PLW0603 - the result is the same for the whole process
     servers = {name: provider.address(name) for name, provider in PROVIDERS.items() if _is_local(provider)}
     since, server_models = _seen
@@ -353,7 +355,7 @@ def _servers() -> Mapping[str, _Server]:
 
 
 def _ask_server(name: str, base_url: str) -> _Server:
-    """Ask the server `name` for its models and, in the case of Ollama, for the first one with chat support."""
+    """Query the server `name` for its models and, if it is Ollama, for the first one that supports chat."""
     from http.client import HTTPConnection
     from json import dumps, loads
     from urllib.parse import urlsplit
@@ -367,7 +369,7 @@ def _ask_server(name: str, base_url: str) -> _Server:
             return loads(answer.read(_MAX_LIST_SIZE))
 
     def chats(model: str) -> bool:
-        """Ask Ollama whether `model` completes texts; return True if the server does not say."""
+        """Ask Ollama whether `model` can complete text; return True if it does not say."""
         try:
             abilities = ask("POST", "/api/show", dumps({"model": model}))["capabilities"]
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -426,7 +428,7 @@ def _named(spec: str, field: str, location: str = "model") -> Model:
 
 
 def _address(provider: str) -> str | None:
-    """Return the address of a provider that needs no SDK; raise ConfigurationError if the address is invalid."""
+    """Return the address of a provider that needs no SDK; raise ConfigurationError if it is invalid."""
     from flowdebate.models.openai.endpoint import address_of, check_address
 
     address, variable = PROVIDERS[provider].address(provider), address_variable(provider)
@@ -488,21 +490,21 @@ _WORDS: Mapping[str, str] = {
     "gpt": "openai", "chatgpt": "openai", "claude": "anthropic", "sonnet": "anthropic", "opus": "anthropic",
     "haiku": "anthropic", "gemini": "gemini", "grok": "xai", "mistral": "mistral", "deepseek": "deepseek",
 }  # fmt: skip
-"""Makers, keyed by the first word of model names, for suggestions if a name is mistyped."""
+"""Makers, keyed by the first word of model names, used for suggestions when a name is mistyped."""
 _ALIASES: Mapping[str, str] = {
     "google": "gemini", "mistralai": "mistral", "x-ai": "xai", "deepseek-ai": "deepseek", "codex": "openai",
 }  # fmt: skip
-"""Vendors, keyed by the names used by hosts."""
+"""Vendors, keyed by the names that hosts use for them."""
 _HOSTS = ("cerebras", "fireworks", "groq", "openrouter", "together")
-"""Providers that host models of many makers."""
+"""Providers that host models by many makers."""
 _TAG = re.compile(r"[^/:\s]+:([\d.]+[bmk]|latest|[^:]*q\d)[^/:\s]*", re.IGNORECASE)
-"""Pattern for a name with a tag, as in Ollama."""
+"""Pattern matching a name with a tag, as in Ollama."""
 _LISTED = re.compile(r"\w[\w./:-]*\w")
-"""Pattern for names that a server may list."""
+"""Pattern matching the names that a server may list."""
 
 
 def with_maker(name: str) -> str:
-    """Prefix `name` with the maker if the name identifies the maker; return other names unchanged.
+    """Prefix `name` with its maker if the name identifies it; return other names unchanged.
 
     >>> with_maker("gpt-5-mini"), with_maker("claude-sonnet-4-5"), with_maker("gpt-oss-120b")
     ('openai/gpt-5-mini', 'anthropic/claude-sonnet-4-5', 'gpt-oss-120b')
@@ -512,7 +514,7 @@ def with_maker(name: str) -> str:
 
 
 def full_name(spec: str, location: str = "model", field: str = "model") -> str:
-    """Add the provider to a model's name, unless the name has one or no provider is known.
+    """Prefix a model name with its provider, unless it already has one or no provider is known.
 
     Servers on this machine are contacted only for names without a known maker. Raises ConfigurationError for an
     ambiguous name.
@@ -538,7 +540,7 @@ def full_name(spec: str, location: str = "model", field: str = "model") -> str:
 
 
 def _named_so(name: str, models: Sequence[str]) -> list[str]:
-    """Find a server's model `name`; otherwise return all models whose names differ only in their tags."""
+    """Find the server's model called `name`; otherwise return all models whose names differ only in their tags."""
     exact = [model for model in models if model in (name, f"{name}:latest")]
     return exact[:1] or [model for model in models if model.partition(":")[0] == name]
 
@@ -565,7 +567,7 @@ _CLOUDS = {
     **dict.fromkeys(("azure", "azure-openai", "azure_openai", "azure_ai"), _AZURE),
     **dict.fromkeys(("bedrock", "amazon-bedrock", "aws", "aws-bedrock"), _BEDROCK),
 }
-"""Advice about clouds that are not among `PROVIDERS`, keyed by their common names."""
+"""Advice on clouds that are not among `PROVIDERS`, keyed by their common names."""
 
 
 def _hint(spec: str) -> str:
@@ -594,7 +596,7 @@ def _hint(spec: str) -> str:
 
 
 def _form_at(host: str, name: str) -> str:
-    """Return the name under which a provider hosts a model of another maker."""
+    """Return the name under which a provider hosts another maker's model."""
     default = PROVIDERS[host].default or ""
     return f"{host}/{default if default.rpartition('/')[2] == name else name}"
 

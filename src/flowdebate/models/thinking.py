@@ -1,8 +1,8 @@
-"""Thinking and template tokens in the text of an answer: their forms, and their removal.
+"""Recognition and removal of thinking and template tokens in an answer's text.
 
-Servers without a reasoning parser send a model's thinking as a part of its text: in tags (`<think>…</think>`), before a
-closing tag whose opening tag is in the prompt's template, or in the channels of Harmony. The call boundary removes it
-from complete answers with `without_thinking`, and from streamed answers with an `AnswerStream`.
+Servers without a reasoning parser send a model's thinking as part of its text: in tags (`<think>…</think>`), before a
+closing tag whose opening tag is in the prompt template, or in Harmony channels. The call boundary removes it from
+complete answers with `without_thinking`, and from streamed answers with an `AnswerStream`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TEMPLATE_TOKENS: tuple[str, ...] = (
     "<turn|>",
     "</s>",
 )
-"""Chat template tokens, in lower case, to remove from the end of an answer."""
+"""Chat template tokens, in lowercase, to remove from the end of an answer."""
 
 _NAMES: tuple[str, ...] = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
 _NAMES += ("inner_monologue", "antthinking")
@@ -104,13 +104,13 @@ class SeparatedText:
     thought: int = 0
     """Length of the removed thinking, in characters."""
     unannounced: bool = False
-    """True if the thinking had no opening tag, so that it could be recognized only at its end."""
+    """True if the thinking had no opening tag, so that it could be recognized only once it ended."""
     tokens: bool = False
     """True if template tokens were removed."""
     thinks: bool = False
     """True if an unfinished answer ends in the middle of a thought."""
     open: bool = False
-    """True if the last characters of an unfinished answer are held back."""
+    """True if the last characters of an unfinished answer are being held back."""
 
 
 def may_have_tags(text: str) -> bool:
@@ -119,7 +119,7 @@ def may_have_tags(text: str) -> bool:
 
 
 def separate_thinking(text: str) -> SeparatedText:
-    r"""Separate the thinking and any trailing template tokens from `text`; return other texts unchanged.
+    r"""Separate the thinking and any trailing template tokens from `text`; return other text unchanged.
 
     >>> separate_thinking("<think>They will say x.</think>\nRents rise.<|im_end|>").text
     'Rents rise.'
@@ -158,7 +158,7 @@ def _separate(text: str, *, ended: bool) -> SeparatedText:
 
 
 def _separate_channels(text: str, channels: list[re.Match[str]]) -> SeparatedText:
-    """Separate the text in Harmony's final channel from the other channels."""
+    """Separate the text in Harmony's final channel from that in the other channels."""
     if not channels:
         return SeparatedText("", 1, thinks=True)
     before = text[: channels[0].start()]
@@ -175,7 +175,7 @@ def _separate_channels(text: str, channels: list[re.Match[str]]) -> SeparatedTex
 
 
 def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
-    """Separate tagged blocks: at the beginning, at the start of a line, and inside a line after another block."""
+    """Separate tagged blocks: at the beginning, at the start of a line, and within a line after another block."""
     blocks = _Blocks(text)
     for mark in _MARK.finditer(text):
         name, closes = _read_tag(mark)
@@ -201,7 +201,7 @@ def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
 
 
 def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
-    """Return the name of a tag (empty if it is a code mark), and whether it is a closing tag."""
+    """Return the name of a tag (empty for a code mark), and whether it is a closing tag."""
     kind = mark.lastgroup
     if kind == "name":
         # without "ing", because some models open one form and close the other
@@ -215,11 +215,11 @@ def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
 
 @dataclass(slots=True)
 class _Blocks:
-    """A text whose tags are read from beginning to end."""
+    """Text whose tags are processed from beginning to end."""
 
     text: str
     pieces: list[str] = field(default_factory=list)
-    """Pieces of the answer's text before `start`."""
+    """Segments of the answer's text before `start`."""
     start: int = 0
     """Index where the answer's text continues."""
     thought: int = 0
@@ -227,19 +227,19 @@ class _Blocks:
     unannounced: bool = False
     in_fence: bool = False
     opening: re.Match[str] | None = None
-    """Opening tag of a thought that is still open."""
+    """Opening tag of a thought that has not been closed yet."""
     name: str = ""
     """Name of the open tag."""
 
     def open(self, tag: re.Match[str], name: str) -> None:
-        """Begin a thought at `tag`, if a thought may begin there."""
+        """Begin a thought at `tag`, if one may begin there."""
         place = tag.start()
         inline = self.thought > 0 and self.text[place - 1 : place] in _BEFORE_INLINE
         if place == self.start or inline or _begins_line(self.text, place):
             self.opening, self.name = tag, name
 
     def close(self, tag: re.Match[str], name: str) -> None:
-        """End the thought if `tag` closes a thought with this `name`."""
+        """End the thought if `tag` closes one with this `name`."""
         opening = self.opening
         if opening is None or name != self.name:
             return
@@ -257,7 +257,7 @@ class _Blocks:
         self.thought, self.unannounced = self.thought + max(before, 1), True
 
     def is_thought_to_the_end(self, opening: re.Match[str]) -> bool:
-        """Return whether an unclosed tag opens a thought; a mere mention of the tag never comes at the beginning."""
+        """Return whether an unclosed tag opens a thought; a tag merely mentioned never comes at the beginning."""
         is_first = not any(map(str.strip, self.pieces)) and not self.text[self.start : opening.start()].strip()
         return is_first or self.thought > 0 or _REST_OF_LINE.match(self.text, opening.end()) is not None
 
@@ -270,7 +270,7 @@ class _Blocks:
 
 
 def _unwrap(text: str) -> str:
-    """Remove the tags around an answer that follows a thought, and any closing tags of thoughts inside it."""
+    """Remove the tags around an answer that follows a thought, along with any closing thought tags inside it."""
     stray = _STRAY.match(text)
     text = text if stray is None else text[stray.end() :]
     opening = _WRAPPED.match(text)
@@ -301,7 +301,7 @@ def _without_tokens(text: str) -> str:
 
 
 def _end_before_tokens(text: str, end: int) -> int:
-    """Return the start of the template tokens at the end of `text[:end]`; `</s>` after `<s>` is HTML, not a token."""
+    """Return where the template tokens at the end of `text[:end]` start; `</s>` after `<s>` is HTML, not a token."""
     surplus: int | None = None
     last = end
     while last:
@@ -322,7 +322,7 @@ def _end_before_tokens(text: str, end: int) -> int:
 
 
 def _end_of_speech(text: str) -> int:
-    """Return the end of the unambiguous text, before any template tokens and any beginning of a tag."""
+    """Return the end of the unambiguous text, before any template tokens or partial tag."""
     end = len(text)
     begin = max(text.rfind(sign, max(end - _MAX_TAG_LENGTH, 0)) for sign in _SIGNS)
     if begin != -1:
@@ -333,7 +333,7 @@ def _end_of_speech(text: str) -> int:
 
 
 def without_thinking(response: ModelResponse) -> ModelResponse:
-    """Return `response` without the thinking and template tokens in its text; thinking counts as reasoning tokens."""
+    """Return `response` with thinking and template tokens removed; thinking counts as reasoning tokens."""
     text = response.text
     if not may_have_tags(text):
         return response
@@ -351,7 +351,7 @@ def without_thinking(response: ModelResponse) -> ModelResponse:
 
 
 def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
-    """Count the share `thought / length` of the answer's tokens as reasoning, unless the provider reports them."""
+    """Count the share `thought / length` of the answer's tokens as reasoning, unless the provider reports it."""
     if not thought or usage.reasoning_tokens:
         return usage
     completion = usage.completion_tokens
@@ -367,7 +367,7 @@ _THINKERS = re.compile(r"deepseek-?r1|r1-distill|qwq|thinking|reasoner|magistral
 
 
 def remember_thinking(server: str | None, model: str, *, unannounced: bool) -> None:
-    """Remember whether a model at an address has thought without an opening tag, because it may do so again."""
+    """Record whether a model at an address has thought without an opening tag, because it may do so again."""
     announced = _unannounced.get((server, model), False)
     _unannounced[server, model] = announced or unannounced
     while len(_unannounced) > _REMEMBERED:
@@ -375,7 +375,7 @@ def remember_thinking(server: str | None, model: str, *, unannounced: bool) -> N
 
 
 def may_think_unannounced(server: str | None, model: str) -> bool:
-    """Return whether a model at an address has thought without an opening tag before, or is known to think."""
+    """Return whether a model at an address has previously thought without an opening tag, or is known to think."""
     recorded = _unannounced.get((server, model))
     return _is_thinker(model) if recorded is None else recorded
 
@@ -386,11 +386,11 @@ def _is_thinker(model: str) -> bool:
 
 
 class AnswerStream:
-    """Filter that forwards the text of an answer to `listener` without thinking and template tokens.
+    """Filter that forwards an answer's text to `listener` without thinking and template tokens.
 
-    An opening tag holds the text back until the thought is closed. If only the end of a text shows that it was
-    thinking, a `TextWithdrawn` withdraws it, and later texts of this model are held back. The text received by the
-    listener since then is the text of the whole answer, except for trailing whitespace.
+    An opening tag holds the text back until the thought is closed. If only the end of some text shows that it was
+    thinking, a `TextWithdrawn` event withdraws it, and this model's later text is held back. What the listener has
+    received since then is the complete answer, except for trailing whitespace.
     """
 
     def __init__(self, listener: Callable[[str], None], attempts: Attempts, *, block: str) -> None:
@@ -413,7 +413,7 @@ class AnswerStream:
         self._flows = self._thinks = self._tagged = False
 
     def __call__(self, piece: str) -> None:
-        """Process the next piece of the answer."""
+        """Process the next chunk of the answer."""
         pieces = self._pieces
         pieces.append(piece)
         if "<" not in piece and "[" not in piece and "\u25c1" not in piece:
@@ -440,7 +440,7 @@ class AnswerStream:
         self._flows = not part.open and not self._holds_all
 
     def finish(self) -> None:
-        """Forward the rest of the text at the end of the answer."""
+        """Forward the remaining text at the end of the answer."""
         if self._tagged:
             separated = separate_thinking("".join(self._pieces))
             if self._holds_all:

@@ -29,9 +29,9 @@ from flowdebate.prompts import Profile
 
 
 class Wrapper:
-    """Base class for a model around `inner`: override `request` to act before, after, or instead of `ask`.
+    """Base class for a model that wraps `inner`: override `request` to act before, after, or instead of `ask`.
 
-    A wrapper has the name and the connections of its inner model. `inner` may be a model's name, but not an intent.
+    A wrapper has the name and the connections of its inner model. `inner` may be a model name, but not an intent.
 
     >>> class Polite(Wrapper):
     ...     async def request(self, request):
@@ -42,7 +42,7 @@ class Wrapper:
     """
 
     tells_attempts = True
-    """True, to let the call boundary know that inner models record the attempts."""
+    """True, which tells the call boundary that inner models record the attempts."""
 
     def __init__(self, inner: Model | str) -> None:
         self.inner: Model = inner_model(inner, location=type(self).__name__)
@@ -59,7 +59,7 @@ class Wrapper:
 
     @property
     def context_tokens(self) -> int | None:
-        """Maximum number of tokens of a prompt and its answer for the inner model."""
+        """The inner model's maximum number of tokens in a prompt and its answer combined."""
         return context_of(self.inner)
 
     @property
@@ -86,7 +86,7 @@ class Wrapper:
         return await self.ask(request)
 
     async def ask(self, request: ModelRequest) -> ModelResponse:
-        """Return a validated answer from the inner model, with its retries unless an outer model already retries."""
+        """Return a validated answer from the inner model, which retries unless an outer model already does."""
         return await answer(self.inner, request)
 
     def models(self) -> tuple[Model, ...]:
@@ -95,7 +95,7 @@ class Wrapper:
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Keep the connections of all these models open inside the block."""
+        """Keep the connections of all wrapped models open inside the block."""
         async with AsyncExitStack() as stack:
             for model in self.models():
                 opened = getattr(model, "open_connections", None)
@@ -117,7 +117,7 @@ def inner_model(spec: Model | str, *, location: str) -> Model:
 
 
 class PerRequestWrapper(Wrapper):
-    """Wrapper whose `request` wraps every single request to `inner`, including retries.
+    """Wrapper whose `request` wraps every single request to `inner`, including each retry.
 
     >>> from flowdebate.models import OpenAIModel, Retry
     >>> PerRequestWrapper(OpenAIModel("gemma3", retry=Retry(attempts=5))).retry.attempts
@@ -131,12 +131,12 @@ class PerRequestWrapper(Wrapper):
 
     @property
     def timeout(self) -> float | None:
-        """Deadline of `inner` for all attempts of a call, which the caller applies around this wrapper."""
+        """Deadline of `inner` for all attempts at a call, which the caller applies around this wrapper."""
         return getattr(self.inner, "timeout", None)
 
 
 class Thinking(PerRequestWrapper):
-    """Set the amount of thinking of `inner`, for requests that do not specify it.
+    """Set how much `inner` thinks, for requests that do not specify it.
 
     Raises ConfigurationError for a model without such a setting.
 
@@ -160,8 +160,8 @@ class Thinking(PerRequestWrapper):
 class Retrying(Wrapper):
     """Retry failed calls to `inner` according to `retry` (at most three requests by default).
 
-    Use it for models without retries, such as your own. `OpenAIModel` has its own retries (`retry=`); of several nested
-    retry loops only the outermost is active, so attempts never multiply.
+    Use it for models without retries, such as your own. `OpenAIModel` has its own retries (`retry=`); when retry loops
+    are nested, only the outermost is active, so attempts never multiply.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> Retrying(ScriptedModel("Yes."), Retry(attempts=5)).retry.attempts
@@ -174,13 +174,13 @@ class Retrying(Wrapper):
 
 
 class Fallback(Wrapper):
-    """Call `models` in order: each one after a provider failure of the previous one. Its name is the first model's.
+    """Call `models` in order, each one after the previous one's provider has failed. Its name is the first model's.
 
-    - `on`: predicate that selects the errors after which the next model is called; None for errors on the provider's
-      side. A missing key, or a mismatched script in a test, is the application's fault and is raised at once.
+    - `on`: predicate selecting the errors after which the next model is called; None for errors on the provider's
+      side. A missing key, or a mismatched script in a test, is the application's fault and is raised immediately.
 
     Each model makes its own retries before the next one is called, unless an outer model retries the call as a whole.
-    If all fail, the last error is raised, with the others as its notes.
+    If all fail, the last error is raised, with the others attached as notes.
 
     >>> Fallback("openai/gpt-5-mini", "anthropic/claude-sonnet-4-5", "local").name
     'openai/gpt-5-mini'
@@ -227,8 +227,8 @@ class Fallback(Wrapper):
 class Timeout(PerRequestWrapper):
     """Set a deadline of `seconds` for each complete request to `inner`.
 
-    - `first_text`: maximum time in seconds until the first piece of text, and `between`: maximum pause between two
-      pieces. With either, text is streamed even without a listener; a model that cannot stream has to finish within
+    - `first_text`: maximum time in seconds until the first chunk of text, and `between`: maximum pause between two
+      chunks. With either, text is streamed even without a listener; a model that cannot stream has to finish within
       `first_text`. They apply only to text: structured answers, and requests with tools, are limited only by `seconds`.
 
     An answer after the deadline raises ModelTimeout. If `inner` retries failed calls, the deadline applies to each

@@ -45,9 +45,9 @@ def local_model_title() -> str:
 def find_local_model() -> Path:
     """Return the path of the GGUF file for the model "local", joining it from its packages on first use.
 
-    Joining takes seconds and 1.1 GB. The hash of the joined file is verified; if it does not match, the file is joined
-    again. A file in FLOWDEBATE_LOCAL_MODEL belongs to the user, so only its format is checked. Raises ModelUnavailable,
-    with advice, if there is no usable file.
+    Joining takes a few seconds and writes 1.1 GB. The hash of the joined file is verified; if it does not match, the
+    file is joined again. A file in FLOWDEBATE_LOCAL_MODEL belongs to the user, so only its format is checked. Raises
+    ModelUnavailable, with advice, if there is no usable file.
     """
     configured = os.environ.get(_ENV)
     if configured:

@@ -554,7 +554,7 @@ class Chat:
 
 
 class _Whole(Exception):
-    """Raised to pass a complete answer to the reader of a stream."""
+    """Raised to hand a complete answer to the code reading a stream."""
 
     def __init__(self, completion: object) -> None:
         self.completion = completion
@@ -562,7 +562,7 @@ class _Whole(Exception):
 
 
 async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
-    """Check that `stream` is a stream: raise _Whole if the server does not stream, MalformedResponse for HTML."""
+    """Check that `stream` is a stream: raise _Whole if the server does not stream, and MalformedResponse for HTML."""
     response = stream.response
     kind = response.headers.get("content-type", "").lower()
     if "json" in kind:
@@ -580,7 +580,7 @@ async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
 
 
 def _has_ended(stream: Any) -> bool:  # noqa: ANN401 - openai's own
-    """Return whether the server has ended a stream. The response body tells, but openai's client does not report it."""
+    """Return whether the server has ended a stream; the response body shows it, but openai's client does not."""
     body = getattr(stream.response, "stream", None)
     return bool(getattr(stream, "ended", False) or getattr(body, "ended", False))
 

@@ -1,7 +1,7 @@
-"""Optional parts of a request, which servers refuse in different words, and facts learned about each server.
+"""Optional parts of a request, which servers refuse in different words, and what has been learned about each server.
 
-A refused request is sent again without one of its optional parts, until the server answers. Refusals are worded in too
-many ways to list, so their words only decide which part to leave out first.
+A refused request is sent again with fewer of its optional parts until the server answers. Refusals are worded in too
+many ways to list, so their wording only determines which part to omit first.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Part:
 
     name: str
     hint: re.Pattern[str]
-    """Words in a refusal that suggest leaving this part out first."""
+    """Pattern of wording in a refusal that suggests omitting this part first."""
     drop: Callable[[Parameters], Parameters]
     """Function that removes or rewrites the part; a request without the part is returned unchanged."""
     flag: Flag | None = None
-    """Flag for an answer without one of the user's settings; None for parts added by the library."""
+    """Flag for an answer produced without one of the user's settings; None for parts added by the library."""
     vague: bool = False
     """True if the hint may also occur in other refusals."""
     only_hinted: bool = False
-    """True to leave the part out only if the hint matches."""
+    """True to omit the part only if the hint matches."""
 
 
 def _hint(words: str) -> re.Pattern[str]:
@@ -142,7 +142,7 @@ def _without_additions(message: Message) -> Message:
 
 @lru_cache
 def effort_part(name: str) -> Part:
-    """Create the part for the effort in the field `name`, such as "effort" or the nested "reasoning.effort"."""
+    """Create the part for an effort in the field `name`, for example "effort" or the nested "reasoning.effort"."""
     outer, _, inner = name.partition(".")
 
     def drop(parameters: Parameters) -> Parameters:
@@ -191,7 +191,7 @@ PARTS: tuple[Part, ...] = (
     LIMIT,
     TOOLS,
 )
-"""Optional parts, in the order of removal if the refusal hints at none; parts set by the user come last."""
+"""Optional parts, in order of removal if the refusal hints at none of them; parts set by the user come last."""
 
 _MODE_HINT = _hint(
     r"response_?format|output_?config|output_?format|json|schema|structured|tool|function.?call|grammar|\bformat"
@@ -202,7 +202,7 @@ _IGNORED = 2  # minimum number of answers without JSON, because a single one may
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Form of a request: the structured mode (None for text), and the names of omitted parts."""
+    """Form of a request: the structured mode (None for plain text), and the names of omitted parts."""
 
     mode: StructuredMode | None
     dropped: frozenset[str]
@@ -215,30 +215,30 @@ class Form:
         return parameters
 
     def flags(self, parameters: Parameters, parts: Sequence[Part]) -> tuple[Flag, ...]:
-        """List the flags of user settings that this form removes from `parameters`."""
+        """List the flags for the user settings that this form removes from `parameters`."""
         flags = [part.flag for part in parts if part.name in self.dropped and part.drop(parameters) is not parameters]
         return tuple(flag for flag in flags if flag is not None)
 
 
 @dataclass(slots=True)
 class Learned:
-    """Record of a model on a server: refused parts, and experience with structured modes."""
+    """What is known about a model on a server: refused parts, and experience with structured modes."""
 
     dropped: frozenset[str] = frozenset()
     """Names of refused parts."""
     tools_apart: bool = False
     """True if the server rejects a request with both tools and a structured answer."""
     last: dict[StructuredMode, None] = field(default_factory=dict)
-    """Modes to try after all others, in the order of their failures. They are kept because the server may support them
-    later.
+    """Modes to try after all others, in the order in which they failed. They are kept because the server may support
+    them later.
     """
     prose: Counter[StructuredMode] = field(default_factory=Counter)
-    """Number of consecutive answers without a JSON object, by mode; a high number suggests that the server ignores the
+    """Number of consecutive answers without a JSON object, per mode; a high number suggests that the server ignores the
     mode.
     """
 
     def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
-        """Sort `modes` for `request`: the next mode to try, then the later ones, then the earlier ones."""
+        """Sort `modes` for `request`: the next mode to try, followed by the later ones, then the earlier ones."""
         if request.skipped_modes == 0:  # later retries rely on the order at the start of the call
             for mode in modes:
                 if self.prose[mode] >= _IGNORED:
@@ -260,18 +260,18 @@ class Learned:
 
 @lru_cache(maxsize=1_000)
 def learned_of(base_url: str, model: str) -> Learned:
-    """Return the record for a model, shared by all runs of this process."""
+    """Return the record for a model, shared by all runs in this process."""
     del base_url, model  # only used as the key of the cached record
     return Learned()
 
 
 class Negotiation:
-    """Forms of one request, sent one after another until the server accepts one.
+    """Successive forms of one request, sent until the server accepts one.
 
     - `write`: returns the parameters of the request in a mode, with all its parts.
-    - `modes`: the modes of a structured answer in order; empty for a text.
+    - `modes`: the modes for a structured answer, in order; empty for plain text.
     - `parts`: the parts that may be removed.
-    - `model`: the model's name; its words are ignored in refusals.
+    - `model`: the model's name; it is ignored where it appears in refusals.
 
     A step that does not change the refusal is undone before the next one. If no single step helps, the last form has no
     optional parts.
@@ -298,7 +298,7 @@ class Negotiation:
         self._reason = ""
 
     async def settle(self, send: Callable[[Form], Awaitable[T]]) -> T:
-        """Send the request with `send` until the server accepts a form, and remember this form.
+        """Send the request with `send` until the server accepts a form, and remember that form.
 
         Raises the first refusal if no form is accepted, and any other error unchanged.
         """
@@ -316,7 +316,7 @@ class Negotiation:
             self.form = self._next_form(failure)
 
     def _next_form(self, error: ModelError) -> Form:
-        """Return the next form after `error`; raise `error` if none can help, or finally the first refusal."""
+        """Return the form to try after `error`; raise `error` if none can help, or finally the first refusal."""
         words = re.sub(rf"(?<!\w){re.escape(self._model.lower())}(?!\w)", "", getattr(error, "words", ""))
         if self._first is not None and words != self._reason:
             self._base = self.form  # the reason has changed, so the last step helped
@@ -350,7 +350,7 @@ class Negotiation:
         return part.drop(parameters) is not parameters
 
     def _remember(self) -> None:
-        """Remember the accepted form for all later requests, and report omitted user settings."""
+        """Remember the accepted form for all later requests, and log the omitted user settings."""
         for mode in self._modes[: self._modes.index(self.form.mode)] if self.form.mode else ():
             self._learned.put_last(mode)
         dropped = self.form.dropped - self._learned.dropped
@@ -370,7 +370,7 @@ _PLAIN = "all"
 def is_open(error: ModelError, *, hinted: bool = False) -> bool:
     """Return whether `error` is a refusal that another form of the request might avoid.
 
-    A definite reason rules that out, unless the refusal is `hinted` to be about an optional part.
+    A definite reason rules that out, unless the refusal is `hinted` to concern an optional part.
     """
     if isinstance(error, RequestRejected) and not error.transient:
         denied = error.status in _DENIALS and not isinstance(error, (ContextTooLong, RateLimited))

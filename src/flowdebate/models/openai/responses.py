@@ -1,4 +1,4 @@
-"""Reader of chat completions, whole or streamed, as `ModelResponse`, including structured answers in all modes.
+"""Parser for chat completions, whole or streamed, including structured answers in all modes.
 
 openai does not validate responses, so nothing here trusts a type. `flowdebate.models.endings` determines how an answer
 ended; a stream that breaks off without a reason raises OutputTruncated.
@@ -49,7 +49,7 @@ _BLOCK = re.compile(r"```(?:json|xml)?\s*(.*?)```|<tool_call>(.*?)</tool_call>|<
 
 
 def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """Read tool calls from the text of `response` if it consists only of calls of offered tools."""
+    """Parse tool calls from the text of `response` if it consists solely of calls to offered tools."""
     if response.tool_calls or not request.tools:
         return response
     text = response.text.strip()
@@ -73,7 +73,7 @@ def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResp
 def parameters_of(
     output: OutputSchema, *, mode: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the part of a request that asks for `output` in `mode`, offering `tools` as an alternative."""
+    """Build the part of a request that demands `output` in `mode`, offering `tools` as an alternative."""
     written: dict[str, Any] = {"messages": list(messages)}
     if tools:
         written |= {"tools": list(tools), "tool_choice": "auto"}
@@ -102,7 +102,10 @@ def parameters_of(
 
 @lru_cache(maxsize=256)
 def instruction(output: OutputSchema, mode: str) -> str:
-    """Ask for JSON that fits `output`, in instructor's words if it is installed. Importing it is slow: use a thread."""
+    """Return a prompt for JSON that fits `output`, in instructor's wording if it is installed.
+
+    Importing instructor is slow: use a thread.
+    """
     try:
         from instructor import Mode, openai_schema
         from instructor.processing import handle_response_model
@@ -119,10 +122,10 @@ def instruction(output: OutputSchema, mode: str) -> str:
 
 
 def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: bool) -> ModelResponse:
-    """Read the answer to such a request: either its text is the answer, not yet validated, or it calls `offered` tools.
+    """Parse the answer to such a request: its text, not yet validated, or calls to `offered` tools.
 
-    An answer written as text instead of a tool call counts, and is listed among the repairs. A truncated answer
-    (`length`) is unchanged.
+    An answer written as text instead of as a tool call counts, and is listed among the repairs. A truncated answer
+    (`length`) is returned unchanged.
     """
     calls = response.tool_calls
     answers = [call for call in calls if call.name == output.name] if mode == "tools" else []
@@ -152,7 +155,7 @@ Json = Any  # an object that openai constructed from a server's JSON without val
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Reader for one model's answers; its errors show none of `secrets`."""
+    """Parser for one model's answers; its errors reveal none of `secrets`."""
 
     requested_model: str | None = None
     """Requested model; None if the server's answers use another name."""
@@ -162,10 +165,10 @@ class Reader:
     room: int | None = None
     """Maximum number of tokens in the answer, as requested; None if the request set no limit."""
     blank: bool = False
-    """True if an answer may have neither text nor tool calls."""
+    """True if an answer may contain neither text nor tool calls."""
 
     def completion(self, completion: Json) -> ModelResponse:
-        """Read a complete chat completion."""
+        """Parse a complete chat completion."""
         if isinstance(completion, str):  # openai passes on any body that is not JSON
             if not completion.strip():
                 raise MalformedResponse("the response is empty")
@@ -214,12 +217,12 @@ class Reader:
         has_ended: Callable[[], bool],
         max_chars: int,
     ) -> ModelResponse:
-        """Read a stream of chunks, passing each piece of text to `on_text`.
+        """Parse a stream of chunks, passing text to `on_text` as it arrives.
 
-        The usage is passed to `on_usage` once it is known, even if the answer is unusable. After the last chunk,
+        The usage is passed to `on_usage` as soon as it is known, even if the answer is unusable. After the last chunk,
         `has_ended` returns whether the server ended the stream.
 
-        Raises ResponseTooLarge above `max_chars` characters, OutputTruncated for a stream that breaks off.
+        Raises ResponseTooLarge above `max_chars` characters, and OutputTruncated for a stream that breaks off.
         """
         read = 0
         parts = _Parts()
@@ -315,7 +318,7 @@ class Reader:
         return without_thinking(response)  # remove the thinking before searching the text for JSON and tool calls
 
     def _raise_empty(self, content: _Content, reason: object) -> None:
-        """Raise EmptyResponse, naming the field with a misplaced text, or the finish reason, if either is known."""
+        """Raise EmptyResponse, naming the field containing misplaced text, or the finish reason, if either is known."""
         if content.elsewhere:
             field = max(content.elsewhere, key=lambda name: content.elsewhere[name])
             raise EmptyResponse(
@@ -328,11 +331,11 @@ class Reader:
 
 
 def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | None:
-    """Read the log-probability of each of `choices` as the answer's first token; None if the server returns none.
+    """Return the log-probability of each of `choices` as the answer's first token; None if the server reports none.
 
     The probabilities of a choice's spellings ("A", " A", "a") are added up. A choice missing from the reported tokens
-    cannot be more likely than the least likely of them, nor than what their probabilities leave of 1. The smaller bound
-    is used as its log-probability.
+    cannot be more likely than the least likely of them, nor than the remainder of their probabilities to 1. The smaller
+    bound is used as its log-probability.
     """
     choice_list = _list(getattr(completion, "choices", None))
     tokens = _list(getattr(getattr(choice_list[0], "logprobs", None), "content", None)) if choice_list else []
@@ -365,7 +368,7 @@ _AROUND = " \t\r\n\u2581\u0120"  # whitespace, and tokenizers' marks for a space
 
 @dataclass(slots=True)
 class _Call:
-    """Tool call that arrives in pieces."""
+    """Tool call arriving in chunks."""
 
     id: str = ""
     name: str = ""
@@ -374,7 +377,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Parts:
-    """Parts of a streamed answer received so far."""
+    """Streamed answer as received so far."""
 
     chunks: int = 0
     text: list[str] = field(default_factory=list)
@@ -385,14 +388,14 @@ class _Parts:
     model: object = None
     id: object = None
     several: bool = False
-    """True if pieces of more than one answer have arrived; only the first answer is read."""
+    """True if chunks of more than one answer have arrived; only the first answer is used."""
     ended: bool = False
     """True once the usage of the whole answer has arrived, because servers send it last."""
     thought: int = 0
     unknown: str = ""
     elsewhere: Counter[str] = field(default_factory=Counter)
     deltas: list[Mapping[str, Json]] = field(default_factory=list)
-    """Pieces of the message with more than text."""
+    """Message deltas that contain more than text."""
 
     def add(self, chunk: Json) -> str:
         """Add a chunk and return its cleaned text."""
@@ -440,7 +443,7 @@ class _Parts:
         return _Content("".join(self.text), self.thought, self.unknown, self.elsewhere)
 
     def fields(self) -> dict[str, Json]:
-        """Merge the fields of all pieces of the message."""
+        """Merge the fields of all message deltas."""
         merged: dict[str, Json] = {}
         for delta in self.deltas:
             merge(merged, delta)
@@ -457,7 +460,7 @@ _MAX_NAME_LENGTH = 200  # maximum length in characters of a reported model name,
 
 
 def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
-    """Raise the error inside a response with status 200, as sent by some proxies or by Google's filter."""
+    """Raise the error inside a response with status 200, as sent by some proxies and by Google's filter."""
     feedback = getattr(holder, "promptFeedback", None)
     if isinstance(feedback, dict) and feedback.get("blockReason"):
         raise ContentFiltered(f"the prompt was blocked: {_clean(str(feedback['blockReason']), secrets)}")
@@ -467,11 +470,11 @@ def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
 
 
 class _Content(NamedTuple):
-    """Content of an answer, or of a piece of one."""
+    """Content of an answer, or of a chunk of one."""
 
     text: str
     thought: int
-    """Length of the thinking, which is separate from the text, in characters."""
+    """Length of the thinking in characters; thinking is separate from the text."""
     unknown: str
     """Description of any content other than text and thinking; empty if there is none."""
     elsewhere: Counter[str]
@@ -484,7 +487,7 @@ _TEXT = re.compile(r"(\A|_|\b)(text|markdown)\Z", re.IGNORECASE)
 
 
 def _read_content(content: object) -> _Content:
-    """Read content from a text, a part or a list of parts, joining texts; thinking is skipped but counted."""
+    """Read content from a string, a part or a list of parts, joining the text; thinking is skipped but counted."""
     if content is None:
         return _Content("", 0, "", Counter())
     if isinstance(content, str):
@@ -508,7 +511,7 @@ def _read_content(content: object) -> _Content:
 
 
 def _text_in(part: object) -> str:
-    """Return the text of a part, where it may also be in an object or a list."""
+    """Return the text of a part, which may be nested in an object or a list."""
     if isinstance(part, str):
         return part
     if isinstance(part, list):
@@ -525,7 +528,7 @@ _OTHER_FIELDS = frozenset({"role", "content", "refusal", "type", "id", "name", "
 
 
 def _add_other_fields(counts: Counter[str], fields: Mapping[str, Json]) -> None:
-    """Add the lengths of texts in other fields of a message, where some servers put the content."""
+    """Add the lengths of text in a message's other fields, where some servers put the content."""
     for name, value in fields.items():
         if isinstance(value, (str, list, dict)) and name not in _OTHER_FIELDS and not name.startswith("_"):
             text = _text_in(value)
@@ -557,7 +560,7 @@ def _str(value: object, what: str) -> str:
 
 
 def _kind(value: object) -> str:
-    """Describe a value without showing its text, which may contain a key."""
+    """Describe a value without revealing its text, which may contain a key."""
     return shown(value) if value is None or isinstance(value, (bool, int, float)) else f"a {type(value).__name__}"
 
 
@@ -570,7 +573,7 @@ def _list(value: object) -> list[Json]:
 
 
 def usage_of(completion: Json) -> Usage:
-    """Read the usage from a completion or chunk; missing counts are None."""
+    """Return the usage reported in a completion or chunk; missing counts are None."""
     usage = getattr(completion, "usage", None)
     read = getattr(usage, "prompt_tokens_details", None)
     written = getattr(usage, "completion_tokens_details", None)

@@ -1,4 +1,4 @@
-"""Clients from the SDKs of openai and others, with safe connections, bounded bodies, and no retries."""
+"""Clients from the SDKs of openai and others, with safe connections, bounded bodies and no retries."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from flowdebate.models.openai.transport import (
 
 
 def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> dict[str, Any]:
-    """Build the options for an SDK's client of `endpoint`, over aiohttp.
+    """Build the options for an SDK client that connects to `endpoint` over aiohttp.
 
-    With `names`, the names of events in streams are kept: anthropic needs them, but openai turns some into errors.
+    With `names`, event names in streams are kept: anthropic needs them, but openai turns some into errors.
     """
     try:
         httpx2.URL(endpoint.base_url)
@@ -65,14 +65,14 @@ def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> d
 
 
 class _NoCookies(CookieJar):
-    """A cookie jar that stays empty, because one malformed cookie would fail every later call of the client."""
+    """A cookie jar that stays empty, because one malformed cookie would make every later call fail."""
 
     def extract_cookies(self, *_: object) -> None:
         return
 
 
 async def _bound_body(response: httpx2.Response, *, names: bool, secrets: tuple[str, ...]) -> None:
-    """Record the headers of `response` and limit its body; reject it at once if the headers announce a larger body."""
+    """Record the headers of `response` and limit its body; reject it at once if they announce a larger body."""
     answered.set(response.headers)
     note_exchange(response.request.content, response.status_code, response.headers, secrets=secrets)
     try:
@@ -94,7 +94,7 @@ _DONE = re.compile(rb"^data: ?\[DONE\]", re.MULTILINE)
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """Parts of a stream, up to a maximum total size."""
+    """Stream of byte chunks, up to a maximum total size."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, encoding: str | None, *, events: bool, names: bool) -> None:
         self._stream = stream

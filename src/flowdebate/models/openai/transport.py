@@ -44,11 +44,11 @@ _LINES = 100  # maximum number of lines per event; most events have one
 
 
 async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> AsyncIterator[bytes]:
-    """Split `parts` of an event stream into whole lines; raise MalformedResponse for an endless event.
+    """Split the `parts` of an event stream into whole lines; raise MalformedResponse for an endless event.
 
-    openai copies the whole event for each further line or part of it, so a server could keep a process busy. Lines
-    without data are left out, because openai makes empty events of comments, ids and the like. So are comments sent as
-    data. With `names`, the names of events are kept.
+    openai copies the whole event for each further line or part of a line, so a server could keep a process busy. Lines
+    without data are dropped, because openai creates empty events from comments, ids and the like. So are comments sent
+    as data. With `names`, event names are kept.
     """
     rest: list[bytes] = []
     lines = 0
@@ -91,7 +91,7 @@ def check_length(headers: Mapping[str, str]) -> None:
 
 
 def encoding_of(headers: Mapping[str, str]) -> str | None:
-    """Return the content encoding of a body if the server ignored the request for `identity`; otherwise None."""
+    """Return a body's content encoding if the server ignored the request for `identity`; otherwise None."""
     encoding = headers.get("content-encoding", "").strip().lower()
     return None if encoding in ("", "identity") else encoding
 
@@ -101,8 +101,8 @@ async def bound_parts(
 ) -> AsyncIterator[bytes]:
     """Limit `parts` to `limit` decompressed bytes.
 
-    Raises ResponseTooLarge above the limit, MalformedResponse for unknown encodings. A byte order mark at the beginning
-    is dropped; with `events`, the stream is split into whole lines (`event_lines`).
+    Raises ResponseTooLarge above the limit, and MalformedResponse for unknown encodings. A byte order mark at the
+    beginning is dropped; with `events`, the stream is split into whole lines (`event_lines`).
     """
     bounded = _bounded(parts if encoding is None else _unpacked(parts, encoding), limit)
     if recorded := exchanges.get():
@@ -168,7 +168,7 @@ def open_session(*, limit: int, context: ssl.SSLContext | None) -> aiohttp.Clien
 
 
 class _AbortingHandler(ResponseHandler):
-    """Protocol that drops unsent data on closing, without waiting for the other side to read it."""
+    """Protocol that drops unsent data on closing instead of waiting for the other side to read it."""
 
     def close(self) -> None:
         transport = self.transport
