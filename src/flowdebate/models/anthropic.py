@@ -166,7 +166,7 @@ def _unmark(parameters: Parameters) -> Parameters:
     return {**parameters, "marks": None} if marked else parameters
 
 
-# Parts of a request that are left out if the server rejects them.
+# Parts of a request to omit if the server rejects them.
 _PARTS = (
     STREAM,
     Part("cache_control", re.compile("cache", re.IGNORECASE), _unmark),
@@ -191,8 +191,8 @@ Json = dict[str, Any]
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
 _ROOM = 8_192  # default maximum number of tokens in an answer, because the API requires a number
-_THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # additional tokens by effort
-# Models that predate the effort setting: they think within a token budget, and without a budget they do not think.
+_THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # additional tokens by effort level
+# Models that predate the effort setting: they think within a token budget, and not at all without one.
 _BY_BUDGET = re.compile(r"claude-(3|(haiku|sonnet|opus)-4-5|(opus|sonnet)-4(-[01])?(-\d{8})?$)")
 _MIN_BUDGET = 1_024
 
@@ -235,7 +235,7 @@ class MessagesClient:
             parameters["model"], extra, parameters.get("max_tokens"), by_budget=parameters.get("by_budget")
         )
         sent: Json = {"model": parameters["model"], "messages": messages, "extra_body": extra, **thinking}
-        # the SDK no longer has a parameter for the temperature; models that reject it get none
+        # the SDK no longer has a temperature parameter; models that reject it are not sent one
         if "temperature" in parameters:
             extra["temperature"] = parameters["temperature"]
         if (form := parameters.get("response_format", {})).get("type") == "json_schema":
@@ -256,7 +256,7 @@ class MessagesClient:
             sent["system"] = system
         if parameters["marks"] is not None:
             (system or tools or [{}])[-1].update(_MARK)
-            # the next request repeats all of this one and adds a tool's result
+            # the next request repeats all of this one and appends a tool result
             if tools and sent["tool_choice"]["type"] != "tool":
                 messages[-1]["content"][-1].update(_MARK)
         return sent
@@ -274,7 +274,7 @@ class MessagesClient:
             if role == "tool":
                 answer = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
                 blocks = [{**answer, "content": str(content)} if content else answer]
-            # the API requires thinking to precede the tool call that it led to
+            # the API requires thinking to precede the tool call it led to
             blocks = [*map(_without_index, message.get(_THOUGHTS) or ()), *blocks]
             blocks += map(_tool_use, message.get("tool_calls") or ())
             role = "assistant" if role == "assistant" else "user"
@@ -354,7 +354,7 @@ class _MessageStream:
                 delta.refusal = _refusal(event.delta)
             chunk = SimpleNamespace(choices=[SimpleNamespace(index=0, delta=delta, finish_reason=reason)])
             chunk.model, chunk.id = getattr(message, "model", None), getattr(message, "id", None)
-            if kind == "message_delta":  # the counts in this event cover the whole message, as far as they are known
+            if kind == "message_delta":  # the counts in this event cover the whole message, as far as known
                 chunk.usage = _usage(getattr(message, "usage", None), getattr(event, "usage", None))
             yield chunk
 
@@ -384,7 +384,7 @@ def _delta(index: object, delta: Any) -> SimpleNamespace:  # noqa: ANN401 - anth
     return SimpleNamespace()
 
 
-# Field of an assistant message, and types of content blocks, that return thinking to the server.
+# Field of an assistant message, and content block types, used to return thinking to the server.
 _THOUGHTS = "thinking_blocks"
 _THINKING_BLOCKS = ("thinking", "redacted_thinking")
 

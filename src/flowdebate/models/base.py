@@ -98,7 +98,7 @@ class Usage:
 
 
 _PARTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_written_tokens")
-_ALWAYS = 4  # number of counts to show even if they are unknown
+_ALWAYS = 4  # number of counts to show even if unknown
 
 # immutable, so every call may share it
 _NONE = Usage(
@@ -128,7 +128,7 @@ class Attempt:
     error: str | None = None
     """Class name of the error, or "cancelled" for a cancelled request; None if the request succeeded."""
     answer: str | None = None
-    """Text of an unusable answer, up to `MAX_REFUSED_LENGTH` characters; None unless the answer was unusable."""
+    """Text of an unusable answer, truncated to `MAX_REFUSED_LENGTH` characters; None if the answer was usable."""
 
 
 def total_usage(attempts: Sequence[Attempt]) -> Usage:
@@ -262,14 +262,14 @@ class Sending:
         attempt = self.attempt
         attempt.seconds = time.perf_counter() - self._since
         if len(self._attempts.made) != self._made_before:
-            # sent through a custom wrapper, and already recorded by its inner model
+            # sent through a custom wrapper and already recorded by its inner model
             if self._meter is not None:
                 self._meter.release(self._reserved)
             return
         if error is not None:
             gone = isinstance(error, (asyncio.CancelledError, GeneratorExit))
             attempt.error = "cancelled" if gone else type(error).__name__
-            # these failures happen before a model runs; others may have cost tokens
+            # these failures happen before a model runs; any others may have cost tokens
             unreachable = isinstance(error, ModelUnavailable) and not isinstance(error, ConnectionLost)
             refused = isinstance(error, (ContentFiltered, ProviderFailed)) and error.status is not None
             if unreachable or refused or isinstance(error, RequestRejected):

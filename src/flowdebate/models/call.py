@@ -96,9 +96,9 @@ class Retry:
             return None
         if isinstance(error, _AT_ONCE):
             return 0.0
-        # limit the exponent: 2.0 ** 1024 overflows
+        # cap the exponent: 2.0 ** 1024 overflows
         grown = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 2, 60))
-        # jitter: otherwise debaters rejected at the same moment would also retry at the same moment
+        # jitter, or else debaters rejected at the same moment would also retry at the same moment
         drawn = grown * (0.5 + random.random() / 2)
         if error.retry_after is None:
             return drawn
@@ -150,7 +150,7 @@ def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[M
     return error.answer is not None and find_object(error.answer) is None
 
 
-_IGNORED = 2  # minimum number of invalid answers, because a single one may be the model's fault
+_IGNORED = 2  # minimum number of invalid answers, because a single one may be a fluke
 
 
 def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelRequest:
@@ -174,16 +174,16 @@ def _room_used(attempts: Attempts) -> int:
     return max([_ROOM, *(attempt.usage.completion_tokens or 0 for attempt in attempts.made[-1:])])
 
 
-# Message to a model whose answer did not fit the schema.
+# Message sent to a model whose answer did not fit the schema.
 REASK = "Your answer could not be used: {problems}. Answer again with the corrected JSON and nothing else."
 
-# Failures of the answer, not of the endpoint: retried immediately, because nothing has to recover.
+# Failures of the answer rather than the endpoint: retried immediately, because nothing has to recover.
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
-# Failures to retry only once: after two blank or truncated answers more are likely, and each is billed.
+# Failures to retry only once: after two blank or truncated answers, more are likely, and each one is billed.
 _ONCE = (EmptyResponse, OutputTruncated)
 # Minimum token limit to double if the request set no limit.
 _ROOM = 4_096
-# Maximum length of the rejected answer in a retry, in characters: an endless one would not fit the context.
+# Maximum length, in characters, of the rejected answer quoted in a retry: an endless one would not fit the context.
 _MAX_QUOTE_LENGTH = 20_000
 
 
@@ -213,7 +213,7 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
             async with timer:
                 answered = await _rest(call, waits, timer)
         except Exception as error:
-            # The call may turn its cancellation into another error; a TimeoutError of its own must not pass for the
+            # The call may turn its cancellation into another error, and its own TimeoutError must not be taken for the
             # deadline.
             if timer.expired():
                 raise ModelTimeout(seconds) from error
@@ -254,7 +254,7 @@ class _Deadline:
                 self.timer.reschedule(self.end)
 
 
-# Deadlines of the calls around this one, outermost first: a turn's, a policy's, and its own.
+# Deadlines of the enclosing calls, outermost first: a turn's, a policy's, and the call's own.
 _deadlines: ContextVar[tuple[_Deadline, ...]] = ContextVar("flowdebate_deadlines", default=())
 
 
@@ -275,7 +275,7 @@ def in_queue(request: ModelRequest) -> Iterator[None]:
             request.deadline += time() - since
 
 
-# Time in seconds for a call to clean up after its deadline has cancelled it; then the call is closed.
+# Time in seconds for a call to clean up after its deadline has cancelled it; after that, the call is closed.
 _CLEANING_UP = 1.0
 
 
@@ -303,14 +303,14 @@ class _Insistence:
 
 @coroutine
 def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -> Generator[object, Any, T]:
-    # Like `await` for a call that has already started and waits for `waits`, but closes the call if it is late for too
-    # long.
+    # Like `await` for a call that has already started and is waiting for `waits`, but closes the call if it is too
+    # late.
     insistence: _Insistence | None = None
     try:
         while True:
             try:
                 step = partial(call.send, (yield waits))
-            except BaseException as error:  # pass it on: a cancellation, for example, has to reach the call
+            except BaseException as error:  # pass it on: a cancellation, for example, must reach the call
                 if insistence is not None and insistence.over:
                     with suppress(Exception):  # the call may ignore this as well
                         call.close()
@@ -359,7 +359,7 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
             stream.finish()
         return response
     finally:
-        # break the reference cycle between stream and attempts, which would be freed late
+        # break the reference cycle between stream and attempts, which would be freed only late
         request.attempts.stream = None
 
 
@@ -429,7 +429,7 @@ def _refused_text(response: object, error: BadAnswer) -> str | None:
     """Return the text of an unusable answer, since it was paid for and readers may want to see it."""
     text: object = getattr(error, "answer", None) or getattr(error, "reason", None)
     if isinstance(response, ModelResponse):
-        with suppress(ValueError, RecursionError):  # the data may be endlessly nested
+        with suppress(ValueError, RecursionError):  # the data may be nested endlessly
             data = None if response.data is None else json.dumps(response.data, ensure_ascii=False, default=str)
             text = data or response.text or text
     # a proxy may quote the API key in its error message
@@ -478,13 +478,13 @@ def _is_cut(request: ModelRequest, usage: Usage) -> bool:
     return sent > _LONG_PROMPT and counted < sent / 2
 
 
-_LONG_PROMPT = 1_500  # minimum number of tokens, because estimates of shorter prompts are too rough
+_LONG_PROMPT = 1_500  # minimum number of tokens, because estimates for shorter prompts are too rough
 
 
 @lru_cache(maxsize=1_000)
 def _warn_of_cut(server: str | None, model: str | None) -> None:
     """Warn about a truncated prompt, once per model and address."""
-    del server  # only needed as a cache key, for one warning per model and address
+    del server  # needed only as a cache key, for one warning per model and address
     warnings.warn(
         f"model {model!r} counted far fewer tokens than it was sent: the server probably cut the prompt. Raise its "
         "context length, such as num_ctx of Ollama",
@@ -547,7 +547,7 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
                 "the answer was cut off before its end: give it more room (max_tokens)"
             ) from violation
         reading = repair_answer(data, request.output, violation)
-    # not a repair in the mode "md_json", which asks for a code block
+    # not a repair in "md_json" mode, which requests a code block
     repairs.extend(repair for repair in reading.repairs if (repair, response.asked_as) != ("code fence", "md_json"))
     return reading.data
 

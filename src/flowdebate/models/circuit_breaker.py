@@ -86,7 +86,7 @@ class CircuitBreaker(Wrapper):
             succeeded = False if failed else None
             raise
         except asyncio.CancelledError:
-            # the call's deadline arrives as a cancellation; a call that was only queued has not failed
+            # the call's deadline arrives as a cancellation; a call that was merely queued has not failed
             late = request.deadline is not None and asyncio.get_running_loop().time() >= request.deadline
             if late and len(request.attempts.made) > sent:
                 succeeded = False
@@ -142,7 +142,7 @@ class Breaker:
         self._clock = clock
         self._lock = threading.Lock()
         self._state: CircuitState = "closed"
-        self._era = 0  # changes with the state, so that results of calls from before the change are ignored
+        self._era = 0  # changes with the state, so that results of calls made before the change are ignored
         self._opened = 0.0
         self._counted = 0
         self._trials = 0

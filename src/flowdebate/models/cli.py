@@ -46,7 +46,7 @@ def _is_worth_another(error: ModelError) -> bool:
 
 _RETRY = Retry(attempts=2, on=_is_worth_another)
 _MAX_CAUSE_LENGTH = 480  # maximum length of an error message, in characters
-_PATIENCE = 10.0  # timeout in seconds for a program's login check; if it hangs, the first call finds out
+_PATIENCE = 10.0  # timeout in seconds for a program's login check; if it hangs, the first call will reveal the problem
 _STYLES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LOGIN = re.compile(
     r"not (?:logged|signed) in|log ?in\b|sign ?in\b|auth method|unauthori[sz]ed|api.?key|\b401\b", re.IGNORECASE
@@ -158,7 +158,7 @@ class CliModel:
             tools = [tool.name for tool in request.tools]
             raise ConfigurationError(request.block, "tools", tools, f"left out for {self._name}, which has its own")
         command, prompt = self._command(request), await _prompt(request)
-        # at the beginning of the prompt, a slash would start a command of the program
+        # a slash at the beginning of the prompt would start one of the program's commands
         if prompt.startswith("/") and self._program.keeps:
             prompt = f"\n{prompt}"
         with request.attempts.sending(self._name, request) as attempt:
@@ -191,8 +191,7 @@ class CliModel:
             reply = None
         if not code and reply is not None and not reply.error:
             return reply
-        # the cause comes last, after warnings and traces; keys are masked before the text is cut, which could split
-        # them
+        # the cause comes last, after warnings and traces; keys are redacted before truncation, which could split them
         cause = (reply.error if reply is not None else "") or errors.strip() or output.strip()
         cause = one_line(without_keys(clean_text(_STYLES.sub("", cause)))[-_MAX_CAUSE_LENGTH:]) or "nothing was said"
         if reply is None and not code:
@@ -233,7 +232,7 @@ class CliModel:
             self._models = await self._list_models()
         with isolated(self._program.isolate, self._models) as (home, isolation):
             environment = {**self._environment(isolation.passed), **isolation.variables}
-            if self._program.keeps:  # the program writes failure reports with the whole prompt to this folder
+            if self._program.keeps:  # the program writes failure reports containing the whole prompt to this folder
                 environment |= dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(home / "tmp"))
             return await run_program(command, prompt, cwd=folder or str(home / "work"), env=environment)
 

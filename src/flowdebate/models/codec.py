@@ -32,7 +32,7 @@ def json_text(value: object) -> str:
     """Serialize `value` as JSON; raise ValueError, TypeError or RecursionError if it is not JSON data."""
     try:
         return to_json(value, serialize_unknown=False).decode()
-    except PydanticSerializationError:  # half a surrogate pair, which is possible in JSON but not in UTF-8
+    except PydanticSerializationError:  # half a surrogate pair, which JSON allows but UTF-8 does not
         return json.dumps(value)
 
 
@@ -181,7 +181,8 @@ class Answer(Recorded):
         schema = None if self.tool_calls else output
         return ModelResponse(
             text=self.text,
-            # parsed as JSON, because in Python mode a strict schema accepts neither lists for tuples nor text for dates
+            # parsed as JSON, because in Python mode a strict schema accepts neither lists for tuples nor strings for
+            # dates
             data=None if schema is None else schema.validate(json_text(self.data)),
             tool_calls=tuple(ToolCall(id=i, name=name, arguments=args) for i, name, args in self.tool_calls),
             history=self.history,

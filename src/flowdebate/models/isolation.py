@@ -54,7 +54,7 @@ def isolated(isolate: Isolate | None, models: str) -> Iterator[tuple[Path, Isola
                 (home / path).parent.mkdir(parents=True, exist_ok=True)
                 try:
                     (home / path).symlink_to(source.resolve())
-                except OSError:  # on Windows, only developers may create links
+                except OSError:  # on Windows, only developers may create symbolic links
                     shutil.copyfile(source, home / path)
         try:
             yield home, isolation
@@ -100,7 +100,7 @@ def isolate_codex(home: Path, models: str) -> Isolation:
     lines = [f"{name} = {_toml(value)}" for name, value in settings.items()]
     lines.append(f"model_catalog_json = {_toml(str(home / '.codex' / 'models.json'))}")
     return Isolation(
-        # codex also looks for skills in the user's home
+        # codex also looks for skills in the user's home folder
         variables={"CODEX_HOME": str(home / ".codex"), "HOME": str(home), "USERPROFILE": str(home)},
         sign_in={".codex/auth.json": folder / "auth.json"},
         files={
@@ -114,7 +114,7 @@ def isolate_codex(home: Path, models: str) -> Isolation:
 def _codex_settings(settings: Mapping[str, Json]) -> list[str]:
     """Return the names of all settings that choose codex's model provider."""
     names = [name for name in _CODEX_PROVIDER if name in settings]
-    # keep the model as well, because another provider may not have the default model
+    # keep the model as well, because another provider may not offer the default model
     if "model_provider" in names and "model" in settings:
         names.append("model")
     return names
@@ -162,7 +162,7 @@ def isolate_gemini(home: Path, models: str) -> Isolation:
     del models
     folder = gemini_folder()
     settings = {**_GEMINI, "security": {"auth": _gemini_auth()}}
-    # gemini reads only the first such file in the working folder or above it; with this one, it reads no other.
+    # gemini reads only the first such file in or above the working folder; with this one, it reads no other
     keys = "".join(f"{name}={json.dumps(value)}\n" for name, value in gemini_keys().items())
     return Isolation(
         variables={"GEMINI_CLI_HOME": str(home)},
@@ -239,9 +239,9 @@ def isolate_opencode(home: Path, models: str) -> Isolation:
     return Isolation(
         variables={
             **folders,
-            "HOME": str(home),  # opencode also reads the folder .opencode in it
+            "HOME": str(home),  # opencode also reads the .opencode folder in it
             "USERPROFILE": str(home),
-            "XDG_CACHE_HOME": cache,  # keeps the providers' packages, so that they are not downloaded for each call
+            "XDG_CACHE_HOME": cache,  # keeps the provider packages, so that they are not downloaded for each call
             "OPENCODE_CONFIG_CONTENT": json.dumps(configuration),
             **dict.fromkeys(_OPENCODE_OFF, "1"),
         },
@@ -304,7 +304,7 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|,(?=\s*[\]}])', r
 def _jsonc(text: str) -> dict[str, Json]:
     """Parse JSON with comments and trailing commas."""
     without_comments = _COMMENT.sub(lambda match: match[1] or "", text)
-    # a second time, for a comma that a comment separates from its bracket
+    # run it twice, for a comma that a comment separates from its bracket
     value: Json = json.loads(_COMMENT.sub(lambda match: match[1] or "", without_comments))
     if not isinstance(value, dict):
         raise TypeError(text)

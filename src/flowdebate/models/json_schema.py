@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from referencing import Registry
 
 MAX_STEPS = 1_000_000
-"""Maximum number of steps in one validation. A step takes a microsecond or two, so the maximum is about a second,
-during which everything else is blocked.
+"""Maximum number of steps in one validation. A step takes a microsecond or two, so validation can block everything else
+for about a second.
 """
 _HEAVIEST = 10_000
 """Maximum number of states in a pattern."""
@@ -124,7 +124,7 @@ def bounded(kind: type[Validator]) -> type[Validator]:
 
 def _counted(keyword: Callable[..., Iterator[ValidationError] | None]) -> Callable[..., Iterator[ValidationError]]:
     def check(validator: Validator, value: object, instance: object, schema: object) -> Iterator[ValidationError]:
-        # a keyword iterates over its value, such as the properties of a schema or the choices of an `enum`
+        # a keyword iterates over its value, for example a schema's properties or an enum's choices
         _spend(_STEPS_A_KEYWORD + (len(value) if isinstance(value, (dict, list)) else 0))
         yield from keyword(validator, value, instance, schema) or ()
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LOGGER = logging.getLogger("flowdebate")
 _MAX_PAUSE = 3600.0
-"""Maximum pause in seconds; an endpoint may request a pause of any length."""
+"""Maximum pause in seconds, since an endpoint may request a pause of any length."""
 
 
 class PerLoop(Generic[T]):
@@ -37,7 +37,7 @@ class PerLoop(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        # strong references: objects with waiters refer to their loop, so weak keys would never be freed
+        # strong references: objects with waiters refer to their loop, so weak keys would never be collected
         self._made: dict[asyncio.AbstractEventLoop, T] = {}
         self._lock = threading.Lock()
 
@@ -91,7 +91,7 @@ class Bucket(AsyncLimiter):
 
     def seconds_until(self, amount: float) -> float:
         """Return the time in seconds until there is room for `amount`, provided nothing is added in the meantime."""
-        self.has_capacity(amount)  # this call drains the bucket up to now
+        self.has_capacity(amount)  # this call drains the bucket up to the present
         return max(0.0, self._level + amount - self.max_rate) * self.time_period / self.max_rate
 
     def charge(self, amount: float) -> None:
@@ -184,7 +184,7 @@ class RateLimit(_Metered):
             bucket.charge(tokens)
 
 
-_NOTHING = 1e-6  # time in seconds; anything less is a rounding error of the bucket's level
+_NOTHING = 1e-6  # time in seconds; anything less is a rounding error in the bucket's level
 
 
 class _Gate:
@@ -275,7 +275,8 @@ class SharedRateLimit(_Metered):
         try:
             return await super().request(request)
         except (RateLimited, ProviderFailed) as error:
-            if error.retry_after and error.status is not None:  # without a status, no request has reached the endpoint
+            # without a status, the request never reached the endpoint
+            if error.retry_after and error.status is not None:
                 behind_burst = min(error.retry_after, _MAX_PAUSE) + self._burst - self._each
                 await self._try(self._counter().pause(self.key, behind_burst), "its pause could not be shared")
             raise
@@ -307,7 +308,7 @@ class SharedRateLimit(_Metered):
     async def _try(self, writing: Coroutine[Any, Any, None], problem: str) -> None:
         try:
             await writing
-        except StoreError as error:  # the answer has arrived and is paid for, so it must not be lost
+        except StoreError as error:  # the answer has arrived and been paid for, so it must not be lost
             _LOGGER.warning("model %s: %s: %s", self.name, problem, error)
 
     def _counter(self) -> PostgresCounter:

@@ -131,10 +131,10 @@ def _refuse_infinity(text: str | bytes) -> None:
 def _schema_of_type(spec: Any, location: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
     from pydantic import (
         RootModel,
-    )  # imported late, because the import builds a validator, and pydantic then searches all packages
+    )  # imported late, because importing it builds a validator, for which pydantic searches all packages
 
     allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
-    if isroutine(spec) or isinstance(spec, str):  # pydantic would call a function and evaluate a string
+    if isroutine(spec) or isinstance(spec, str):  # pydantic would call a function or evaluate a string
         raise ConfigurationError(location, field, spec, allowed)
     try:
         schema = TypeAdapter(spec).json_schema()
@@ -217,7 +217,7 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
     got: Mapping[str, Any] = schema
     ends = f"a JSON Schema of at most {_DEEPEST} levels that does not refer to itself without an end"
     root = dict(schema)
-    if is_deeper(root, 4 * _DEEPEST):  # a level takes two frames, and constants and examples may be deeper
+    if is_deeper(root, 4 * _DEEPEST):  # a level takes two frames, and constants and examples may be nested more deeply
         raise ConfigurationError(location, field, root, ends)
     try:
         root = deepcopy(root)
@@ -253,7 +253,7 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
     if (pattern := find_unbounded_pattern(parts)) is not None:
         raise ConfigurationError(location, field, pattern, LINEAR)
     words = {word for part in parts for word in part}
-    # `unevaluatedProperties` does its own matching, with backtracking
+    # `unevaluatedProperties` does its own matching, which backtracks
     if {"patternProperties", "unevaluatedProperties"} <= words:
         allowed = "a JSON Schema without `unevaluatedProperties`, or without `patternProperties`"
         raise ConfigurationError(location, field, parts[0], allowed)
@@ -320,10 +320,10 @@ def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None
 
 _DEEPEST = 50
 """Maximum number of levels in a schema. Each level takes several stack frames, both here and in jsonschema."""
-# Keywords whose schemas apply to the same value as the surrounding schema.
+# Keywords whose schemas apply to the same value as the enclosing schema.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 _PREFIX = "#/$defs/"
-# Keywords whose values are schemas by name; fields in them may be called "title" or "$ref".
+# Keywords whose values map names to schemas; names in them may be "title" or "$ref".
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 # Keywords whose values are data, not schemas.
 _VALUES = frozenset({"const", "default", "enum", "examples"})

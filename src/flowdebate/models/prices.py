@@ -33,7 +33,7 @@ def prices_source() -> str | None:
     from genai_prices.data_snapshot import get_snapshot
 
     snapshot, today = get_snapshot(), datetime.now(UTC).date()
-    # a single price always applies, whereas prices in a list may have dates
+    # a single price always applies, whereas the prices in a list may have dates
     lists = (model.prices for source in snapshot.providers for model in source.models if isinstance(model.prices, list))
     dates = (getattr(price.constraint, "start_date", None) for prices in lists for price in prices)
     days = [day for day in dates if day is not None and day <= today]

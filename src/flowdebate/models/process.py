@@ -33,7 +33,7 @@ class _Output(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Record the end of one stream."""
-        del exc  # a program may exit before it has read all of its input
+        del exc  # a program may exit before reading all of its input
         self._open.discard(fd)
         if not self._open:
             self.closed.set()
@@ -66,7 +66,7 @@ async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dic
         stdin = transport.get_pipe_transport(0)
         if isinstance(stdin, asyncio.WriteTransport):
             stdin.write(prompt.encode(errors="replace"))
-            stdin.close()  # takes effect once everything is written
+            stdin.close()  # takes effect once everything has been written
         await output.ended
         with suppress(TimeoutError):
             await asyncio.wait_for(output.closed.wait(), _DRAIN)
@@ -74,7 +74,7 @@ async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dic
     finally:
         try:
             if transport.get_returncode() is None:
-                _signal(transport, signal.SIGTERM)  # SIGTERM first, so that the program can remove its temporary files
+                _signal(transport, signal.SIGTERM)  # SIGTERM first, to let the program remove its temporary files
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.shield(_exit_of(transport)), _GRACE)
         finally:

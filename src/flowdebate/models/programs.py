@@ -301,7 +301,7 @@ PROGRAMS: Mapping[str, Program] = {
         keeps=_INSTRUCTIONS,
         managed=("/etc/claude-code", "/Library/Application Support/ClaudeCode", "C:/Program Files/ClaudeCode"),
         environment={
-            # otherwise "@path" in a quoted text would insert that file into the prompt
+            # otherwise "@path" in quoted text would insert that file into the prompt
             "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
             "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
             "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
@@ -324,7 +324,7 @@ PROGRAMS: Mapping[str, Program] = {
         ),
         isolate=isolate_codex,
         models=("debug", "models", "--bundled"),
-        key_prefixes=("CODEX_",),  # with only an OpenAI key, version 0.169 does not ask for a login
+        key_prefixes=("CODEX_",),  # with only an OpenAI key, version 0.169 does not require a login
         status=("login", "status"),
         login="run `codex login`, or set CODEX_API_KEY",
         keeps=_INSTRUCTIONS,

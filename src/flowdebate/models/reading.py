@@ -77,7 +77,7 @@ def _checked(value: object, output: OutputSchema) -> object:
         text = json.dumps(value)
     except (TypeError, ValueError):  # data from an adapter that is not plain JSON
         return output.validate(value)
-    return output.validate(text)  # as JSON, because only then do strict schemas accept a list for a tuple
+    return output.validate(text)  # as JSON, because only then do strict schemas accept a list in place of a tuple
 
 
 # Syntax
@@ -191,9 +191,10 @@ def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 _strict = json.JSONDecoder(object_pairs_hook=_once_each)
 _OPENING = ("{", "[", '"')
-# The beginning of an object, whole or broken; any other brace belongs to prose.
+# The beginning of an object, whole or broken; any other brace is part of the prose.
 _OBJECT = re.compile("\\{\\s*[\"'“\u2018]")
-# Maximum number of braces to try: a model can write any number, and each may take time proportional to the text.
+# Maximum number of braces to try: a model can write any number of them, and each may take time proportional to the
+# text.
 _TRIES = 200
 _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 
@@ -217,13 +218,13 @@ def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
         if before.endswith("["):
             first = len(before) - 1
         part = text[first : max(text.rfind("}"), text.rfind("]")) + 1]
-        if _missing(part):  # with unclosed brackets, text after the last bracket is part of the object
+        if _missing(part):  # with unclosed brackets, text after the last bracket belongs to the object
             part = text[first:]
         if part != text:
             yield ("text around the JSON",), part
 
 
-# Maximum length of a broken text in characters: repairing it can take quadratic time.
+# Maximum length, in characters, of broken text: repairing it can take quadratic time.
 _MAX_LENGTH = 50_000
 _STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 _COMMENT = re.compile(r"(\"(?:\\.|[^\"\\])*\")|(?<![^\s,{}\[\]])(?://[^\n]*|/\*.{0,500}?\*/|#[^\n]*)", re.DOTALL)
@@ -247,7 +248,7 @@ def _repair(text: str) -> Parsed | None:
 
 
 def _repair_syntax(text: str) -> dict[str, object] | list[object] | None:
-    from json_repair import repair_json  # imported late, because it takes half as long as importing this whole library
+    from json_repair import repair_json  # imported late, because it takes half as long to import as this whole library
 
     outside = _STRING.sub('""', text)
     if _missing(text) and (outside.count('"') % 2 or not _ENDS.search(text)):
@@ -340,7 +341,7 @@ def find_name(text: str, names: Sequence[str]) -> str | None:
         return choice
     written = {name: _joined(answer_words(name)) for name in names}
     words = answer_words(unescaped(text))
-    for left_out in range(len(words)):  # try all words first, then fewer, dropping meaningless words at both ends
+    for left_out in range(len(words)):  # try all words first, then fewer, dropping meaningless words at either end
         forms: set[str] = set()
         for start in range(left_out + 1):
             end = len(words) - left_out + start
@@ -357,7 +358,7 @@ def _joined(words: Iterable[str]) -> str:
     return re.sub("[-_.]", "", "".join(words))
 
 
-_MAX_SENTENCE_LENGTH = 200  # maximum length in characters; longer texts are not names
+_MAX_SENTENCE_LENGTH = 200  # maximum length in characters; longer strings are not names
 # Words that models write around the name they choose.
 _ABOUT_NAMES = frozenset(
     "a agent an answer by candidate choice choose for from i is my of option proposal support the to vote".split()  # noqa: SIM905
@@ -385,13 +386,13 @@ _SIGNS = str.maketrans(dict.fromkeys("\u2018\u2019\u201a", "'") | dict.fromkeys(
 _SIGNS |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")
 
 
-# Maximum length of a choice, a number or a short list, in characters: models can write any number of brackets around
+# Maximum length, in characters, of a choice, a number or a short list: models can put any number of brackets around
 # one.
 _MAX_PROSE_LENGTH = 4_000
 
 
 def _plain(text: str) -> str:
-    """Return `text` in lowercase, in one Unicode form, and with single spaces; a long text is unchanged."""
+    """Return `text` in lowercase, in a single Unicode form, and with single spaces; return long text unchanged."""
     if len(text) > _MAX_PROSE_LENGTH:
         return text
     return as_seen(unescaped(text)).translate(_SIGNS)
@@ -416,12 +417,12 @@ def _bare(text: str) -> str:
 # Values
 
 _Schema = Mapping[str, Any]
-# Neutral names for an object around the answer; "rejected", for example, would change the meaning.
+# Neutral names for an object wrapping the answer; "rejected", for example, would change the meaning.
 _WRAPPERS = frozenset(
     {"answer", "response", "result", "output", "data", "json", "object", "value", "content", "final", "finalanswer"}
     | {"finalresponse", "arguments", "parameters", "properties", "input"}
 )
-# Keys of a schema besides its fields.
+# Keys of a schema other than its fields.
 _FRAME = frozenset({"properties", "$schema", "$id", "$defs", "title", "type", "description", "required"})
 _FRAME |= {"additionalProperties", "strict"}
 _EMPTY = re.compile(
@@ -434,7 +435,7 @@ _LINE = re.compile(r"(?:lines?|ln?\.?|#)?\s*(\d{1,9})")
 _LINES = re.compile(r"(?:lines?|ln?\.?|#)?\s*(\d{1,9})\s*(?:-|to|\.\.)\s*(?:ln?\.?|#)?\s*(\d{1,9})")
 _ITEM = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+", re.MULTILINE)
 _YES = {"true": True, "yes": True, "false": False, "no": False}
-_MAX_SCALE = 10  # a number up to 10 may be out of five or ten, so it is not read as a percentage
+_MAX_SCALE = 10  # a number up to 10 may be out of five or ten, so it is not taken as a percentage
 
 
 @dataclass
@@ -588,7 +589,7 @@ class _Fitting:
         inner = value.get("properties")
         if isinstance(inner, dict) and "properties" not in properties and value.keys() - properties.keys() <= _FRAME:
             # the model filled in the schema: either `properties` contains the values, or each field's schema has a
-            # "value"
+            # "value" key
             values = {name: part["value"] for name, part in inner.items() if isinstance(part, dict) and "value" in part}
             value = {"properties": values if len(values) == len(inner) else inner}
         if len(value) == 2 and {_key(str(value.get("name", "")))} <= titles:  # noqa: PLR2004 - name and arguments
@@ -663,7 +664,7 @@ class _Fitting:
         return [self.fit(part, item) for part in value] if isinstance(value, list) else value
 
     def _split(self, text: str, item: _Schema) -> list[str] | None:
-        """Split a list written as text; return None unless all parts are choices of `item`."""
+        """Split a list written as text; return None unless all its items are choices of `item`."""
         if len(text) > _MAX_PROSE_LENGTH:
             return None
         required = item.get("required", ())

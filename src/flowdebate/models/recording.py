@@ -66,10 +66,10 @@ from flowdebate.models.reading import find_object
 from flowdebate.models.wrapper import Wrapper
 from flowdebate.prompts import Profile
 
-# Maximum size of a cassette in bytes, so that a foreign file cannot exhaust the memory.
+# Maximum size of a cassette in bytes, to keep a foreign file from exhausting memory.
 _MAX_SIZE = 100_000_000
 
-# Lines of cassettes
+# Cassette lines
 
 
 def _without_keys(value: object) -> object:
@@ -159,7 +159,7 @@ FACTS = {
 }
 """Additional facts by error class, beyond those of any `ModelError`, and whether they are required."""
 
-# Events that a call reports to the run's readers; a replay repeats them.
+# Events that a call reports to the run's listeners; a replay repeats them.
 _EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
 
 
@@ -313,7 +313,7 @@ class RecordingModel(Wrapper):
         parts = describe_request(request)
         block = clean_text(request.block)
         sha256 = hash_request(block, parts)
-        # count requests when they are sent, so that a replay gives concurrent equal calls the same answers
+        # count requests as they are sent, so that a replay gives concurrent equal calls the same answers
         with self._counting:
             self._asked[sha256] += 1
             opening = {"block": block, "sha256": sha256, "occurrence": self._asked[sha256], "request": parts}
@@ -355,7 +355,7 @@ class RecordingModel(Wrapper):
             with (
                 self._writing,
                 self.path.open("r+b", buffering=0) as file,
-            ):  # "r+b", so that a deleted file is not created again
+            ):  # "r+b", so that a deleted file is not recreated
                 end = file.seek(0, os.SEEK_END)
                 rest = memoryview(line)
                 try:
@@ -373,7 +373,7 @@ def _is_out_of_time(request: ModelRequest, started: float) -> bool:
     deadline, timeout = request.deadline, request.settings.timeout
     if deadline is None or timeout is None or asyncio.get_running_loop().time() < deadline:
         return False
-    # the deadline of a surrounding policy comes before the end of the whole timeout
+    # the deadline of an enclosing policy comes before the end of the full timeout
     return deadline - started > 0.99 * timeout
 
 
@@ -392,7 +392,7 @@ def _new_call(
     With `exchanges`, the line never contains `host`.
     """
     line: dict[str, Any] = {**opening, "notices": []}
-    # without times, so that recording the same answers yields the same file
+    # without times, so that recording the same answers produces the same file
     new_attempts = [replace(attempt, waited=0.0, seconds=0.0) for attempt in attempts]
     if isinstance(outcome, ModelError):
         line |= {"error": Failure.of(outcome).model_dump(), "attempts": attempts_row(new_attempts)}
@@ -403,7 +403,7 @@ def _new_call(
     for event in events:
         if isinstance(event, (CallRetried, CallFellBack, CircuitChanged)):
             facts = {name: _without_keys(value) for name, value in asdict(event).items()}
-            with suppress(ValidationError):  # an application's error whose message is not text
+            with suppress(ValidationError):  # an application's error whose message is not a string
                 line["notices"].append(Notice.model_validate({"kind": event.kind, "facts": facts}).model_dump())
     if exchanges is not None:
         line["exchanges"] = [HttpExchange.of(exchange).model_dump() for exchange in exchanges]
@@ -417,8 +417,8 @@ def _host_of(address: str | None) -> str:
     return urlsplit(address or "").hostname or ""
 
 
-# Addresses in servers' texts (in JSON, a backslash may precede a slash), host names that are private, end in a common
-# domain or have a port, email addresses, and account names.
+# Addresses in text from servers (in JSON, a backslash may precede a slash), host names that are private, end in a
+# common domain or have a port, email addresses, and account names.
 _ADDRESSES = re.compile(
     r"""(?<![\w+-])[a-z][a-z0-9+.-]{0,15}:(?:\\?/){2}(?:\\/|[^\s"'<>\\)\]},;])*"""
     r"""|\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d+)?|\[(?=[0-9a-f]{0,4}:[0-9a-f]{0,4}:)[0-9a-f:.]{2,45}\](?::\d+)?"""
@@ -516,7 +516,7 @@ class ReplayModel:
         """Return the recorded answer, or raise the recorded error."""
         calls_left = self._left.get(hash_request(clean_text(request.block), describe_request(request)))
         if not calls_left:
-            # counts as a sent request, so that a run at its limit ends with LimitReached, as it did in the recording
+            # counts as a sent request, so that a run at its limit ends with LimitReached, as in the recording
             with request.attempts.sending(self.name, request):
                 raise self._mismatch(request)
         index = calls_left[0] if len(calls_left) == 1 and not self._strict else calls_left.popleft()
@@ -570,11 +570,11 @@ class ReplayModel:
 
 # Maximum number of calls listed by `assert_complete`.
 _NAMED = 5
-# Maximum number of lines of a difference in an error message.
+# Maximum number of diff lines in an error message.
 _SHOWN = 16
-# Maximum number of the block's calls to compare.
+# Maximum number of the block's calls to compare with.
 _COMPARED = 50
-# Maximum number of lines of a request to compare, and of characters per line: difflib takes quadratic time.
+# Maximum number of lines to compare per request, and of characters per line: difflib takes quadratic time.
 _LINES, _WIDTH = 2_000, 100
 
 

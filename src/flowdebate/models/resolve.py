@@ -173,7 +173,7 @@ def check_model(choice: ModelChoice, *, location: str, field: str = "model") -> 
     elif choice.startswith(_PREFIX):
         _check_intent(choice, location, field)
     elif choice.startswith(_CLI):
-        # only check the name, because whether the program is installed depends on the environment
+        # check only the name, because whether the program is installed depends on the environment
         _check_program(choice, field, location)
     else:
         _named(full_name(choice, location, field), field, location)
@@ -190,9 +190,7 @@ def environment_choice() -> tuple[str, str] | None:
 
 
 def _found_models() -> Iterator[tuple[str, str]]:
-    """Yield the available models in order of preference, each with the reason; servers are contacted only
-    when needed.
-    """
+    """Yield the available models in order of preference, each with the reason; servers are contacted only if needed."""
     from flowdebate.models.openai.endpoint import address_of
 
     configured = model_of_environment()
@@ -248,7 +246,7 @@ def maker_of(model: ModelSpec) -> str:
 
 
 def check_vendor(vendor: str, *, location: str, field: str) -> None:
-    """Raise ConfigurationError for a name that looks like a misspelled vendor, since it would exclude nothing."""
+    """Raise ConfigurationError for a name that looks like a misspelled vendor, as it would exclude nothing."""
     vendors = {*PROVIDERS, *_WORDS.values(), *_ALIASES}
     hint = did_you_mean(maker_of(vendor), vendors, cutoff=0.75)
     if hint and maker_of(vendor) not in vendors:
@@ -280,14 +278,15 @@ def nothing_found() -> str:
     )
 
 
-_PATIENCE = 0.2  # timeout in seconds for all servers together: a local server lists its models at once, or never
+# timeout in seconds for all servers together: a local server either lists its models at once or not at all
+_PATIENCE = 0.2
 _MAX_LIST_SIZE = 1_000_000  # maximum size in bytes
-_FRESH = 60.0  # time in seconds for which an answer is cached, so that the displayed model is the one that is called
-# Names of models without chat, for servers that do not report their models' abilities.
+_FRESH = 60.0  # time in seconds for which an answer is cached, so that the model displayed is the one called
+# Names of models without chat support, for servers that do not report their models' capabilities.
 _NO_CHAT = re.compile(
     r"embed|rerank|whisper|tts|minilm|paraphrase|sentence[-_]|(^|/)(bge|gte|e5|clip|flux)[-_]", re.IGNORECASE
 )
-_MAX_DESCRIBED = 5  # maximum number of models per server whose abilities are requested
+_MAX_DESCRIBED = 5  # maximum number of models per server whose capabilities are queried
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,7 +467,7 @@ def _recommend_sdk() -> None:
 _ALLOWED = (
     f'"local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model" with one of {", ".join(PROVIDERS)}'
 )
-# Makers of models available only from them, so that no local server has to be asked.
+# Makers of models available only from them, so that no local server has to be queried.
 _MAKERS: Mapping[str, re.Pattern[str]] = {
     "openai": re.compile(r"(ft:)?(gpt-\d|chatgpt-).*|o\d+(-.+)?|codex-.+", re.IGNORECASE),
     "anthropic": re.compile(r"claude-.+", re.IGNORECASE),
@@ -479,7 +478,7 @@ _MAKERS: Mapping[str, re.Pattern[str]] = {
     ),
     "deepseek": re.compile(r"deepseek-(chat|reasoner|flash)", re.IGNORECASE),
 }
-# Makers of open-weight models, which a server on this machine may also have.
+# Makers of open-weight models, which a server on this machine may also offer.
 _PUBLISHERS: Mapping[str, re.Pattern[str]] = {
     "mistral": re.compile(
         r"(open-)?(mistral|ministral|mixtral|magistral|codestral|devstral|pixtral)(-[^:]+)?", re.IGNORECASE
@@ -602,7 +601,7 @@ def _form_at(host: str, name: str) -> str:
 
 
 def _as_model(value: object, field: str, location: str = "model") -> Model:
-    # equivalent to isinstance(value, Model), but ten times as fast
+    # equivalent to isinstance(value, Model), but ten times faster
     if not isinstance(value, type) and callable(getattr(value, "request", None)) and hasattr(value, "name"):
         return cast("Model", value)
     raise ConfigurationError(location, field, value, "a Model object or the name of a model")

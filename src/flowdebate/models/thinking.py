@@ -42,7 +42,7 @@ TEMPLATE_TOKENS: tuple[str, ...] = (
 
 _NAMES: tuple[str, ...] = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
 _NAMES += ("inner_monologue", "antthinking")
-# Tags that models put around an answer that follows their thinking.
+# Tags that models put around an answer following their thinking.
 _WRAPPERS = ("answer", "output", "response", "final", "final_answer", "solution")
 _HARMONY = ("<|channel|>", "<|start|>assistant", "<|message|>", "<|constrain|>")
 _SLASHES = ("", "/")
@@ -67,7 +67,7 @@ _SIGNS = "<[\u25c1"
 # A tag may have a prefix: `<seed:think>`.
 _PREFIXED = re.compile(r"</?\w{1,12}(?::\w{0,16})?\Z")
 
-# Marks of code and tags. Code is skipped: a tag in it is mentioned, not used.
+# Code marks and tags. Code is skipped, because a tag in it is mentioned, not used.
 _MARK = re.compile(
     r"^[ \t]*```(?![^\n]*```)|`[^`\n]+`"
     rf"|<(?P<slash>/?)(?P<name>(?:\w{{1,12}}:)?(?:{'|'.join(_NAMES)}))[ \t]{{0,3}}>"
@@ -85,7 +85,7 @@ _SPACE = re.compile(r"\s*")
 _REST_OF_LINE = re.compile(r"[ \t\r]*(?:\n|(\Z))")
 # "<think> and </think> are tags" is a sentence about tags, not a thought
 _BETWEEN_MENTIONS = re.compile(r"\s*(?:and|or|,|/)\s*")
-# A tag inside a line counts only after one of these characters; elsewhere it is part of a word or of code.
+# A tag within a line counts only after one of these characters; elsewhere it is part of a word or of code.
 _BEFORE_INLINE = frozenset(" \t\n\r.!?…\"'”’)*_")
 _CHANNEL = re.compile(
     r"(?:<\|start\|>\w*)?<\|channel\|>[ \t]*(\w+)"
@@ -204,7 +204,7 @@ def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
     """Return the name of a tag (empty for a code mark), and whether it is a closing tag."""
     kind = mark.lastgroup
     if kind == "name":
-        # without "ing", because some models open one form and close the other
+        # without "ing", because some models open with one form and close with the other
         return mark["name"].lower().removesuffix("ing"), bool(mark["slash"])
     if kind == "token":
         return f"|{mark['token'].lower()}", mark["edge"].lower() == "end"
@@ -359,10 +359,10 @@ def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
     return replace(usage, reasoning_tokens=tokens)
 
 
-# Models seen by this process to think without an opening tag, by address and name.
+# Whether a model thought without an opening tag in this process, keyed by address and name.
 _unannounced: OrderedDict[tuple[str | None, str], bool] = OrderedDict()
 _REMEMBERED = 1_000
-# Model families whose templates open the thought in the prompt.
+# Model families whose templates put the opening tag in the prompt.
 _THINKERS = re.compile(r"deepseek-?r1|r1-distill|qwq|thinking|reasoner|magistral", re.IGNORECASE)
 
 
@@ -395,7 +395,7 @@ class AnswerStream:
 
     def __init__(self, listener: Callable[[str], None], attempts: Attempts, *, block: str) -> None:
         self._listener = listener
-        # a listener that holds back text has to know where each answer begins and ends
+        # a listener that holds text back has to know where each answer begins and ends
         self._begin: Callable[[], None] | None = getattr(listener, "begin", None)
         self._finish: Callable[[], None] | None = getattr(listener, "finish", None)
         self._attempts = attempts
@@ -422,7 +422,7 @@ class AnswerStream:
                 return
             if not self._heard and not self._holds_all and not self._thinks and piece.strip():
                 text = "".join(pieces)
-                if not may_have_tags(text):  # fast path: the first word of almost all answers contains no tag
+                if not may_have_tags(text):  # fast path: in almost all answers, the first word contains no tag
                     self._flows = True
                     self._say(text)
                     return

@@ -29,7 +29,7 @@ class Config(TypedDict):
 
 def main() -> None:
     """Serve until standard input ends because the parent closed it or died."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the application handles Ctrl-C and then closes the input
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the application handles Ctrl-C and then closes the engine's input
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     config: Config = json.loads(sys.stdin.buffer.readline())
@@ -42,11 +42,11 @@ def main() -> None:
     output.flush()
     if "address" in report:
         sys.stdin.buffer.read()
-    os._exit(0)  # skip the cleanup: there is nothing to save, and freeing two gigabytes takes time
+    os._exit(0)  # skip cleanup: there is nothing to save, and freeing two gigabytes takes time
 
 
 def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
-    # otherwise another busy process slows generation tenfold or more; the variable is read when the library is loaded
+    # otherwise another busy process slows down generation tenfold or more; the variable is read when the library loads
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     sys.path.append(config["library"])
     import xllamacpp
@@ -55,9 +55,9 @@ def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
     params.model.path = config["model"]
     params.n_ctx = config["context"]
     params.n_parallel = 1  # a single slot, because slots share neither the context nor the cached prefix
-    params.n_batch = 512  # number of prompt tokens between two checks for a cancelled call
+    params.n_batch = 512  # number of prompt tokens between two checks for cancellation
     params.n_gpu_layers = 0
-    params.fit_params = False  # fitting would load the vocabulary again to choose values that are already set here
+    params.fit_params = False  # fitting would load the vocabulary again to choose values already set here
     params.cpuparams.n_threads = config["threads"]
     params.hostnames = ["127.0.0.1"]
     params.port = 0

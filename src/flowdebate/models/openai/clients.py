@@ -232,7 +232,7 @@ def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
         raise ConfigurationError("environment", "SSL_CERT_DIR", folder, "a folder of certificates that can be read")
     try:
         return httpcore2.default_ssl_context()
-    except OSError as error:  # the file contains no certificates, and the library does not name it
+    except OSError as error:  # the file contains no certificates, and the library's error does not name it
         reason = f"a file of certificates in PEM format ({error_text(error)})"
         raise ConfigurationError("environment", "SSL_CERT_FILE", file, reason) from None
 
@@ -331,7 +331,7 @@ class PooledModel:
         await self._clients.release()
 
 
-# Loggers of openai and the libraries below it; they may show a key in headers, addresses and tracebacks.
+# Loggers of openai and its underlying libraries; they may log a key in headers, addresses and tracebacks.
 _LOGGERS = (
     "aiohttp.client",
     "anthropic",

@@ -129,14 +129,15 @@ def _secrets_of(parts: SplitResult, headers: Headers) -> Iterator[str]:
             yield from (value, unquote_plus(value))
     for name, value in headers:
         if _is_secret(name, value):
-            yield from (value, value.rpartition(" ")[2])  # without a scheme such as Bearer, which is not secret
+            yield from (value, value.rpartition(" ")[2])  # without the scheme, such as Bearer, which is not secret
         yield from (part for part in re.split(r"[\s;,=]+", value) if _RANDOM.search(part))
 
 
-# Suffixes of the names of secret headers and parameters; `_SHORT` are whole names, because "zipcode" is harmless.
+# Suffixes of the names of secret headers and parameters; those in `_SHORT` must match whole names, because "zipcode" is
+# harmless.
 _SECRETS = ("key", "token", "secret", "auth", "authorization", "password", "signature", "credential", "cookie")
 _SHORT = frozenset({"sig", "code", "pwd", "pass"})
-# At least 12 mixed letters and digits: typical of keys, untypical of words.
+# At least 12 mixed letters and digits, typical of keys but not of words.
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{12,}")
 
 
@@ -198,7 +199,7 @@ def address_of(address: str) -> str:
     parts = _parts(address)
     if parts is not None:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    return hide_credentials(address)  # other addresses cannot be split into parts
+    return hide_credentials(address)  # other addresses cannot be split
 
 
 def check_headers(location: str, headers: object) -> Headers:

@@ -39,11 +39,11 @@ from flowdebate.errors import (
 )
 from flowdebate.models.openai.endpoint import address_of
 
-# In seconds; a longer `retry-after`, such as 1e308, is garbage and ignored.
+# In seconds; a longer `retry-after`, such as 1e308, is garbage and is ignored.
 _MAX_WAIT = 7 * 24 * 3600.0
 
 _OVERLOADED = frozenset({429, 529})  # Anthropic uses 529 for "overloaded"
-# Providers report "credit balance" and the like with any of these; further requests would be wasted.
+# Providers report "credit balance" and the like with any of these; further requests would be futile.
 _SPENT = frozenset({400, 402, 403, 429})
 _TRANSIENT = frozenset({408, 409, 425})
 _CODES: Mapping[int, tuple[str, ...]] = {
@@ -56,11 +56,11 @@ _CODES: Mapping[int, tuple[str, ...]] = {
     429: ("insufficient_quota", "rate_limit_exceeded", "rate_limit_error", "too_many_requests", "resource_exhausted"),
     529: ("overloaded_error",),
 }
-# HTTP statuses, keyed by the codes and types of errors that proxies send inside a 200 or a stream.
+# HTTP statuses, keyed by the error codes and types that proxies send inside a 200 or a stream.
 _STATUSES = {code: status for status, codes in _CODES.items() for code in codes}
 
-# Words in refusals about the account, the prompt or the model, which no other form of the request would change. Other
-# refused requests are tried in other forms (`optional.py`), so a missing word costs requests, not answers.
+# Wording in refusals that concern the account, the prompt or the model, where no other form of the request would help.
+# Other refused requests are tried in other forms (`optional.py`), so a missing pattern costs requests, not answers.
 _MONEY = re.compile(
     r"insufficient[ _](quota|credit|balance|funds)|credit balance|billing_|out of credits|payment required"
     r"|(key|spend(ing)?|total|usage) limit (exceeded|reached)"
@@ -83,7 +83,7 @@ _KEY = re.compile(
     r"(key|token)|(api|access|auth)[ _-]?(key|token)\b.{0,40}(invalid|not valid|incorrect|expired|missing|revoked)"
     r"|unauthori[sz]ed|unauthenticated|authentication|invalid credentials"
 )
-# A 403 can have many reasons; these words indicate that it is the key.
+# A 403 can have many reasons; this wording indicates that it is the key.
 _DENIED = re.compile(
     r"\bkeys?\b|api_?key|\bauth|credential|permission|access[ _]denied|\btoken (is|has|was)\b|country|\bregion\b"
     r"|territor|account|subscription"
@@ -108,7 +108,7 @@ _NO_PATH = re.compile(
     r"|no (route|handler)|(path|url|endpoint|route|resource)\b.{0,80}not (found|exist|known|supported)"
     r"|unknown (path|url)|^(404 )?not found\.?$"
 )
-# Words in a 5xx that indicate that the prompt template or a parameter does not support a part of the request.
+# Wording in a 5xx indicating that the prompt template or a parameter does not support part of the request.
 _TEMPLATE = re.compile(
     r"jinja|chat.?template|roles? must|must alternate|system (role|message)"
     r"|(not|n't|un) ?(yet )?(support|implement|recogni[sz]e)\w*.{0,60}"
@@ -145,10 +145,10 @@ def map_error(
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, FlowDebateError):
         cause = cause.__cause__
-    if cause is not None:  # raised by one of our hooks, and wrapped by openai
+    if cause is not None:  # raised by one of our hooks and wrapped by openai
         return cause
     links = tuple(_chain(error, during))
-    # an SDK can only have raised it if it is imported
+    # only an imported SDK can have raised it
     sdks: list[Any] = [sdk for name in ("openai", "anthropic") if (sdk := sys.modules.get(name)) is not None]
     by_sdk = [sdk_error for sdk in sdks if (sdk_error := _of_sdk(sdk, error, links, base_url, secrets)) is not None]
     mapped = by_sdk[0] if by_sdk else _transport(links, base_url, secrets)
@@ -353,7 +353,7 @@ def _transport(  # noqa: PLR0911 - a table
 
     import aiohttp
 
-    def httpx2(*names: str) -> tuple[type[BaseException], ...]:  # a library can only have raised it if it is imported
+    def httpx2(*names: str) -> tuple[type[BaseException], ...]:  # only an imported library can have raised it
         library = sys.modules.get("httpx2")
         return () if library is None else tuple(getattr(library, name) for name in names)
 
@@ -388,7 +388,7 @@ def _transport(  # noqa: PLR0911 - a table
     return None
 
 
-# httpx2's message for a connection that was closed too early.
+# httpx2's message for a connection closed prematurely.
 _ENDED = re.compile("disconnected without|closed connection without")
 
 
@@ -418,7 +418,7 @@ class _Reason:
 
     @classmethod
     def of(cls, body: object, secrets: Sequence[str]) -> _Reason:
-        """Read the body of a refusal; providers nest the reason in different places."""
+        """Parse the body of a refusal; providers nest the reason in different places."""
         fields = list(islice(_fields(body), _MAX_FIELDS))
         message = _message(body)
         behind = [text for name, text in fields if name in _SENTENCES and " " in text and text not in message]

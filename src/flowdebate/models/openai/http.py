@@ -34,7 +34,7 @@ from flowdebate.models.openai.transport import (
 
 _LOGGER = logging.getLogger("flowdebate.models")
 
-_WHOLE = 1_000_000  # maximum size of a request, in bytes, that aiohttp sends from memory without a warning
+_WHOLE = 1_000_000  # maximum size of a request, in bytes, that aiohttp sends from memory without warning
 
 
 class _Fields(dict[str, Any]):
@@ -60,7 +60,7 @@ class HttpClient:
         self._headers = CIMultiDict(
             {
                 "Accept": "application/json",
-                # compressed bodies take time to unpack, and could exceed the memory
+                # compressed bodies take time to unpack and could exhaust memory
                 "Accept-Encoding": "identity",
                 "Authorization": f"Bearer {endpoint.api_key}",
                 "Content-Type": "application/json",

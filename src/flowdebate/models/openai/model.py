@@ -51,7 +51,7 @@ _OPENAI = "https://api.openai.com"
 _KEY_ENV = "OPENAI_API_KEY"
 _URL_ENV = "OPENAI_BASE_URL"
 
-# Common models that cannot read images; for other models, the server reports it.
+# Common models that cannot read images; for any others, the server reports it.
 _BLIND = re.compile(
     r"gpt-(3|4(-\d{4})?$|oss)|o[13]-mini|deepseek|codestral|devstral|mistral-(7b|nemo)|llama-?3([.:]|$)|glm-\d[^v]*$",
     re.IGNORECASE,
@@ -177,7 +177,7 @@ class OpenAIModel(PooledModel):
                 effort=self._effort,
                 strict=self._strict,
                 strict_model=self._strict_model,
-                # OpenAI's reasoning models accept only the newer name, most other servers only the older one
+                # OpenAI's reasoning models accept only the newer name, and most other servers only the older one
                 room="max_completion_tokens" if endpoint.base_url.startswith(_OPENAI) else "max_tokens",
                 amend=_with_cache_key if endpoint.base_url.startswith(_OPENAI) else None,
             )
@@ -214,7 +214,7 @@ def _host_of(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".")
 
 
-# Key variables by provider host.
+# Key variables, keyed by provider host.
 _HOSTED = {
     _host_of(provider.base_url or _OPENAI): provider.key_env for provider in PROVIDERS.values() if provider.key_env
 }
@@ -359,7 +359,7 @@ class Chat:
         modes = learned.order(self.dialect.structured, request)
         form, _, response = await self._ask(write, request, modes=modes)
         mode = form.mode or "md_json"
-        request.attempts.modes_left -= modes.index(mode)  # the modes before this one were refused
+        request.attempts.modes_left -= modes.index(mode)  # the preceding modes were refused
         try:
             answered = read(response, output, mode=mode, offered=bool(tools))
         except SchemaViolation as error:
@@ -445,16 +445,16 @@ class Chat:
         during = sys.exception()
         try:
             completion = await self.client.chat.completions.create(**parameters)
-            attempt.usage = usage_of(completion)  # set early, because an unusable answer is billed as well
+            attempt.usage = usage_of(completion)  # set early, because even an unusable answer is billed
             response = self._read(completion, request, parameters)
         except Exception as error:  # noqa: BLE001 - all exceptions of libraries are mapped here
             failure = self._map(error, during, parameters)
         else:
             attempt.usage = response.usage  # now including any thinking that the server did not count
-            if listen is not None and response.text:  # the server sent the answer in one piece
+            if listen is not None and response.text:  # the server sent the answer all at once
                 listen(response.text)
             return completion, response
-        raise failure  # raised outside the block: otherwise Python would chain it to `error`, which may show a key
+        raise failure  # raised outside the block, or else Python would chain it to `error`, which may reveal a key
 
     def _check_room(self, response: ModelResponse, parameters: Parameters) -> None:
         """Raise LostToThinking for an answer that consists only of thinking."""
@@ -496,7 +496,7 @@ class Chat:
                 max_chars=request.settings.max_chars,
             )
         except RequestRejected as error:
-            # do not try another form after text has been streamed, because it cannot be withdrawn
+            # do not try another form once text has been streamed, because it cannot be withdrawn
             error.certain = error.certain or heard
             raise
         except _Whole as complete:

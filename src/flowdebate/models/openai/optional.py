@@ -197,7 +197,7 @@ _MODE_HINT = _hint(
     r"response_?format|output_?config|output_?format|json|schema|structured|tool|function.?call|grammar|\bformat"
 )
 
-_IGNORED = 2  # minimum number of answers without JSON, because a single one may be the model's fault
+_IGNORED = 2  # minimum number of answers without JSON, because a single one may be a fluke
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class Learned:
 
     def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
         """Sort `modes` for `request`: the next mode to try, followed by the later ones, then the earlier ones."""
-        if request.skipped_modes == 0:  # later retries rely on the order at the start of the call
+        if request.skipped_modes == 0:  # later retries rely on the order set at the start of the call
             for mode in modes:
                 if self.prose[mode] >= _IGNORED:
                     self.put_last(mode)
@@ -261,7 +261,7 @@ class Learned:
 @lru_cache(maxsize=1_000)
 def learned_of(base_url: str, model: str) -> Learned:
     """Return the record for a model, shared by all runs in this process."""
-    del base_url, model  # only used as the key of the cached record
+    del base_url, model  # used only as the key of the cached record
     return Learned()
 
 
@@ -363,7 +363,7 @@ class Negotiation:
                 warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
 
-_SEVERAL = 2  # minimum number of steps at which taking all of them together saves requests
+_SEVERAL = 2  # minimum number of steps at which combining them all saves requests
 _PLAIN = "all"
 
 

@@ -65,7 +65,7 @@ def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResp
         called = value if isinstance(value, dict) else {}
         name, arguments = called.get("name"), called.get("arguments", called.get("parameters"))
         if not isinstance(name, str) or name not in offered or not isinstance(arguments, dict):
-            return response  # the whole answer has to consist of calls; otherwise a call in it is just an example
+            return response  # the whole answer has to consist of calls; otherwise a call in it is merely an example
         calls.append(ToolCall(id=f"call_{index}", name=name, arguments=json.dumps(arguments, ensure_ascii=False)))
     return replace(response, text="", tool_calls=tuple(calls), finish="tool_calls")
 
@@ -87,10 +87,10 @@ def parameters_of(
         alone = {"type": "function", "function": {"name": output.name}}
         written |= {"tools": [*tools, answer], "tool_choice": "required" if tools else alone}
     else:
-        # at the end, because everything before it is the same in all modes and cached by the provider
+        # at the end, because everything before it is the same in all modes and is cached by the provider
         asks = instruction(output, mode)
         last = messages[-1] if messages else {}
-        # some servers refuse consecutive messages of the same role
+        # some servers refuse consecutive messages with the same role
         if last.get("role") == "user" and isinstance(last.get("content"), str):
             written["messages"][-1] = {**last, "content": f"{last['content']}\n\n{asks}"}
         else:
@@ -137,7 +137,7 @@ def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: b
         return response
     if len(answers) > 1:
         raise SchemaViolation([("", f"{len(answers)} answers came at once")])
-    if len(calls) > 1:  # an answer next to tool calls is premature: the calls come first
+    if len(calls) > 1:  # an answer sent along with tool calls is premature: the calls come first
         return replace(response, tool_calls=tuple(call for call in calls if call.name != output.name))
     text = answers[0].arguments if answers else response.text
     silent = mode == "tools" and is_blank(text)  # the model sent neither a call nor text
@@ -276,7 +276,7 @@ class Reader:
                 raise MalformedResponse(f"the answer's content must be text, got {content.unknown}")
             if not self.blank and finish.reason != "length":
                 self._raise_empty(content, reason if finish.flags else None)
-        # the maximum, not the sum: some servers repeat the same text under two names
+        # the maximum rather than the sum, because some servers repeat the same text under two names
         beside = max((count for name, count in content.elsewhere.items() if _THOUGHT.search(name)), default=0)
         thought = content.thought + beside
         cleaned = clean_text(text)
@@ -298,7 +298,7 @@ class Reader:
             )
         tool_calls = tuple(
             ToolCall(
-                # some servers send no id, but require one with the result
+                # some servers send no id, but require one with the tool result
                 id=_clean(call.id, self.secrets) or f"call_{index}",
                 name=_clean(call.name, self.secrets),
                 arguments=arguments_text(_clean(call.arguments, self.secrets)),
@@ -361,9 +361,9 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
     }
 
 
-_MIN_LOGPROB = -100.0  # lower bound, because servers write -9999 and the like for impossible tokens
+_MIN_LOGPROB = -100.0  # lower bound, because servers report -9999 and the like for impossible tokens
 _MIN_PROBABILITY = 1e-9  # minimum probability, so that the logarithm is defined
-_AROUND = " \t\r\n\u2581\u0120"  # whitespace, and tokenizers' marks for a space before a token
+_AROUND = " \t\r\n\u2581\u0120"  # whitespace, and tokenizers' markers for a space before a token
 
 
 @dataclass(slots=True)
@@ -405,7 +405,7 @@ class _Parts:
         if getattr(chunk, "usage", None) is not None:
             self.usage = usage_of(chunk)
         choices = _list(getattr(chunk, "choices", None))
-        if not choices:  # the final chunk with the usage, or a ping
+        if not choices:  # the final chunk, which contains the usage, or a ping
             self.ended = self.ended or (self.reason is not None and self.usage is not _UNKNOWN)
             return ""
         choice = choices[0]
@@ -422,7 +422,7 @@ class _Parts:
             self.refusal.append(refusal)
         for call in _list(getattr(delta, "tool_calls", None)):
             index, function = getattr(call, "index", None), getattr(call, "function", None)
-            # pieces of a call share an index; a server without indexes sends each call whole
+            # the chunks of a call share an index; a server without indexes sends each call whole
             part = self.calls.setdefault(index if isinstance(index, int) else len(self.calls), _Call())
             part.id = part.id or _str(getattr(call, "id", None), "a tool call's id")
             part.name = part.name or _str(getattr(function, "name", None), "a tool call's name")
@@ -456,7 +456,7 @@ class _Parts:
         ]
 
 
-_MAX_NAME_LENGTH = 200  # maximum length in characters of a reported model name, because every event contains it
+_MAX_NAME_LENGTH = 200  # maximum length, in characters, of a reported model name, because every event contains it
 
 
 def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
@@ -522,7 +522,7 @@ def _text_in(part: object) -> str:
     return next((text for name in names if (text := _text_in(part.get(name)))), "")
 
 
-# Fields of a message that contain none of the model's text, or are read separately.
+# Message fields that contain none of the model's text or are handled separately.
 _OF_TEXT = frozenset({"role", "content", "refusal", "function_call"})
 _OTHER_FIELDS = frozenset({"role", "content", "refusal", "type", "id", "name", "index", "status", "tool_calls"})
 
@@ -591,6 +591,6 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_TOKENS else None
 
 
-# maximum for one answer; a larger count is a server's mistake and would end a run with limits
+# maximum for one answer; a larger count is a server error and would end a run with limits
 _MAX_TOKENS = 100_000_000
 _UNKNOWN = Usage.unknown()

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 import openai
-import openai.resources.chat.completions  # otherwise deferred by `import openai` to the first call
+import openai.resources.chat.completions  # otherwise `import openai` defers this to the first call
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.call import is_loopback
@@ -56,10 +56,10 @@ def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> d
     return {
         "api_key": endpoint.api_key,
         "base_url": endpoint.base_url,
-        # compressed bodies take time to unpack, and could exceed the memory
+        # compressed bodies take time to unpack and could exhaust memory
         "default_headers": {"Accept-Encoding": "identity", **dict(endpoint.headers)},
         "http_client": http,
-        "max_retries": 0,  # retries by the SDK would be paid but not counted
+        "max_retries": 0,  # the SDK's retries would be paid for but not counted
         "timeout": timeout,
     }
 
@@ -82,7 +82,7 @@ async def _bound_body(response: httpx2.Response, *, names: bool, secrets: tuple[
         raise
     encoding = encoding_of(response.headers)
     if encoding is not None:
-        # httpx2 would unpack each piece, however large, before its size can be checked
+        # httpx2 would unpack each chunk, however large, before its size can be checked
         del response.headers["content-encoding"]
     events = "event-stream" in response.headers.get("content-type", "").lower()
     if not isinstance(response.stream, httpx2.AsyncByteStream):
