@@ -59,7 +59,7 @@ def test_changing_the_judge_repeats_only_judge_calls(store: Path, tmp_path: Path
         assert len(on.bodies) == 4
     short = parent.header.run_id[:8]
     first, *_, last = terminal.screen.strip().splitlines()
-    assert first == f"Fork of {short}: reuses its 3 answers wherever the same model is asked the same"
+    assert first == f"Fork of {short}: reuses its 3 answers if the same model gets the same request"
     assert last == f"Fork of {short}: 2 answers reused, 1 asked for"
     assert "Calls: 1 " in terminal.screen
     account = {"parent": parent.header.run_id, "reused": 2, "edited": [], "asked": 1}

@@ -153,6 +153,6 @@ def test_the_counted_answer_is_marked() -> None:
     lines = [line.strip() for line in ESCAPES.sub("", render_turn(*events, counts)).split("\n")]
     assert [line for line in lines if line][-6:] == [
         *sentences,
-        "(that answer is no better than the first, which counts)",
+        "(that answer is no better than the first one, so the first one counts)",
         "First.",
     ]

@@ -162,7 +162,7 @@ def test_reviewers_and_moderators_have_positions() -> None:
     assert report.adopted is not None
     assert (report.adopted.value, report.outcome_right and report.outcome_right.value) == (1, 1)
     assert note_on("review", raw) == [
-        "Changed verdicts: 1 of 1, compared by their words, of which 1 to what another said first"
+        "Changed verdicts: 1 of 1, compared by their words, of which 1 to another's first answer"
     ]
     reports = [{"summary": "-", "status": "CONTINUE", "decision": decision} for decision in ("a", "b")]
     content = {"topic": "?", "rounds": 2, "history": [], "summaries": [], "finalDecision": "b", "isSettled": True}

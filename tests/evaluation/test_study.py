@@ -236,7 +236,7 @@ async def test_judges_that_use_the_notes_pass_the_control(tmp_path: Path, judge:
     assert report.control is not None
     assert (report.control.control, report.control.alone, report.control.passed) == (1.0, right, True)
     assert (report.unfinished, len(answers)) == (0, 3 * len(ROWS))
-    assert report.summary.startswith("The control is passed: the judge is right in 100.0% with what decides in hand")
+    assert report.summary.startswith("The control is passed: the judge is right in 100.0% with the deciding text")
     assert {"control", "alone"} <= {method.method for method in report.methods}
     fixed = experiment.registration().fixed["control"]
     assert fixed["gain"] == 0.1
@@ -256,7 +256,7 @@ async def test_judges_that_cannot_use_the_notes_stop_the_study(tmp_path: Path, j
     assert report.control is not None
     assert (report.control.passed, report.control.control) == (False, report.control.alone)
     assert report.summary.startswith("Stopped by the control: the judge is right in ")
-    assert "a gain of 10 points was asked for" in report.summary
+    assert "but a gain of 10 points was required" in report.summary
     before = len(voters.asked)
     assert await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model) == answers
     assert len(voters.asked) == before

@@ -153,7 +153,7 @@ def test_votes_survive_a_restart_and_are_exported(tmp_path: Path) -> None:
     asyncio.run(import_runs(store, export.splitlines()))
     with staged(lambda: Service(store=store)) as stage:
         assert stage.get("/runs/d/votes").json()["sides"] == {SHIP: 1, WAIT: 1}
-        assert "2, none of the sides ahead" in get_page(stage, "/runs/d")
+        assert "2, with no side ahead" in get_page(stage, "/runs/d")
 
 
 def test_votes_are_deleted_with_their_run() -> None:

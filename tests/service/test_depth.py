@@ -66,7 +66,7 @@ async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) 
     assert document.raw.verdict.winner == "we should"
     reason = "last step" if ends == "thorough" else "undisputed"
     assert f"Depth {ends} ({CALLS[ends]} calls): {reason}" in document.notes
-    assert [note for note in document.notes if note.endswith("goes on")] == [
+    assert [note for note in document.notes if note.endswith("continues")] == [
         f"Depth {depth} ({CALLS[depth]} calls): continues" for depth in steps[:-1]
     ]
 

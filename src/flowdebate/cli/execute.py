@@ -341,7 +341,7 @@ _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_l
 """Options for resuming a run that reached a limit; limits on calls and tokens count from the beginning of the run."""
 _WHY = {
     "left_behind": "The process of the run is gone. ",
-    "rejected": "No worker can execute the run as it is. ",
+    "rejected": "No worker can execute the run in its current state. ",
     "dead_letter": "The run was given up after repeated crashes. ",
 }
 """Reasons why runs did not end normally."""

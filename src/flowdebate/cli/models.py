@@ -125,7 +125,9 @@ def _show(data: dict[str, Any]) -> None:
     seats = data["seats"].values()
     if len({model for models in seats for model in models.values()}) == 1:
         page.line()
-        page.line(f"--model each: one provider is set up, so its model is asked everywhere; see {cite(ONE_MODEL)}")
+        page.line(
+            f"--model each: only one provider is configured, so its model is used everywhere; see {cite(ONE_MODEL)}"
+        )
     elif seats:
         dealt = [(name, models_text(models).partition(": ")[2]) for name, models in data["seats"].items()]
         page.line()

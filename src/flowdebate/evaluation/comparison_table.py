@@ -393,7 +393,7 @@ def _findings(table: ComparisonTable) -> list[str]:
 def _truth_finding(truth: VerdictsAgainstTruth) -> str:
     """Describe how often winners were right, and how rows without a winner affect this."""
     right = "" if truth.right is None else f", and the winner is right in {_share(truth.right, 'row')}"
-    lot = f"; counted as a lot where there is none: {truth.credit.value:.1%}"
+    lot = f"; with a random pick where there is none: {truth.credit.value:.1%}"
     return f"there is a winner in {_share(truth.decided, 'row')}{right}{lot if truth.decided.value < 1 else ''}"
 
 

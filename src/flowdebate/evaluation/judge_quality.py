@@ -373,14 +373,14 @@ def _findings(quality: JudgeQuality, confidence: float) -> list[str]:
         findings.append(f"agreement with the truth beyond chance: Cohen's kappa {said(quality.kappa)}")
     if quality.human_kappa is not None:
         findings.append(f"agreement with people beyond chance: Cohen's kappa {said(quality.human_kappa)}")
-    findings.append(f"Brier score {said(quality.brier)}: .25 is a judge that never knows")
+    findings.append(f"Brier score {said(quality.brier)}: .25 means guessing")
     slope = quality.calibration
     if not slope.helps:
-        wants = "no slope for its log-odds predicts held-out items better than the judge as it is"
+        wants = "no slope for its log-odds predicts held-out items better than the unadjusted judge"
     elif slope.slope < 1:
-        wants = f"it is surer than it should be: {slope.slope:.2f} times its log-odds predict held-out items better"
+        wants = f"it is overconfident: {slope.slope:.2f} times its log-odds predict held-out items better"
     else:
-        wants = f"it is less sure than it could be: {slope.slope:.2f} times its log-odds predict held-out items better"
+        wants = f"it is underconfident: {slope.slope:.2f} times its log-odds predict held-out items better"
     perfect = quality.ece_calibrated
     larger = "larger than" if quality.ece_p <= 1 - confidence else "no larger than"
     findings.append(

@@ -714,7 +714,7 @@ def _outcome_of(calls: Sequence[_Call]) -> tuple[Outcome, str]:
     if repairs:
         details.append(f"repaired: {', '.join(repairs)}")
     if again:
-        details.append(f"asked again after {', '.join(dict.fromkeys(map(str, again)))}")
+        details.append(f"retried after {', '.join(dict.fromkeys(map(str, again)))}")
     return ("differs" if details else "works"), "; ".join(details)
 
 

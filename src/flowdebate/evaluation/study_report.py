@@ -108,14 +108,14 @@ class StudyControl(WireModel):
     @property
     def summary(self) -> str:
         """Summary of the control in one sentence."""
-        figures = f"right in {self.control:.1%} with what decides in hand, in {self.alone:.1%} without, of {self.n:,}"
+        figures = f"right in {self.control:.1%} with the deciding text, in {self.alone:.1%} without it, of {self.n:,}"
         if self.passed is None:
             return f"The control is not finished: the judge is {figures} questions so far."
         if self.passed:
             return f"The control is passed: the judge is {figures} questions."
         return (
-            f"Stopped by the control: the judge is {figures} questions, and a gain of {100 * self.gain:g} points was "
-            "asked for. What debates do could not be seen through this judge."
+            f"Stopped by the control: the judge is {figures} questions, but a gain of {100 * self.gain:g} points was "
+            "required. This judge could not show the effect of debates."
         )
 
 

@@ -133,7 +133,7 @@ class HumanTurn:
     def _take(self, content: dict[str, Any]) -> None:
         request = self._asked
         if request is None or content.get("place") != request.place:
-            self._refuse(ValueError("this is not what is asked now"))
+            self._refuse(ValueError("this is no longer the current request"))
         elif self._store is not None:
             self._sending = asyncio.ensure_future(self._submit(request, content.get("answer")))
         elif self._answer is not None and not self._answer.done():
@@ -149,7 +149,7 @@ class HumanTurn:
         try:
             await submit_answer(self._store, self._run_id, answer, place=request.place)
         except NotAwaited:
-            self._say("This was answered elsewhere: the first answer stands.")
+            self._say("This was already answered elsewhere; the first answer counts.")
         except FlowDebateError as error:
             self._refuse(error)
         else:

@@ -414,7 +414,7 @@ def changes_note(raw: PatternOutput, word: str) -> str | None:
     )
     if not voices:
         return None
-    to = f", of which {adopted} to what another said first" if adopted else ""
+    to = f", of which {adopted} to another's first answer" if adopted else ""
     return f"Changed {word}: {changed} of {voices}, compared by their words{to}"
 
 

@@ -422,7 +422,7 @@ class OneByOne(Live):
         if text:
             yield Ending()
         if text and answer.first_counts:
-            yield Remark(text="that answer is no better than the first, which counts")
+            yield Remark(text="that answer is no better than the first one, so the first one counts")
             text = False
         if text:
             pass

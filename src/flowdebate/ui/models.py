@@ -424,7 +424,7 @@ def sources_lines(plan: Plan) -> list[str]:
     how = "go to the model with each turn"
     if sum(tokens) > (source_limit or SOURCE_TOKENS):
         limit = f"{source_limit or SOURCE_TOKENS:,}"
-        how = f"are more than a prompt can hold ({limit}): each turn is shown the passages that fit best"
+        how = f"are more than a prompt can hold ({limit}): each turn gets the most relevant passages"
         if plan.info.load_page().divides_sources:
             parts = divide(tuple(read), (source_limit or SOURCE_TOKENS) * 4)
             how = f"are read in {counted(len(parts), 'part')}: each reviewer is asked about each part"

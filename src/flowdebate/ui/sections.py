@@ -245,7 +245,7 @@ FLAGS: Mapping[Flag, str] = {
 """Descriptions of a contribution's faults."""
 _RECOVERIES: Mapping[Recovery, str] = {
     "skipped": "the turn is skipped",
-    "stand_in": "a stand-in argues",
+    "stand_in": "a fallback model argues",
     "declared_order": "all speak in declared order",
     "no_verdict": "there is no verdict",
     "no_output": "there is no output",
@@ -253,10 +253,10 @@ _RECOVERIES: Mapping[Recovery, str] = {
     "drawn": "the next speaker is drawn at random",
     "cut_off": "the argument ends there",
     "empty": "it has no argument",
-    "unheard": "its side was not heard",
+    "unheard": "its side did not speak",
     "not_counted": "that winner does not count",
     "next_step": "the next step follows",
-    "earlier_answer": "the answer of an earlier step stands",
+    "earlier_answer": "the answer of an earlier step counts",
 }
 """Descriptions of how a run recovers from a role's failure."""
 

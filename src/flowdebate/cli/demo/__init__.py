@@ -27,8 +27,9 @@ _FOLDER = Path(__file__).parent
 RECORDING = _FOLDER / "recording.jsonl"
 REVIEW_RECORDING = _FOLDER / "review.jsonl"
 REVIEW_TOLD = (
-    'A recording: no model is asked. Qwen2.5-Coder-1.5B-Instruct (the model "local") had all three seats, with seed 1, '
-    "in 341 seconds on two busy cores; nothing was edited. It is a very small model: expect better of larger ones."
+    'A recording: no model is asked. Qwen2.5-Coder-1.5B-Instruct (the model "local") played all three reviewers, with '
+    "seed 1, in 341 seconds on two busy cores; nothing was edited. It is a very small model: expect more from larger "
+    "ones."
 )
 TOLD = (
     'A recording: no model is asked. Qwen2.5-Coder-1.5B-Instruct (the model "local") spoke and judged, with seed 1, '

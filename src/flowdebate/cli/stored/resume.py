@@ -403,4 +403,4 @@ def _count_reused(answers: Sequence[StepRow], at: str | None, edits: Mapping[str
     count = sum(step.key not in edits for step in answers)
     edited = f"; {len(edits):,} edited" if edits else ""
     before = "" if at is None else f" before {at}"
-    return f"{counted(count, 'answer')}{before} wherever the same model is asked the same{edited}"
+    return f"{counted(count, 'answer')}{before} if the same model gets the same request{edited}"

@@ -141,7 +141,7 @@ class Sheet:
         notes = (note.partition(": ") for note in self.document.notes)
         facts = [*self.document.judging(), *(Fact(label=label, text=text) for label, _, text in notes)]
         if (votes := self.votes) is not None and votes.readers:
-            text = f"{votes.readers:,}, none of the sides ahead"
+            text = f"{votes.readers:,}, with no side ahead"
             if (leader := votes.leader) is not None:
                 names = {getattr(speaker, "stance", None): speaker.name for speaker in self.document.speakers}
                 text = f"{votes.sides[leader]:,} of {votes.readers:,} for {names.get(leader, leader)}"
