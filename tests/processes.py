@@ -1,6 +1,8 @@
-"""Processes started by tests: they can be interrupted, they end, and pytest-xdist's workers fork them from one process.
+"""Processes started by tests.
 
-A pytest plugin, which conftest.py registers.
+They can be interrupted, are always ended, and are forked from one process for pytest-xdist's workers.
+
+A pytest plugin, registered by conftest.py.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from tests import warm
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ("pytest_configure", "pytest_configure_node", "pytest_sessionstart", "started")
+__all__ = ("pytest_configure", "pytest_configure_node", "pytest_sessionstart", "start_process")
 
 
 @contextmanager
-def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Start a process and kill it at the end: `with Popen(…)` alone would wait forever after a failed test."""
+def start_process(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Start a process and kill it at the end. A plain `with Popen(…)` would wait forever after a failed test."""
     with subprocess.Popen(command, **options) as process:  # noqa: S603 - what tests start
         try:
             yield process
@@ -31,10 +33,10 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 
 
 def pytest_configure() -> None:
-    """Make SIGINT interrupt again in background test runs.
+    """Make SIGINT interrupt tests in the background.
 
-    A shell starts background jobs with SIGINT ignored, and child processes inherit that. They do not inherit a handler,
-    so they get the default again.
+    A shell starts background jobs with SIGINT ignored, and child processes inherit this. They do not inherit a handler,
+    so they get the default action again.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,6 +1,6 @@
-"""Hypothesis profiles, which alone decide the kind and number of examples of each law.
+"""Hypothesis profiles. They alone decide the kind and number of examples per property.
 
-A pytest plugin that conftest.py registers. `--hypothesis-profile` selects a profile other than `suite`.
+A pytest plugin, registered by conftest.py. `--hypothesis-profile` selects a profile other than `suite`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ("example_count",)
 
 _SUITE = 15
 
-# Everybody gets the same examples, whatever failed on their machine before. Machines are busy: no deadline.
+# All machines use the same examples, whatever failed before. There is no deadline, since machines may be busy.
 settings.register_profile(
     "suite",
     max_examples=_SUITE,
@@ -26,5 +26,5 @@ settings.load_profile("suite")
 
 
 def example_count(number: int) -> int:
-    """Scale a law's number of examples in the suite to the loaded profile."""
+    """Scale a property's number of examples in the suite to the loaded profile."""
     return max(1, number * settings().max_examples // _SUITE)

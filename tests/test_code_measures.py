@@ -1,4 +1,4 @@
-"""Measures of code: `make code-table` counts vague names, untyped code, and weak docstrings."""
+"""Code metrics: `make code-table` counts vague names, untyped code, and weak docstrings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_vague_names_are_counted_where_they_are_bound(parse: Callable[..., list[
     assert share_of_vague_names(modules) == pytest.approx(2 / 3)
 
 
-def test_any_is_counted_behind_an_alias(parse: Callable[..., list[Module]]) -> None:
+def test_any_behind_an_alias_is_counted(parse: Callable[..., list[Module]]) -> None:
     """The alias has to be the whole annotation."""
     modules = parse(
         "import typing\nfrom typing import Any, TypeAlias\nValue: TypeAlias = Any\n"
@@ -58,14 +58,14 @@ def test_any_is_counted_behind_an_alias(parse: Callable[..., list[Module]]) -> N
 
 
 def test_suppressions_and_calls_of_locals_are_counted(parse: Callable[..., list[Module]]) -> None:
-    """Comments about other rules and methods named locals do not count."""
+    """Comments about other rules do not count, and neither do methods named locals."""
     modules = parse("a = locals()  # noqa: E501, ANN401 - a reason\nb = c.locals()  # noqa: E501\n")
     assert count_suppressions(modules, "ANN401") == 1
     assert count_locals_calls(modules) == 1
 
 
 def test_a_factory_has_the_name_of_its_folder(parse: Callable[..., list[Module]]) -> None:
-    """Overloads and other functions are skipped, and all kinds of parameters count."""
+    """Overloads and other functions are skipped. All kinds of parameters count."""
     parse("def debate(a): ...\n", path="patterns/other/factory.py")
     modules = parse(
         "@overload\ndef debate(a): ...\ndef debate(a, *, b, **c): ...\ndef helper(a): ...\n",
@@ -85,7 +85,9 @@ def test_a_factory_has_the_name_of_its_folder(parse: Callable[..., list[Module]]
         ("Its path.", 0),
     ],
 )
-def test_a_headline_begins_with_a_verb_or_not(parse: Callable[..., list[Module]], docstring: str, share: int) -> None:
+def test_headlines_that_begin_with_a_verb_are_counted(
+    parse: Callable[..., list[Module]], docstring: str, share: int
+) -> None:
     """Properties are documented as attributes and excluded."""
     modules = parse(
         f'def count():\n    """{docstring}"""\nclass A:\n    @property\n    def b(self):\n        """The b."""\n'
@@ -93,14 +95,14 @@ def test_a_headline_begins_with_a_verb_or_not(parse: Callable[..., list[Module]]
     assert share_of_verb_headlines(modules) == share
 
 
-def test_clauses_and_bare_heads_are_counted_by_the_thousand_words(parse: Callable[..., list[Module]]) -> None:
+def test_clauses_and_bare_heads_are_counted_per_thousand_words(parse: Callable[..., list[Module]]) -> None:
     modules = parse('"""Options that those of a run replace."""\n\nsize = 1\n"""What is left of it."""\n')
     assert relative_clauses(modules) == pytest.approx(1000 / 12)
     assert bare_heads(modules) == pytest.approx(2000 / 12)
 
 
-def test_attribute_docstrings_name_their_subject(parse: Callable[..., list[Module]]) -> None:
-    """Some begin with a word that refers to a neighbour."""
+def test_attribute_docstrings_without_a_subject_are_counted(parse: Callable[..., list[Module]]) -> None:
+    """Some begin with a word that refers to a neighboring attribute."""
     modules = parse(
         'class Limits:\n    calls: int\n    """Maximum number of calls."""\n'
         '    tokens: int\n    """The same for tokens."""\n'

@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 
 HOME = str(Path(flowdebate.__file__).parent)
 MAX_FUNCTION_CALLS = 222
-"""Maximum number of the library's function calls per model call; 221.8 when this was written."""
+"""Maximum number of library function calls per model call; it was 221.8 when the bound was set."""
 MAX_BYTES = 4_800
-"""Maximum bytes held by a result per model call; 4,450 in a debate of 13 calls when this was written."""
+"""Maximum memory in bytes held by a result per model call; it was 4,450 in a debate with 13 calls when the bound was
+set.
+"""
 NAMES = ("ada", "ben", "cy", "dee", "eve")
 
 
-def build(debaters: int, rounds: int) -> Sequencer[Any, Any]:
+def build_debate(debaters: int, rounds: int) -> Sequencer[Any, Any]:
     """Build a moderated debate with many rounds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
@@ -48,7 +50,7 @@ def build(debaters: int, rounds: int) -> Sequencer[Any, Any]:
         )
 
 
-def model(debaters: int) -> FunctionModel:
+def make_model(debaters: int) -> FunctionModel:
     """Create a model that answers at once and never repeats an answer."""
     replies: list[str] = []
 
@@ -63,10 +65,10 @@ def model(debaters: int) -> FunctionModel:
     return FunctionModel(answer)
 
 
-def functions_called(debaters: int, rounds: int) -> Counter[str]:
-    """Count the library's function calls in one debate by name, after another debate has filled the caches."""
-    pattern = build(debaters, rounds)
-    pattern.run_sync("What should we pay for?", model=model(debaters), seed=1)
+def count_functions(debaters: int, rounds: int) -> Counter[str]:
+    """Count the library's function calls by name in one debate, after another debate has filled the caches."""
+    pattern = build_debate(debaters, rounds)
+    pattern.run_sync("What should we pay for?", model=make_model(debaters), seed=1)
     called: Counter[CodeType] = Counter()
 
     def count(frame: FrameType, event: str, _: object) -> None:
@@ -76,7 +78,7 @@ def functions_called(debaters: int, rounds: int) -> Counter[str]:
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        pattern.run_sync("What should we pay for?", model=model(debaters), seed=1)
+        pattern.run_sync("What should we pay for?", model=make_model(debaters), seed=1)
     finally:
         sys.setprofile(before)
     counts: Counter[str] = Counter()
@@ -87,38 +89,38 @@ def functions_called(debaters: int, rounds: int) -> Counter[str]:
 
 
 @pytest.fixture(scope="module")
-def short() -> Counter[str]:
+def short_count() -> Counter[str]:
     """Count the calls of a debate with 13 model calls."""
-    return functions_called(3, 3)
+    return count_functions(3, 3)
 
 
 @pytest.fixture(scope="module")
-def long() -> Counter[str]:
+def long_count() -> Counter[str]:
     """Count the calls of a debate with 121 model calls."""
-    return functions_called(5, 20)
+    return count_functions(5, 20)
 
 
-def test_a_model_call_costs_a_bounded_number_of_function_calls(short: Counter[str]) -> None:
+def test_a_model_call_costs_a_bounded_number_of_function_calls(short_count: Counter[str]) -> None:
     """A change that makes every turn more expensive has to justify a higher bound."""
-    assert short.total() / 13 < MAX_FUNCTION_CALLS, short.most_common(15)
+    assert short_count.total() / 13 < MAX_FUNCTION_CALLS, short_count.most_common(15)
 
 
-def test_a_call_of_a_long_debate_costs_no_more_than_one_of_a_short_debate(
-    short: Counter[str], long: Counter[str]
+def test_a_call_in_a_long_debate_costs_no_more_than_in_a_short_one(
+    short_count: Counter[str], long_count: Counter[str]
 ) -> None:
-    """The cost of a call does not grow with the transcript: each of 121 calls costs as much as each of 13."""
-    assert long.total() / 121 < 1.15 * short.total() / 13, (long - short).most_common(15)
+    """The cost per call does not grow with the transcript: each of 121 calls costs as much as each of 13."""
+    assert long_count.total() / 121 < 1.15 * short_count.total() / 13, (long_count - short_count).most_common(15)
 
 
-def test_a_result_holds_a_bounded_amount_of_memory() -> None:
+def test_the_memory_of_a_result_is_bounded() -> None:
     """The events, the audit trail and the transcript share one string per argument."""
-    pattern = build(3, 3)
-    pattern.run_sync("What should we pay for?", model=model(3), seed=1)
+    pattern = build_debate(3, 3)
+    pattern.run_sync("What should we pay for?", model=make_model(3), seed=1)
     gc.collect()
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        results = [pattern.run_sync("What should we pay for?", model=model(3), seed=seed) for seed in range(10)]
+        results = [pattern.run_sync("What should we pay for?", model=make_model(3), seed=seed) for seed in range(10)]
         gc.collect()
         size = tracemalloc.get_traced_memory()[0] - before
     finally:
@@ -126,18 +128,18 @@ def test_a_result_holds_a_bounded_amount_of_memory() -> None:
     assert size / len(results) / 13 < MAX_BYTES
 
 
-def test_each_argument_is_searched_for_names_once(long: Counter[str]) -> None:
+def test_each_argument_is_scanned_once_for_names(long_count: Counter[str]) -> None:
     """There are 100 arguments and the briefing, shown in many prompts."""
-    assert long["Names.find"] == 101
+    assert long_count["Names.find"] == 101
 
 
-def test_each_argument_is_escaped_only_a_few_times(long: Counter[str]) -> None:
-    """The forms are for debaters, moderators and the judge, and in a debater's reply; short texts add a few."""
-    assert long["quoted"] < 8 * 121
+def test_each_argument_is_escaped_only_a_few_times(long_count: Counter[str]) -> None:
+    """The forms are those for debaters, moderators and the judge, and for a debater's reply. Short texts add a few."""
+    assert long_count["quoted"] < 8 * 121
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_rebuilding_a_pattern_makes_no_new_schema(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rebuilding_a_pattern_creates_no_new_schema(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def hold() -> None:
         talk(name).run_sync("What should we pay for?", model=Talkers().model(), seed=1)
 
@@ -154,15 +156,15 @@ def test_rebuilding_a_pattern_makes_no_new_schema(name: str, monkeypatch: pytest
 
 def test_a_finished_pattern_is_garbage_collected() -> None:
     """Values cached for the next run are freed with the pattern."""
-    pattern = build(2, 1)
-    pattern.run_sync("What should we pay for?", model=model(2))
+    pattern = build_debate(2, 1)
+    pattern.run_sync("What should we pay for?", model=make_model(2))
     reference = weakref.ref(pattern)
     del pattern
     gc.collect()
     assert reference() is None
 
 
-def test_the_import_loads_only_what_a_debate_needs() -> None:
+def test_the_import_loads_only_the_requirements_of_a_debate() -> None:
     """Other patterns, text measures, database stores, pages and commands are imported on first use."""
     code = "import sys; from flowdebate import Debater, debate; "
     code += "print(*[name for name in sys.modules if name.startswith('flowdebate')])"

@@ -39,21 +39,21 @@ COMPOSE = deployment_check.services((DEPLOY / "compose.yaml").read_text("utf-8")
 
 
 @pytest.fixture
-def debates(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """Load the module of the containers."""
+def load_debates(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Load the module used by the containers."""
     monkeypatch.syspath_prepend(str(DEPLOY))
     monkeypatch.setenv("FLOWDEBATE_STORE", COMPOSE["worker"]["environment"]["FLOWDEBATE_STORE"])
     yield importlib.import_module("debates")
     del sys.modules["debates"]
 
 
-def test_the_modules_of_the_containers_exist(debates: ModuleType) -> None:
-    """The server's command names a function that returns a Service, and the workers' command one for Workers."""
+def test_the_modules_of_the_containers_exist(load_debates: ModuleType) -> None:
+    """The server's command names a function that returns a Service; the workers' command, one for Workers."""
     server, worker = COMPOSE["server"]["command"], COMPOSE["worker"]["command"]
     assert server[server.index("--app") + 1] == "debates:service"
     assert worker[-1] == "debates:workers"
-    assert isinstance(debates.service(), Service)
-    assert isinstance(debates.workers(), Workers)
+    assert isinstance(load_debates.service(), Service)
+    assert isinstance(load_debates.workers(), Workers)
 
 
 @pytest.mark.parametrize("command", [IMAGE.command, COMPOSE["server"]["command"]])
@@ -65,7 +65,7 @@ def test_the_commands_are_valid(command: list[str]) -> None:
     assert subcommand.make_context(name, options).params["host"] == "0.0.0.0"  # noqa: S104 - inside of the container
 
 
-def test_the_health_check_asks_an_endpoint_that_needs_no_token() -> None:
+def test_the_health_check_uses_an_endpoint_without_a_token() -> None:
     """A renamed endpoint would make every container unhealthy."""
     application = create_app(Service(store="memory:", model=ScriptedModel()), token="a" * 20)
     (path,) = (path_ for path_ in application.openapi()["paths"] if path_.endswith("/health"))
@@ -73,7 +73,7 @@ def test_the_health_check_asks_an_endpoint_that_needs_no_token() -> None:
 
 
 def test_containers_have_limits_and_read_only_folders() -> None:
-    """Passwords are in files, since every process of a container could read them in addresses."""
+    """Passwords are in files, since every process in a container could read them in addresses."""
     for name in ("server", "worker"):
         assert COMPOSE[name]["read_only"]
         assert COMPOSE[name]["mem_limit"]
@@ -83,15 +83,15 @@ def test_containers_have_limits_and_read_only_folders() -> None:
     assert f"http://127.0.0.1:{port}/health'" in COMPOSE["worker"]["healthcheck"]["test"][-1]
 
 
-def test_a_key_of_any_provider_reaches_server_and_workers() -> None:
-    """The same is true of a model's name."""
+def test_any_provider_key_reaches_server_and_workers() -> None:
+    """A model name reaches them in the same way."""
     keys = {provider.key_env for provider in PROVIDERS.values() if provider.key_env}
     for name in ("server", "worker"):
         assert keys | {"FLOWDEBATE_MODEL"} <= set(COMPOSE[name]["environment"])
 
 
 def test_the_image_does_not_run_as_root() -> None:
-    """The user has a number, which Kubernetes can check, and the port is the published one."""
+    """The user has a number, so that Kubernetes can check it. The port is the published one."""
     assert int(IMAGE.last("USER")) > 0
     assert COMPOSE["server"]["ports"] == [f"127.0.0.1:{IMAGE.last('EXPOSE')}:{IMAGE.last('EXPOSE')}"]
 
@@ -103,7 +103,7 @@ def test_the_image_has_a_supported_python() -> None:
 
 
 def test_files_copied_into_the_image_exist_and_are_not_ignored() -> None:
-    """Dockerfile.dockerignore excludes everything but the paths it names."""
+    """Dockerfile.dockerignore excludes everything except the paths it names."""
     ignored, *allowed_paths = (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8").splitlines()
     assert ignored == "*"
     copied = [source for name, argument in BUILD.steps if name == "COPY" for source in argument.split()[:-1]]
@@ -122,7 +122,7 @@ def test_compose_builds_this_repository_and_mounts_its_patterns(name: str) -> No
 
 @pytest.mark.parametrize("name", ["image", "build"])
 def test_locked_versions_satisfy_the_project(name: str) -> None:
-    """Each requirement has one exact version with hashes and no address; `make lock` updates them."""
+    """Each requirement has one exact version with hashes and no address. `make lock` updates them."""
     text = (DEPLOY / "requirements" / f"{name}.txt").read_text("utf-8")
     assert "://" not in text
     entries = [entry for entry in text.replace(" \\\n", "").splitlines() if not entry.startswith("#")]
@@ -153,6 +153,6 @@ def test_locked_versions_satisfy_the_project(name: str) -> None:
         ("cp313-cp313-macosx_11_0_arm64", False),
     ],
 )
-def test_hashes_are_locked_for_wheels_of_the_image(tag: str, fits: bool) -> None:  # noqa: FBT001
-    """Wheels are for Linux with glibc on two architectures and the supported Pythons."""
+def test_wheel_hashes_of_the_image_are_locked(tag: str, fits: bool) -> None:  # noqa: FBT001
+    """Wheels are for Linux with glibc on two architectures and the supported Python versions."""
     assert lock.fits(Tag(*tag.split("-", 2))) is fits

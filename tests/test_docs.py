@@ -1,4 +1,4 @@
-"""The documentation names existing things, and every public thing is documented."""
+"""Documentation that names only existing things and covers every public one."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def options(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings as GitHub generates them."""
+    """Return the anchors of a page's headings, as GitHub generates them."""
     titles = _HEADING.findall(_FENCE.sub("", page.read_text("utf-8")))
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def commands(program: str) -> Iterator[tuple[str, str]]:
-    """Return the lines of shell fences that call `program`, with their page; continued lines are joined."""
+    """Return the lines in shell fences that call `program`, with their page. Continued lines are joined."""
     for page, text in TEXTS.items():
         for language, body in _FENCE.findall(text):
             if language in {"bash", "console", "sh", "shell"}:
@@ -109,7 +109,7 @@ def commands(program: str) -> Iterator[tuple[str, str]]:
 
 
 def test_every_public_name_is_documented() -> None:
-    """Every name that can be imported from flowdebate appears as code in some page."""
+    """Every name that can be imported from flowdebate appears as code on some page."""
     missing = [name for name in dir(flowdebate) if not re.search(rf"\b{name}\b", DOCS)]
     assert missing == []
 
@@ -120,7 +120,7 @@ def test_every_error_and_warning_is_documented() -> None:
     assert missing == []
 
 
-def test_every_option_of_a_debate_is_in_its_table_with_its_default() -> None:
+def test_every_debate_option_is_in_its_table_with_its_default() -> None:
     section = TEXTS[ROOT / "docs" / "debate.md"].split("## Options")[1].split("A `Debater` has")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", section, re.MULTILINE))
     assert list(rows) == list(options(flowdebate.debate))
@@ -132,7 +132,7 @@ def test_every_option_of_a_debate_is_in_its_table_with_its_default() -> None:
 
 
 @pytest.mark.parametrize("name", ["consensus", "deliberation", "handoff", "round_robin"])
-def test_every_option_of_a_sibling_is_in_its_table_with_its_default(name: str) -> None:
+def test_every_option_of_other_patterns_is_in_its_table_with_its_default(name: str) -> None:
     """The first table under "Options" equals the signature."""
     page = TEXTS[ROOT / "docs" / f"{name}.md"]
     table = page.split("## Options")[1].split("| Option |")[1].split("\n\n")[0]
@@ -147,29 +147,29 @@ def test_every_option_of_a_sibling_is_in_its_table_with_its_default(name: str) -
 
 
 @pytest.mark.parametrize("output", SIBLING_OUTPUTS, ids=lambda output: output.__name__)
-def test_every_field_of_a_siblings_output_is_in_a_table(output: type[BaseModel]) -> None:
+def test_every_output_field_of_other_patterns_is_in_a_table(output: type[BaseModel]) -> None:
     assert set(output.model_fields) <= first_cells(f"{SIBLING_OUTPUTS[output]}.md")
 
 
 @pytest.mark.parametrize("page", SIBLING_OUTPUTS.values())
-def test_each_event_of_a_sibling_is_on_its_page(page: str) -> None:
+def test_each_event_of_other_patterns_is_on_its_page(page: str) -> None:
     """Readers can look up every event of a run."""
     try:
         events_module = importlib.import_module(f"flowdebate.patterns.{page}.events")
     except ModuleNotFoundError:
-        return  # it tells what every pattern tells
+        return  # this page describes events common to all patterns
     text = TEXTS[ROOT / "docs" / f"{page}.md"]
     kinds = [value.kind for value in vars(events_module).values() if isinstance(value, type) and hasattr(value, "kind")]
     assert [kind for kind in kinds if f"`{kind}`" not in text and f"`{kind}`" not in DOCS] == []
 
 
 def test_every_field_of_a_debater_is_in_its_table() -> None:
-    """Keys of a `Debater` and of its dict form are covered."""
+    """The keys of a `Debater` and of its dict form are covered."""
     assert {field.name for field in fields(flowdebate.Debater)} <= first_cells("debate.md")
 
 
 def test_every_field_of_the_raw_output_is_in_its_table() -> None:
-    """Readers of the wire form find each key explained, and each reason why a debate ends."""
+    """Readers of the wire form find each key explained, and each reason for the end of a debate."""
     assert set(DebateRawOutput.model_fields) <= first_cells("debate.md")
     assert all(f'`"{reason}"`' in TEXTS[ROOT / "docs" / "debate.md"] for reason in get_args(get_args(StopReason)[0]))
 
@@ -187,7 +187,7 @@ def test_every_option_of_a_constructor_is_in_a_table(function: Callable[..., Any
     assert set(options(function)) - {"name"} <= first_cells(page)
 
 
-def test_every_verb_of_the_sequencer_is_in_its_table() -> None:
+def test_every_sequencer_method_is_in_its_table() -> None:
     verbs = {name for name, _ in inspect.getmembers(Sequencer, inspect.isfunction) if not name.startswith("_")}
     of_every_block = {name for name, _ in inspect.getmembers(Block, inspect.isfunction)}
     sequencer_verbs = verbs - of_every_block
@@ -207,12 +207,12 @@ def test_every_event_and_every_strategy_is_documented() -> None:
 
 
 def test_every_attribute_of_a_result_is_documented() -> None:
-    """The attributes are in the concepts, or in the page about nesting."""
+    """The attributes are described on the concepts page, or on the page about nesting."""
     public = {name for name, _ in inspect.getmembers(RunResult) if not name.startswith("_")}
     assert [name for name in sorted(public) if f"`{name}`" not in DOCS and f"result.{name}" not in DOCS] == []
 
 
-def test_every_provider_is_in_its_table() -> None:
+def test_every_provider_is_in_the_table() -> None:
     """Each row has the key's environment variable and the default model."""
     rows = [row for row in tables(ROOT / "docs" / "models.md") if len(row) == 3]
     for name, provider in PROVIDERS.items():
@@ -221,7 +221,7 @@ def test_every_provider_is_in_its_table() -> None:
             assert row[1:] == [f"`{provider.key_env}`", f"`{provider.default}`"]
 
 
-def test_the_documented_hash_of_the_local_model_is_the_checked_one() -> None:
+def test_the_documented_local_model_hash_is_checked() -> None:
     """The pages show the hash that a downloaded model is compared with."""
     assert gguf._SHA256 in TEXTS[ROOT / "docs" / "models.md"]
     assert f"as {gguf._PARTS} packages" in TEXTS[ROOT / "docs" / "models.md"]
@@ -229,7 +229,7 @@ def test_the_documented_hash_of_the_local_model_is_the_checked_one() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_inside_the_repository_are_valid(page: Path) -> None:
-    """Files exist, and anchors are headings of the linked page."""
+    """Files exist, and anchors are headings on the linked page."""
     for link in _LINK.findall(prose(page)):
         if link.startswith(("https://", "http://")):
             continue
@@ -280,23 +280,23 @@ def test_documented_extras_exist() -> None:
 
 
 def test_documented_commands_can_be_parsed() -> None:
-    """The command line accepts every `flowdebate …` in a shell fence, up to the point of running it."""
+    """The command line accepts every `flowdebate …` command in a shell fence, up to the point of running it."""
     program = get_command(app)
     shown_commands = list(commands("flowdebate"))
     for _, command in shown_commands:
         _, *arguments = shlex.split(command, comments=True)
-        parse(program, arguments)
+        parse_arguments(program, arguments)
     assert shown_commands
 
 
-def parse(program: Any, arguments: list[str]) -> None:
+def parse_arguments(program: Any, arguments: list[str]) -> None:
     """Let click parse `arguments`, including the subcommand, without running anything."""
     try:
         context = program.make_context("flowdebate", list(arguments))
         rest = [*context._protected_args, *context.args]
         name, command, remaining = program.resolve_command(context, rest)
         command.make_context(name, remaining, parent=context)
-    except Exit as end:  # --help and --version are done once they are read
+    except Exit as end:  # --help and --version exit as soon as they are parsed
         if end.exit_code:
             raise
 
@@ -313,7 +313,7 @@ _HOP = re.compile(r"\[`(?:(\w+)\.)?(\w+)(?:\(\))?`\]\((\.\./src/[^)#]+)\)")
 @pytest.mark.parametrize(
     ("owner", "name", "path"), _HOP.findall(TEXTS[ROOT / "docs" / "architecture.md"]), ids=lambda part: part or "-"
 )
-def test_links_of_the_architecture_lead_to_their_definitions(owner: str, name: str, path: str) -> None:
+def test_architecture_links_lead_to_definitions(owner: str, name: str, path: str) -> None:
     source = (ROOT / "docs" / path).resolve().read_text("utf-8")
     assert re.search(rf"\b(def|class|function) {name}\b", source)
     assert not owner or re.search(rf"\bclass {owner}\b|^from .* import .*\b{owner}\b", source, re.MULTILINE)
@@ -330,7 +330,7 @@ def test_the_call_stack_has_the_documented_depth() -> None:
 
     sides = [Debater("ada", "build dams"), Debater("ben", "build turbines")]
     jury = debate(name="power", debaters=sides, max_rounds=1, moderator=False, synthesizer=False)
-    with suppress(errors.FlowDebateError):  # the judge's answer is no verdict
+    with suppress(errors.FlowDebateError):  # the judge's answer is not a valid verdict
         asyncio.run(jury.run("How should we make power?", model=FunctionModel(reply)))
     sentence = f"the call stack has {len(stacks[0])} functions in {len(set(stacks[0]))} modules."
     assert sentence in TEXTS[ROOT / "docs" / "architecture.md"]
@@ -348,7 +348,7 @@ def test_each_threat_names_existing_tests() -> None:
 
 
 def test_the_notebook_is_committed_with_its_output() -> None:
-    """The notebook is executed in order, so readers on a code host see reports and tables."""
+    """The notebook was executed in order, so readers on a code host see reports and tables."""
     cells = json.loads((ROOT / "examples" / "notebook.ipynb").read_text("utf-8"))["cells"]
     codes = [cell for cell in cells if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in codes] == list(range(1, len(codes) + 1))

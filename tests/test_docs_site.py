@@ -1,4 +1,4 @@
-"""The documentation site: its gathered pages, without building it."""
+"""The documentation site: its collected pages, checked without building it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ TOP = ("flowdebate", *(f"flowdebate.{name}" for name in ("errors", "events", "mo
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Gather the pages into a folder."""
+def collected_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Collect the pages in a folder."""
     folder = tmp_path_factory.mktemp("site") / "docs"
     docs_site.gather(folder)
     return folder
 
 
-def prose_links(page: Path) -> Iterator[str]:
+def find_links(page: Path) -> Iterator[str]:
     """Return the links of a page outside its code."""
     text = re.sub(r"^```.*?^```$|<!--.*?-->", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for link in re.findall(r"\[[^\]]*\]\(([^)\s#]+)", text):
@@ -38,40 +38,42 @@ def prose_links(page: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("module", TOP)
-def test_every_public_name_is_in_the_reference(module: str, pages: Path) -> None:
-    page = (pages / "reference" / f"{module}.md").read_text("utf-8").splitlines()
+def test_every_public_name_is_in_the_reference(module: str, collected_pages: Path) -> None:
+    page = (collected_pages / "reference" / f"{module}.md").read_text("utf-8").splitlines()
     assert [name for name in docs_site.exported(module) if f"::: {module}.{name}" not in page] == []
 
 
-def test_modules_imported_by_pages_are_in_the_reference(pages: Path) -> None:
-    """Names used in examples can be looked up; those of modules without exports are on the submodules' pages."""
+def test_modules_imported_by_pages_are_in_the_reference(collected_pages: Path) -> None:
+    """Names used in examples can be looked up. Names from modules without exports are on the submodules' pages."""
     for page in (*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")):
         for module, names in re.findall(
             r"^from (flowdebate[\w.]*) import ([\w, ]+)$", page.read_text("utf-8"), re.MULTILINE
         ):
-            reference = pages / "reference" / f"{module}.md"
+            reference = collected_pages / "reference" / f"{module}.md"
             for name in names.split(", "):
-                below = pages / "reference" / f"{module}.{name}.md"
+                below = collected_pages / "reference" / f"{module}.{name}.md"
                 assert below.exists() or f"::: {module}.{name}\n" in reference.read_text("utf-8"), (
                     f"{page.name}: {name}"
                 )
 
 
-def test_links_stay_inside_the_site(pages: Path) -> None:
-    """Links that lead out of docs/ in the checkout are rewritten."""
-    for page in pages.rglob("*.md"):
+def test_links_stay_inside_the_site(collected_pages: Path) -> None:
+    """Links that point outside docs/ in the repository are rewritten."""
+    for page in collected_pages.rglob("*.md"):
         broken = [
-            link for link in prose_links(page) if not (page.parent / link).resolve().is_relative_to(pages.resolve())
+            link
+            for link in find_links(page)
+            if not (page.parent / link).resolve().is_relative_to(collected_pages.resolve())
         ]
         assert broken == [], page.name
-        assert [link for link in prose_links(page) if not (page.parent / link).exists()] == [], page.name
+        assert [link for link in find_links(page) if not (page.parent / link).exists()] == [], page.name
 
 
-def test_llms_txt_names_every_page(pages: Path) -> None:
+def test_llms_txt_lists_every_page(collected_pages: Path) -> None:
     """Each page of docs/ has a line with a summary and a link to its Markdown."""
-    lines = re.findall(r"^- \[.+?\]\((.+?)\): .+$", (pages / "llms.txt").read_text("utf-8"), re.MULTILINE)
+    lines = re.findall(r"^- \[.+?\]\((.+?)\): .+$", (collected_pages / "llms.txt").read_text("utf-8"), re.MULTILINE)
     assert {*lines} == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} | {"reference.md"}
-    assert all((pages / line).exists() for line in lines)
+    assert all((collected_pages / line).exists() for line in lines)
 
 
 TYPED = {
@@ -84,21 +86,24 @@ TYPED = {
     "ollama": "models",
     "stop early": "cost",
 }
-"""Queries that users type, and the pages they look for."""
+"""Typical user queries, with the pages that answer them."""
 
 
 @pytest.mark.parametrize("words", TYPED)
-def test_typical_queries_match_a_section_of_their_page(pages: Path, words: str) -> None:
-    """Sections with all words precede those with some; words in code are ignored."""
+def test_typical_queries_match_a_section_of_their_page(collected_pages: Path, words: str) -> None:
+    """Sections with all words precede those with some. Words in code are ignored."""
     prose = re.sub(
-        r"^```.*?^```$", "", (pages / f"{TYPED[words]}.md").read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
+        r"^```.*?^```$", "", (collected_pages / f"{TYPED[words]}.md").read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
     )
     sections = re.split(r"^(?=#+ )", prose, flags=re.MULTILINE)
     assert any(all(re.search(rf"\b{word}", section, re.IGNORECASE) for word in words.split()) for section in sections)
 
 
 def test_search_finds_pages_and_works_from_files(tmp_path: Path) -> None:
-    """The reference is excluded; a script contains the worker's program, since pages from files cannot load workers."""
+    """The reference is excluded.
+
+    A script contains the worker's program, since pages opened from files cannot load workers.
+    """
     workers = tmp_path / "assets" / "javascripts" / "workers"
     workers.mkdir(parents=True)
     (workers / "search.abc.min.js").write_text('onmessage = () => "</script>";')

@@ -1,4 +1,4 @@
-"""Errors keep all their attributes when copied or sent to another process."""
+"""Errors keep all their attributes when they are copied or sent to another process."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "ToolLoopExceeded": ((8,), {"block": "b"}),
     "ViewError": (("got", "a transcript"), {}),
 }
-"""Arguments of each error class; all others take a message alone."""
+"""Arguments of error classes that take more than a message."""
 
 
 @pytest.mark.parametrize("name", errors.__all__)
-def test_an_error_is_the_same_after_pickling_and_copying(name: str) -> None:
+def test_an_error_survives_pickling_and_copying(name: str) -> None:
     """Class, message, notes and every attribute are compared."""
     arguments, options = ARGUMENTS.get(name, (("message",), {}))
     error = getattr(errors, name)(*arguments, **options)
@@ -70,8 +70,8 @@ def test_an_error_is_the_same_after_pickling_and_copying(name: str) -> None:
         assert {"run": None, **vars(other)} == {"run": None, **vars(error)}
 
 
-def test_a_fact_that_cannot_be_pickled_becomes_text() -> None:
-    """An option may be any object, and the message already contains its text."""
+def test_an_unpicklable_attribute_becomes_text() -> None:
+    """An option can be any object, and the message already contains its text."""
     error = ConfigurationError("debate", "judge", threading.Lock(), "a block")
     other = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert str(other) == str(error)
@@ -79,8 +79,8 @@ def test_a_fact_that_cannot_be_pickled_becomes_text() -> None:
 
 
 @pytest.mark.parametrize("lock", [None, threading.Lock()], ids=["with its run", "without a run that cannot be pickled"])
-def test_an_error_of_a_run_can_be_pickled(lock: object) -> None:
-    """The run is included where possible, and the error itself is unchanged."""
+def test_an_error_with_a_run_can_be_pickled(lock: object) -> None:
+    """The run is included if possible, and the error itself is unchanged."""
     model = ScriptedModel()
     model.lock = lock  # type: ignore[attr-defined]  # as models that hold connections do
     with pytest.raises(ScriptError) as failed:
@@ -96,8 +96,8 @@ def test_an_error_of_a_run_can_be_pickled(lock: object) -> None:
         assert other.run.status == "failed"
 
 
-def failing(store: str) -> None:
-    """Run a failing debate in a process of a pool, which attaches the run to the error."""
+def fail_in_pool(store: str) -> None:
+    """Run a failing debate in a process of a pool, where the run is attached to the error."""
     if store:
         raise RunConflict(store, "r")
     generator(name="ask").run_sync("?", model=ScriptedModel(ProviderFailed("down", status=503)))
@@ -115,5 +115,5 @@ def test_an_error_can_leave_a_pool_of_processes(
 ) -> None:
     """`multiprocessing.Pool` waits forever for an error that cannot be unpickled."""
     with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(kind) as raised:
-        pool.apply_async(failing, (store,)).get(timeout=60)
+        pool.apply_async(fail_in_pool, (store,)).get(timeout=60)
     assert {name: getattr(raised.value, name) for name in facts} == facts

@@ -53,8 +53,8 @@ KINDS: tuple[type[BaseEvent], ...] = get_args(Event)
 REMEDY = "the events have changed: run `make event-schema`, and say in CHANGELOG.md what clients will see"
 
 
-def definition(kind: type[BaseEvent]) -> dict[str, Any]:
-    """Return the part of the schema about `kind`."""
+def find_definition(kind: type[BaseEvent]) -> dict[str, Any]:
+    """Return the part of the schema that describes `kind`."""
     schema: dict[str, Any] = event_schema()["$defs"][kind.__name__]
     return schema
 
@@ -63,7 +63,7 @@ def definition(kind: type[BaseEvent]) -> dict[str, Any]:
 
 
 def test_the_published_schema_matches_the_classes() -> None:
-    """A change of the wire form thus shows in a review as a change of the file."""
+    """This shows changes of the wire form as changes of the file in a review."""
     assert SCHEMA.read_text("utf-8") == schema_text(), REMEDY
 
 
@@ -89,8 +89,8 @@ def test_each_call_returns_a_separate_schema() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 def test_each_event_and_each_field_is_described(kind: type[BaseEvent]) -> None:
-    """Path, time and kind are always present, and descriptions use JSON terms."""
-    part = definition(kind)
+    """Path, time and kind are always present. Descriptions use JSON terms."""
+    part = find_definition(kind)
     assert event_schema()["discriminator"]["mapping"][kind.kind] == f"#/$defs/{kind.__name__}"
     assert part["properties"]["kind"]["const"] == kind.kind
     assert {"kind", "path", "at"} <= set(part["required"])
@@ -108,15 +108,15 @@ def test_the_union_and_the_schema_have_the_same_events() -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Weighed(BaseEvent):
-    """An event as one might be added."""
+    """An example of an event added later."""
 
     kind: ClassVar[str] = "weighed"
     usage: Usage
-    """A type that is imported for type checkers only."""
+    """A type imported only for type checkers."""
     was_replayed: bool = field(default=False, metadata=SPARSE)
-    """Whether it was."""
+    """Replay flag."""
     origin: Literal["asked", "reused"] = field(default="asked", metadata=SPARSE)
-    """Where it comes from."""
+    """Origin of the event."""
 
 
 def test_a_new_field_is_in_the_schema_automatically() -> None:
@@ -129,7 +129,7 @@ def test_a_new_field_is_in_the_schema_automatically() -> None:
 
 
 def test_later_versions_of_the_format_are_valid() -> None:
-    """Additional keys are valid at any depth; different types, missing fields and different kinds are not."""
+    """Additional keys are valid at any depth. Different types, missing fields and different kinds are not."""
     usage = {"calls": 1, "promptTokens": None, "cachedTokens": None, "completionTokens": None, "reasoningTokens": 7}
     wire = {"kind": "run_started", "path": "a", "at": 1.0, "runId": "r", "block": "a", "seed": 1}
     ended = {"kind": "run_finished", "path": "a", "at": 1.0, "runId": "r", "seconds": 1.0, "error": None}
@@ -145,7 +145,7 @@ def test_later_versions_of_the_format_are_valid() -> None:
 
 
 def test_the_events_of_a_run_are_valid() -> None:
-    """Events of the library's patterns are written by `to_wire()` with their kind first."""
+    """`to_wire()` writes the events of the library's patterns with their kind first."""
     sides = [Debater("ann", "cap"), Debater("bob", "free")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
     scores = {"reasoning": "So.", "verdict": "Cap.", "scores": {"cap": 60, "free": 40}}
@@ -158,7 +158,7 @@ def test_the_events_of_a_run_are_valid() -> None:
 
 
 def test_an_event_of_a_hostile_output_is_valid() -> None:
-    """A transformed answer may be of any type, most of which JSON cannot represent."""
+    """A transformed answer can be of any type, and JSON cannot represent most types."""
     output: dict[object, object] = {
         "stream": count(),
         "self": None,
@@ -168,7 +168,7 @@ def test_an_event_of_a_hostile_output_is_valid() -> None:
     }
     output["self"] = output
     wire = wire_of(BlockAnswered(block="a", output=output, path="a", at=1.0))
-    VALIDATOR.validate(sent(wire))
+    VALIDATOR.validate(send_and_receive(wire))
 
 
 class Unprintable:
@@ -185,7 +185,7 @@ class Unprintable:
         raise RuntimeError(name)
 
 
-def sent(wire: dict[str, Any]) -> Any:
+def send_and_receive(wire: dict[str, Any]) -> Any:
     """Return the data as the recipient gets it."""
     return json.loads(json.dumps(wire, allow_nan=False, ensure_ascii=False).encode())
 
@@ -200,14 +200,14 @@ class Colour(Enum):
 
 
 class Found(BaseModel):
-    """What an application has found."""
+    """An application's finding."""
 
     how_many: int
 
 
 @dataclass
 class Progress:
-    """How far it is."""
+    """Progress of some work."""
 
     done_share: float
     when: datetime
@@ -245,9 +245,9 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_value_that_json_can_hold_is_a_custom_event(value: object, name: str, written: object) -> None:
-    """The kind is the class name; keys of dataclasses are in camelCase, and pydantic models serialize themselves."""
-    wire = sent(wire_of(value))
+def test_a_json_value_is_a_custom_event(value: object, name: str, written: object) -> None:
+    """The kind is the class name. Keys of dataclasses are in camelCase, and pydantic models serialize themselves."""
+    wire = send_and_receive(wire_of(value))
     assert wire == {"kind": "custom", "name": name, "value": written}
     VALIDATOR.validate(wire)
 
@@ -260,21 +260,21 @@ def test_a_custom_event_class_has_path_and_time() -> None:
 
     event = act.run_sync("x").events[1]
     assert isinstance(event, SourcesFound)
-    wire = sent(wire_of(event))
+    wire = send_and_receive(wire_of(event))
     at = wire.pop("at")
     assert at == event.at > 1e9
     assert wire == {"kind": "custom", "name": "SourcesFound", "path": "act", "value": {"sources": ["a", "b"]}}
-    assert sent(wire_of(SourcesFound(sources=frozenset()))).keys() == {"kind", "name", "value"}
+    assert send_and_receive(wire_of(SourcesFound(sources=frozenset()))).keys() == {"kind", "name", "value"}
 
 
-def circle() -> Any:
+def make_circle() -> Any:
     """Create a list that contains itself."""
     items: list[Any] = []
     items.append(items)
     return items
 
 
-def deep() -> Any:
+def make_deep() -> Any:
     """Create a deeply nested list."""
     items: list[Any] = []
     for _ in range(10_000):
@@ -298,7 +298,7 @@ class Liar:
 
 
 class Meta(type):
-    """A metaclass whose classes have neither name nor hash."""
+    """Metaclass whose classes have neither a name nor a hash."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -321,8 +321,8 @@ class Refusing(BaseModel):
 
 
 HOSTILE: dict[str, Callable[[], Any]] = {
-    "a circle": circle,
-    "too deep": deep,
+    "a circle": make_circle,
+    "too deep": make_deep,
     "endless": Endless,
     "exponential": lambda: _doubled(60),
     "a generator": lambda: (number for number in count()),
@@ -338,7 +338,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "a liar": Liar,
     "an exception": ValueError,
     "a class": lambda: int,
-    "a function": lambda: deep,
+    "a function": lambda: make_deep,
     "a model": lambda: Refusing(value=1),
     "a lock": asyncio.Lock,
 }
@@ -355,13 +355,13 @@ def _doubled(times: int) -> Any:
 def test_a_value_without_a_json_form_is_written_by_name(name: str) -> None:
     """Nothing raises, hangs or uses much memory, and iterators are not consumed."""
     value = HOSTILE[name]()
-    wire = sent(wire_of(value))
+    wire = send_and_receive(wire_of(value))
     assert wire == {"kind": "custom", "name": type(value).__name__}
     VALIDATOR.validate(wire)
 
 
-def test_a_value_whose_class_refuses_everything_is_an_object() -> None:
-    """A class may have neither name nor hash."""
+def test_a_value_with_an_uncooperative_class_is_an_object() -> None:
+    """A class may have neither a name nor a hash."""
     assert wire_of(Nameless()) == {"kind": "custom", "name": "object"}
 
 
@@ -374,14 +374,14 @@ def test_a_hostile_output_is_described_in_place(name: str) -> None:
         BlockAnswered(block="a", output=value, path="a", at=1.0),
     ]
     for event in events:
-        VALIDATOR.validate(sent(wire_of(event)))
+        VALIDATOR.validate(send_and_receive(wire_of(event)))
 
 
-def test_a_task_of_hostile_data_has_a_wire_form() -> None:
+def test_a_task_with_hostile_data_has_a_wire_form() -> None:
     """Applications decide what their own tasks contain."""
-    task = Task(id="t", goal="\ud800", output=[circle(), b"\xff"], created_at=0, updated_at=0, seq=1)
+    task = Task(id="t", goal="\ud800", output=[make_circle(), b"\xff"], created_at=0, updated_at=0, seq=1)
     event = TaskChanged(collection_id="c", change="added", task=task, path="a", at=1.0)
-    VALIDATOR.validate(sent(wire_of(event)))
+    VALIDATOR.validate(send_and_receive(wire_of(event)))
 
 
 _JSON = st.recursive(
@@ -418,7 +418,7 @@ _ODD = st.recursive(
 @given(value=_JSON.filter(lambda value: "\0" not in json.dumps(value) and "\\u0000" not in json.dumps(value)))
 def test_json_data_is_written_unchanged(value: Any) -> None:
     """The recipient gets equal data."""
-    assert sent(wire_of(value))["value"] == value
+    assert send_and_receive(wire_of(value))["value"] == value
     assert json_data(value) == value
 
 
@@ -426,18 +426,18 @@ def test_json_data_is_written_unchanged(value: Any) -> None:
 def test_every_value_has_a_valid_wire_form(value: Any) -> None:
     """The value is used as an application's event and as a block's output."""
     for event in (value, BlockAnswered(block="a", output=value, path="a", at=1.0)):
-        wire = sent(wire_of(event))
+        wire = send_and_receive(wire_of(event))
         VALIDATOR.validate(wire)
-        assert sent(wire_of(event)) == wire
+        assert send_and_receive(wire_of(event)) == wire
 
 
 def test_a_subclass_of_an_event_is_a_custom_event() -> None:
-    """A subclass may have additional fields, so its kind differs."""
+    """A subclass can have additional fields, so its kind differs."""
 
     @dataclass(slots=True, kw_only=True)
     class Opened(RunStarted):
         kind: ClassVar[str] = "run_started"
         mood: str
 
-    wire = sent(wire_of(Opened(run_id="r", block="a", seed=1, mood="good", path="a", at=1.0)))
+    wire = send_and_receive(wire_of(Opened(run_id="r", block="a", seed=1, mood="good", path="a", at=1.0)))
     assert (wire["kind"], wire["name"], wire["value"]["mood"]) == ("custom", "Opened", "good")

@@ -111,7 +111,7 @@ def test_a_test_with_an_invalid_event_fails(tmp_path: Path) -> None:
     (tmp_path / "test_wrong.py").write_text(dedent(WRONG), "utf-8")
     options = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-p", "no:randomly"]
     command = (warm.run_module("pytest"), *options, "-p", "tests.event_watch", str(tmp_path))
-    run = warm.run(*command, cwd=ROOT, check=False)
+    run = warm.run_warm(*command, cwd=ROOT, check=False)
     assert run.returncode == 1, run.stdout + run.stderr
     assert "2 failed, 1 passed" in run.stdout
     assert "$.round: 'one' is not of type 'integer'" in run.stdout

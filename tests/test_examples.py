@@ -1,4 +1,4 @@
-"""Runs of every script in examples/ with a model that is a function."""
+"""Runs of every script in examples/, using a function as the model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TESTED_BELOW = {
 TESTED_IN_FOLDER = {path.stem.removeprefix("test_") for path in (Path(__file__).parent / "examples").glob("test_*.py")}
 
 
-def load(name: str) -> Any:
+def load_script(name: str) -> Any:
     """Load the script as a module, without its `__main__` part."""
     spec = importlib.util.spec_from_file_location(f"examples_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None
@@ -43,7 +43,7 @@ def load(name: str) -> Any:
     return module
 
 
-def answering(winner: str | None, **deliverable: object) -> FunctionModel:
+def make_model(winner: str | None, **deliverable: object) -> FunctionModel:
     """Create a model that argues, decides for `winner`, and writes `deliverable`."""
 
     def answer(request: ModelRequest) -> Reply:
@@ -53,13 +53,13 @@ def answering(winner: str | None, **deliverable: object) -> FunctionModel:
         if fields == {"verdict", "winner", "reasoning"}:
             return {"reasoning": "It was not answered.", "winner": winner, "verdict": "It holds."}
         if "nextSpeakers" in fields:
-            return decision(request)
+            return decide(request)
         return deliverable
 
     return FunctionModel(answer)
 
 
-def decision(request: ModelRequest) -> Reply:
+def decide(request: ModelRequest) -> Reply:
     """Call a tool before the first decision, and end with the second round."""
     used_tools = any(message["role"] == "tool" for message in request.messages)
     if request.tools and not used_tools:
@@ -83,14 +83,14 @@ def no_real_models() -> Any:
         yield
 
 
-def test_no_example_is_left_out() -> None:
+def test_no_example_is_missing() -> None:
     assert set(NAMES) == TESTED_BELOW | TESTED_IN_FOLDER
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_has_a_description_and_a_main(name: str) -> None:
     """A script's first line is its summary, and `main` takes a model."""
-    module = load(name)
+    module = load_script(name)
     assert module.__doc__.splitlines()[0].endswith((".", ":"))
     assert "model" in module.main.__annotations__
     assert any(hasattr(module, name_) for name_ in ("pattern", "build", "ROWS"))
@@ -98,19 +98,19 @@ def test_an_example_has_a_description_and_a_main(name: str) -> None:
 
 def test_the_feature_debate_returns_a_decision(capsys: pytest.CaptureFixture[str]) -> None:
     """The result has four arguments, a winner, and a typed deliverable."""
-    example = load("feature_debate")
+    example = load_script("feature_debate")
     winner = "the new search should ship this week"
-    result = example.main(answering(winner, decision="ship", rationale="it holds"))
+    result = example.main(make_model(winner, decision="ship", rationale="it holds"))
     assert result == example.Decision(decision="ship", rationale="it holds")
     printed = capsys.readouterr().out
     assert printed.count("An argument of feature-debate-debater-") == 4
     assert f"Winner: {winner}" in printed
 
 
-def test_the_feature_debate_is_moderated_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """The moderator selects speakers and stops before the cap; the decision has the same type."""
-    example = load("feature_debate")
-    replies = answering(None, decision="wait", rationale="nobody measured")
+def test_the_feature_debate_can_be_moderated(capsys: pytest.CaptureFixture[str]) -> None:
+    """The moderator selects speakers and stops before the maximum. The decision has the same type."""
+    example = load_script("feature_debate")
+    replies = make_model(None, decision="wait", rationale="nobody measured")
 
     async def answer(request: ModelRequest) -> Any:
         if not request.block.endswith("-moderator"):
@@ -136,8 +136,8 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
     rounds: int,
     reason: str,
 ) -> None:
-    """The debate ends after the round that exhausts the session's budget, or else at the cap."""
-    replies = answering(None, decision="wait", rationale="nobody measured")
+    """The debate ends after the round that exhausts the session's budget, otherwise at the maximum."""
+    replies = make_model(None, decision="wait", rationale="nobody measured")
 
     async def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-moderator"):
@@ -145,31 +145,31 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
         return await replies.request(request)
 
     session: dict[str, object] = {"budget_exhausted": exhausted}
-    load("feature_debate").main(FunctionModel(answer), moderator=True, session=session)
+    load_script("feature_debate").main(FunctionModel(answer), moderator=True, session=session)
     assert f"Finished after {rounds} rounds: {reason}" in capsys.readouterr().out
 
 
-def test_the_moderator_briefs_with_what_its_tool_found(capsys: pytest.CaptureFixture[str]) -> None:
-    """The briefing is the tool's result, and the moderator ends the debate before the cap."""
-    example = load("moderated_debate")
-    raw = example.main(answering(None))
+def test_the_moderator_s_briefing_uses_its_tool(capsys: pytest.CaptureFixture[str]) -> None:
+    """The briefing is the tool's result. The moderator ends the debate before the maximum."""
+    example = load_script("moderated_debate")
+    raw = example.main(make_model(None))
     assert [decided.next_speakers for decided in raw.moderator_decisions] == [["mover", "stayer"], ["mover"]]
     assert {decided.briefing for decided in raw.moderator_decisions} == {example.MEASURED["latency"]}
     assert (raw.rounds, raw.stop_reason) == (2, "moderator_done")
     assert "Ended by moderator_done" in capsys.readouterr().out
 
 
-def test_the_custom_judge_decides_between_three_sides(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_custom_judge_decides_among_three_sides(capsys: pytest.CaptureFixture[str]) -> None:
     """The application's judge reads the transcript without names."""
     seen: list[str] = []
-    replies = answering("split the reserve evenly", shares_percent=50, cash_percent=50, why="balance")
+    replies = make_model("split the reserve evenly", shares_percent=50, cash_percent=50, why="balance")
 
     async def answer(request: ModelRequest) -> Any:
         if request.block == "risk-judge":
             seen.extend(str(message["content"]) for message in request.messages)
         return await replies.request(request)
 
-    example = load("three_sides")
+    example = load_script("three_sides")
     assert example.main(FunctionModel(answer)).shares_percent == 50
     assert "50% shares" in capsys.readouterr().out
     view = seen[-1]
@@ -179,7 +179,7 @@ def test_the_custom_judge_decides_between_three_sides(capsys: pytest.CaptureFixt
 
 def test_a_handler_debates_from_the_shared_transcript(capsys: pytest.CaptureFixture[str]) -> None:
     """The function's second turn has read the first and uses another figure."""
-    raw = load("custom_debater").main(answering("the old parser is too slow"))
+    raw = load_script("custom_debater").main(make_model("the old parser is too slow"))
     figures = [entry.text for entry in raw.transcript if entry.agent_name == "figures"]
     assert figures == ["Measured: cold start takes 410 ms.", "Measured: large file takes 12 s."]
     assert "Winner: the old parser is too slow" in capsys.readouterr().out
@@ -189,22 +189,22 @@ def test_a_handler_debates_from_the_shared_transcript(capsys: pytest.CaptureFixt
     ("calls", "rounds", "reason"), [(1, 1, "predicate"), (4, 2, "predicate"), (99, 4, "max_rounds")]
 )
 def test_the_guard_ends_the_debate_at_its_budget(calls: int, rounds: int, reason: str) -> None:
-    """No round follows the one that reaches the budget; otherwise the cap applies."""
-    raw = load("budget_guard").main(answering(None), calls=calls)
+    """No round follows the one that reaches the budget. Otherwise the maximum applies."""
+    raw = load_script("budget_guard").main(make_model(None), calls=calls)
     assert (raw.rounds, raw.stop_reason) == (rounds, reason)
 
 
 def test_the_pipeline_reports_each_debate(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each topic has one line in the given order, although two debates run concurrently."""
-    example = load("debate_in_a_pipeline")
-    lines = example.main(answering("it should be left to each team")).splitlines()
+    """Each topic has one line, in the original order, although two debates run concurrently."""
+    example = load_script("debate_in_a_pipeline")
+    lines = example.main(make_model("it should be left to each team")).splitlines()
     assert [line for topic in example.TOPICS for line in lines if topic in line] == lines
     assert len(lines) == len(example.TOPICS)
     assert "for_each (max_concurrency 2)" in capsys.readouterr().out
 
 
 def test_the_stream_prints_text_as_it_arrives(capsys: pytest.CaptureFixture[str]) -> None:
-    raw = load("streaming").main(answering(None))
+    raw = load_script("streaming").main(make_model(None))
     printed = capsys.readouterr().out
     for entry in raw.transcript:
         assert f"{entry.agent_name} ({entry.stance}): {entry.text}" in printed
@@ -213,27 +213,27 @@ def test_the_stream_prints_text_as_it_arrives(capsys: pytest.CaptureFixture[str]
 
 def test_the_local_server_is_called_at_its_address(capsys: pytest.CaptureFixture[str]) -> None:
     """The model is created for the address without a call, and can be replaced."""
-    example = load("own_server")
+    example = load_script("own_server")
     assert resolve_model(example.server()).name == "gemma3"
-    assert example.main(answering("a hot dog is a sandwich")).verdict.winner == "a hot dog is a sandwich"
+    assert example.main(make_model("a hot dog is a sandwich")).verdict.winner == "a hot dog is a sandwich"
     assert "a hot dog is a sandwich" in capsys.readouterr().out
 
 
-def failing(request: ModelRequest) -> Reply:
+def fail_call(request: ModelRequest) -> Reply:
     """Fail like an unavailable provider."""
     raise ProviderFailed("the endpoint answered 503", status=503, model="down", block=request.block)
 
 
 def test_the_resilient_debate_uses_its_fallback(capsys: pytest.CaptureFixture[str]) -> None:
-    """With a fallback no turn is lost, and the circuit opens after three failed calls."""
+    """With a fallback, no turn is lost. The circuit opens after three failed calls."""
     calls: list[str] = []
 
     def count_and_fail(request: ModelRequest) -> Reply:
         calls.append(request.block)
-        return failing(request)
+        return fail_call(request)
 
     down = FunctionModel(count_and_fail, name="down")
-    raw = load("resilient_debate").main(down, spare=answering("no train should run at night"))
+    raw = load_script("resilient_debate").main(down, spare=make_model("no train should run at night"))
     printed = capsys.readouterr().out
     assert (raw.status, len(raw.transcript), raw.losses) == ("complete", 6, [])
     assert len(calls) == 9
@@ -244,12 +244,12 @@ def test_the_resilient_debate_uses_its_fallback(capsys: pytest.CaptureFixture[st
 
 def test_the_resilient_debate_reports_its_failures(capsys: pytest.CaptureFixture[str]) -> None:
     """An unreachable side is skipped, and a limit ends the debate with a partial result."""
-    good = answering(None)
+    good = make_model(None)
 
     async def partly(request: ModelRequest) -> Any:
-        return failing(request) if request.block.endswith("-neighbour") else await good.request(request)
+        return fail_call(request) if request.block.endswith("-neighbour") else await good.request(request)
 
-    example = load("resilient_debate")
+    example = load_script("resilient_debate")
     raw = example.main(FunctionModel(partly), spare=FunctionModel(partly))
     assert (raw.status, {loss.name for loss in raw.losses}) == ("degraded", {"neighbour"})
     assert "lost in round 2: debater neighbour (skipped)" in capsys.readouterr().out
@@ -261,13 +261,13 @@ def test_the_resilient_debate_reports_its_failures(capsys: pytest.CaptureFixture
 def test_the_recorded_debate_is_replayed_without_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The replay has the same result, and the cassette is at the requested path."""
     calls: list[str] = []
-    replies = answering("meetings should stay unrecorded")
+    replies = make_model("meetings should stay unrecorded")
 
     async def answer(request: ModelRequest) -> Any:
         calls.append(request.block)
         return await replies.request(request)
 
-    raw = load("record_and_replay").main(FunctionModel(answer), folder=tmp_path)
+    raw = load_script("record_and_replay").main(FunctionModel(answer), folder=tmp_path)
     assert raw.verdict.winner == "meetings should stay unrecorded"
     assert len(calls) == 5
     assert len((tmp_path / "meetings.jsonl").read_text("utf-8").splitlines()) == 6

@@ -12,14 +12,14 @@ import gallery  # noqa: E402 - scripts are no package
 
 
 def test_the_gallery_shows_every_example() -> None:
-    """Each script runs anew and prints what the page shows; `python scripts/gallery.py` updates the page."""
+    """Each script runs anew and prints what the page shows. `python scripts/gallery.py` updates the page."""
     assert {name for names in gallery.GROUPS.values() for name in names} == {
         path.stem for path in (ROOT / "examples").glob("*.py")
     }
     assert gallery.PAGE.read_text("utf-8") == gallery.page()
 
 
-def test_an_example_has_a_report(tmp_path: Path) -> None:
+def test_example_reports_exist(tmp_path: Path) -> None:
     """Some examples have a report on the site: one file each, without scripts."""
     gallery.reports(tmp_path, ["council"])
     assert "<script" not in (tmp_path / "council.html").read_text("utf-8")

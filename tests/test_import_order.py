@@ -1,7 +1,7 @@
-"""Acyclic imports of modules, so that threads can import them concurrently.
+"""Imports between modules are acyclic, so that threads can import them concurrently.
 
 A thread that imports a module first waits for its package. If the package imports the module, a thread that started
-with the package waits for the module, and Python ends the deadlock with an error.
+with the package waits for the module. Python ends this deadlock with an error.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ FILES = {
 }
 
 
-def executed(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+def executed_imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
     """Return the imports executed with a module, excluding those in functions and for type checkers."""
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():
                 yield statement
             case ast.If() if "TYPE_CHECKING" not in ast.unparse(statement.test):
-                yield from executed([*statement.body, *statement.orelse])
+                yield from executed_imports([*statement.body, *statement.orelse])
             case ast.Try() | ast.With() | ast.ClassDef():
-                yield from executed(statement.body)
+                yield from executed_imports(statement.body)
             case _:
                 pass
 
 
-def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
+def imported_modules(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
     """Return the package's modules that a statement imports, including the modules of lazy names."""
     if isinstance(statement, ast.Import):
         yield from (alias.name for alias in statement.names if alias.name in FILES)
@@ -60,24 +60,28 @@ def lazy_homes(stub: Path) -> dict[str, str]:
     return {alias.name: f"{statement.module}.{alias.name}" for statement in imports for alias in statement.names}
 
 
-def packages_of(name: str) -> Iterator[str]:
+def parent_packages(name: str) -> Iterator[str]:
     """Return the packages imported before a module."""
     while (name := name.rpartition(".")[0]) in FILES:
         yield name
 
 
-def waits_for(name: str) -> set[str]:
+def awaited_modules(name: str) -> set[str]:
     """Return all modules that a thread waits for while it imports the module `name`."""
     direct = {
-        module for statement in executed(ast.parse(FILES[name].read_text()).body) for module in imported(statement)
+        module
+        for statement in executed_imports(ast.parse(FILES[name].read_text()).body)
+        for module in imported_modules(statement)
     }
-    return {*packages_of(name), *direct, *(package for module in direct for package in packages_of(module))} - {name}
+    return {*parent_packages(name), *direct, *(package for module in direct for package in parent_packages(module))} - {
+        name
+    }
 
 
 def test_no_module_imports_itself_indirectly() -> None:
     """A cycle could deadlock concurrent imports in any order."""
-    graph = {name: waits_for(name) for name in FILES}
-    assert sum(map(len, graph.values())) > 1_000  # it has looked
+    graph = {name: awaited_modules(name) for name in FILES}
+    assert sum(map(len, graph.values())) > 1_000  # the graph is not empty
     TopologicalSorter(graph).prepare()  # CycleError names the modules
 
 

@@ -12,11 +12,11 @@ from packaging.utils import canonicalize_name
 
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8"))["project"]
 MAX_PACKAGES = 41
-"""Maximum number of packages in the base install; `scripts/resolutions.py` counts those of the newest versions."""
+"""Maximum number of packages in the base install; `scripts/resolutions.py` counts them for the newest versions."""
 
 
-def brought_along(requirements: list[str]) -> set[str]:
-    """Return all packages that the requirements install, by the installed metadata."""
+def installed_closure(requirements: list[str]) -> set[str]:
+    """Return all packages that the requirements install, according to the installed metadata."""
     installed: set[tuple[str, str]] = set()
     waiting = [(Requirement(requirement_), "") for requirement_ in requirements]
     while waiting:
@@ -32,10 +32,9 @@ def brought_along(requirements: list[str]) -> set[str]:
 
 def test_the_base_install_has_few_packages() -> None:
     """Instructor is excluded, since it would hold back openai, pydantic-ai and inspect-ai."""
-    names = brought_along(PROJECT["dependencies"])
-    assert len(names - {"distro", "tqdm"}) <= MAX_PACKAGES, sorted(
-        names
-    )  # of openai before 3.4, and of still older ones
+    names = installed_closure(PROJECT["dependencies"])
+    # required by openai before 3.4 and by older versions
+    assert len(names - {"distro", "tqdm"}) <= MAX_PACKAGES, sorted(names)
     assert "instructor" not in names
     assert any(requirement_.startswith("instructor") for requirement_ in PROJECT["optional-dependencies"]["instructor"])
 

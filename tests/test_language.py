@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "src").rglob("*.py"))
-TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))  # here they are listed
+# this file itself lists the replaced terms
+TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 REPLACED = {
@@ -39,7 +40,7 @@ REPLACED = {
     "taken up": "resumed",
     "written down": "persisted, recorded",
 }
-"""Terms of the first edition and their replacements in the glossary."""
+"""Terms of the first edition, with their replacements in the glossary."""
 
 _OLD = re.compile(rf"\b(?:{'|'.join(REPLACED)})\b", re.IGNORECASE)
 _RELATIVE = re.compile(r"(?:What|How|Who|Whose|Which|Whether|Where|When)\b")
@@ -51,7 +52,7 @@ def prose(path: Path) -> Iterator[str]:
     if path.suffix == ".md":
         yield re.sub(r"```.*?```|`[^`\n]*`", "", source, flags=re.DOTALL)
         return
-    if not _OLD.search(source):  # most modules: what follows takes long
+    if not _OLD.search(source):  # skip most modules, since the rest is slow
         return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -76,7 +77,7 @@ def names(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("paths", [MODULES, PAGES, TESTS], ids=["modules", "pages", "tests"])
-def test_prose_uses_the_words_of_the_glossary(paths: list[Path]) -> None:
+def test_prose_uses_glossary_terms(paths: list[Path]) -> None:
     occurrences = {
         f"{path.relative_to(ROOT)}: {match.group()!r}": REPLACED[match.group().lower()]
         for path in paths
@@ -86,8 +87,8 @@ def test_prose_uses_the_words_of_the_glossary(paths: list[Path]) -> None:
     assert not occurrences
 
 
-def test_names_of_tests_are_words_of_the_glossary() -> None:
-    """A search for resume, retry or suspend then finds the tests as well."""
+def test_test_names_use_glossary_terms() -> None:
+    """A search for resume, retry or suspend then also finds the tests."""
     occurrences = {
         f"{path.relative_to(ROOT)}: {name}": REPLACED[match.group().lower()]
         for path in TESTS
@@ -97,13 +98,13 @@ def test_names_of_tests_are_words_of_the_glossary() -> None:
     assert not occurrences
 
 
-def test_modules_are_named_by_their_first_line() -> None:
-    """The first line of a module is a noun phrase instead of a question."""
+def test_modules_begin_with_a_noun_phrase() -> None:
+    """The first line of a module is not a question."""
     headlines = {path: re.search(r'^"""(.*)', path.read_text("utf-8"), re.MULTILINE) for path in MODULES}
     assert not {path for path, line in headlines.items() if line is None or _RELATIVE.match(line[1])}
 
 
-def by_room(modules: list[Module]) -> dict[str, list[Module]]:
+def group_by_folder(modules: list[Module]) -> dict[str, list[Module]]:
     """Group modules by top-level folder."""
     rooms: dict[str, list[Module]] = {}
     for module in modules:
@@ -124,19 +125,19 @@ def test_variables_are_nouns_of_the_domain(modules: list[Module]) -> None:
 
 def test_variables_of_tests_are_nouns_of_the_domain() -> None:
     """Each folder of the tests meets the library's bound, including new folders."""
-    rooms = by_room(read_modules(ROOT / "tests"))
+    rooms = group_by_folder(read_modules(ROOT / "tests"))
     shares = {room: code_measures.share_of_vague_names(parts) for room, parts in rooms.items()}
     assert {room: share for room, share in shares.items() if share > 0.005} == {}
 
 
-def test_functions_are_described_by_verbs(modules: list[Module]) -> None:
+def test_function_docstrings_begin_with_a_verb(modules: list[Module]) -> None:
     """Each folder of the library meets the bound, including new folders."""
-    shares = {room: code_measures.share_of_verb_headlines(parts) for room, parts in by_room(modules).items()}
+    shares = {room: code_measures.share_of_verb_headlines(parts) for room, parts in group_by_folder(modules).items()}
     assert {room: share for room, share in shares.items() if share < 0.8} == {}
 
 
-def test_docstrings_stand_alone_in_plain_sentences(modules: list[Module]) -> None:
-    """Attributes name their subject; relative clauses and vague heads such as "those" are rare."""
+def test_docstrings_stand_alone(modules: list[Module]) -> None:
+    """Attributes name their subject. Relative clauses and vague heads such as "those" are rare."""
     assert code_measures.share_of_attributes_with_subject(modules) >= 0.95
     assert code_measures.relative_clauses(modules) <= 15
     assert code_measures.bare_heads(modules) <= 2

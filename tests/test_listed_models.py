@@ -1,4 +1,4 @@
-"""Members given as a list of models on every front end: the models called, the names, and the chair."""
+"""Members given as a list of models in every front end: the models called, the names, and the chair."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from .vendors import Asked, Vendor, VendorName
+    from .vendors import Vendor, VendorName, VendorRequest
 
     Found = dict[VendorName, Vendor]
 
@@ -40,15 +40,15 @@ WITH_CHAIR = {**WITH_FIRST, "chair": [CHAIR]}
 
 
 @pytest.fixture
-def stubs() -> Iterator[Found]:
+def vendor_stubs() -> Iterator[Found]:
     """Start four vendors whose models rank answers."""
     with vendors() as running:
         for vendor in running.values():
-            vendor.say = rank
+            vendor.say = answer_ranking
         yield running
 
 
-def rank(exchange: Asked) -> Any:
+def answer_ranking(exchange: VendorRequest) -> Any:
     """Answer as a council member, in text or with the others' letters in order."""
     if exchange.schema is None:
         return "Homes first."
@@ -61,16 +61,16 @@ def rank(exchange: Asked) -> Any:
     }
 
 
-def models_of(document: dict[str, Any]) -> dict[str, list[str]]:
-    """Return a run's models by seat and check that members have the models' names."""
+def models_by_role(document: dict[str, Any]) -> dict[str, list[str]]:
+    """Return a run's models by role, and check that members have the models' names."""
     assert [member["name"] for member in document["members"]] == LISTED
     return {seat: [*models] for seat, models in document["models"].items()}
 
 
-# Each front end
+# Front ends
 
 
-@pytest.mark.usefixtures("stubs")
+@pytest.mark.usefixtures("vendor_stubs")
 @pytest.mark.parametrize(("options", "expected"), [({}, WITH_FIRST), ({"model": {"chair": CHAIR}}, WITH_CHAIR)])
 def test_a_list_of_models_is_a_council_from_python(options: dict[str, Any], expected: dict[str, Any]) -> None:
     """The first model is the chair unless another model is configured."""
@@ -79,14 +79,14 @@ def test_a_list_of_models_is_a_council_from_python(options: dict[str, Any], expe
     assert [opinion.agent_name for opinion in result.output.opinions] == LISTED
 
 
-@pytest.mark.usefixtures("stubs")
-def test_models_of_a_council_are_a_list_on_the_command_line_and_in_a_plan_file(tmp_path: Path) -> None:
-    """The option `--model` may be repeated without a name; a file lists models as members, or as `model`."""
+@pytest.mark.usefixtures("vendor_stubs")
+def test_council_models_are_a_list_on_the_command_line_and_in_a_plan_file(tmp_path: Path) -> None:
+    """The option `--model` may be repeated without a name. A file lists models as members, or as `model`."""
 
     def hold(*args: str) -> dict[str, list[str]]:
         result = CliRunner().invoke(app, ["council", QUESTION, "--no-store", "--json", *args])
         assert result.exit_code == 0, result.stderr
-        return models_of(json.loads(result.stdout))
+        return models_by_role(json.loads(result.stdout))
 
     flags = [text for model in LISTED for text in ("--model", model)]
     assert hold(*flags) == WITH_FIRST
@@ -97,12 +97,12 @@ def test_models_of_a_council_are_a_list_on_the_command_line_and_in_a_plan_file(t
         plan.write_text(f"{key} = {json.dumps(LISTED)}")
         assert hold("--file", str(plan)) == WITH_FIRST
     plan.write_text(f'members = [{{name = "Ada"}}, {{name = "Ben"}}]\nmodel = "{CHAIR}"')
-    assert hold("--file", str(plan), *flags) == WITH_CHAIR  # flags go over a file, whose default stays
+    assert hold("--file", str(plan), *flags) == WITH_CHAIR  # options override the file, and its default stays
 
 
-@pytest.mark.usefixtures("stubs")
-def test_the_command_says_who_is_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chair is in the first line, before any call; FLOWDEBATE_MODEL counts as a configured default."""
+@pytest.mark.usefixtures("vendor_stubs")
+def test_the_command_names_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chair is in the first line, before any call. FLOWDEBATE_MODEL counts as a configured default."""
     plan = make_plan(PATTERNS["council"], {"question": QUESTION, "model": LISTED})
     assert models_line(plan) == f"Models: {LISTED[0]} ({LISTED[0]}, chair); {LISTED[1]} ({LISTED[1]})"
     monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
@@ -111,21 +111,21 @@ def test_the_command_says_who_is_the_chair(monkeypatch: pytest.MonkeyPatch) -> N
     assert council(name="rent", members=LISTED).run_sync(QUESTION).models["chair"] == (CHAIR,)
 
 
-def test_listed_models_may_share_one_address(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listed_models_can_share_one_address(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     """FLOWDEBATE_MODEL is at another address, so the first model of the list is the chair."""
     monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
-    stubs["ollama"].models = ("gemma3", "qwen3")
-    address = ["--base-url", stubs["ollama"].base_url, "--model", "gemma3", "--model", "qwen3"]
+    vendor_stubs["ollama"].models = ("gemma3", "qwen3")
+    address = ["--base-url", vendor_stubs["ollama"].base_url, "--model", "gemma3", "--model", "qwen3"]
     result = CliRunner().invoke(app, ["council", QUESTION, "--no-store", "--json", *address])
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["models"] == {"gemma3": ["gemma3"], "qwen3": ["qwen3"], "chair": ["gemma3"]}
-    assert not stubs["gemini"].asked
+    assert not vendor_stubs["gemini"].asked
 
 
-def test_an_address_without_a_model_lists_its_models(stubs: Found) -> None:
-    """Clients that may use any address get the list; servers on other machines are not called."""
-    stubs["ollama"].models = ("gemma3", "qwen3")
-    near, far = stubs["ollama"].base_url, "http://192.0.2.1/v1"
+def test_an_address_without_a_model_lists_its_models(vendor_stubs: Found) -> None:
+    """Clients that may use any address get the list. Servers on other machines are not called."""
+    vendor_stubs["ollama"].models = ("gemma3", "qwen3")
+    near, far = vendor_stubs["ollama"].base_url, "http://192.0.2.1/v1"
     results = [CliRunner().invoke(app, ["debate", QUESTION, "--no-store", "--base-url", url]) for url in (near, far)]
     needed = "Error: --model is required with --base-url: name a model of the server at"
     assert [result.exit_code for result in results] == [2, 2]
@@ -137,20 +137,20 @@ def test_an_address_without_a_model_lists_its_models(stubs: Found) -> None:
     assert "gemma3" not in str(refused.value)
 
 
-@pytest.mark.usefixtures("stubs")
+@pytest.mark.usefixtures("vendor_stubs")
 @pytest.mark.parametrize("key", ["members", "model"])
 @pytest.mark.parametrize("owner", [None, CHAIR])
 def test_a_list_of_models_is_a_council_over_http(key: str, owner: str | None) -> None:
-    """The server's own model is a configured default; a web form sends members without names."""
+    """The server's own model is a configured default. A web form sends members without names."""
     listed: list[Any] = [*LISTED[:1], {"model": LISTED[1]}] if key == "members" else LISTED
     with staged(lambda: Service(store="memory:", model=owner, allow_models=[*LISTED, CHAIR])) as stage:
         body = {"pattern": "council", "question": QUESTION, "options": {key: listed}}
         run_id = stage.post("/runs", body).json()["runId"]
         run = stage.get(f"/runs/{run_id}?wait=30").json()
-    assert models_of(run["document"]) == (WITH_FIRST if owner is None else WITH_CHAIR)
+    assert models_by_role(run["document"]) == (WITH_FIRST if owner is None else WITH_CHAIR)
 
 
-@pytest.mark.usefixtures("stubs")
+@pytest.mark.usefixtures("vendor_stubs")
 def test_a_list_of_models_is_a_council_for_an_openai_client() -> None:
     """The client's `model` is the pattern, so the list is in `models`."""
     with staged(lambda: Service(store="memory:", allow_models=LISTED), openai=True) as stage:
@@ -163,25 +163,25 @@ def test_a_list_of_models_is_a_council_for_an_openai_client() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("tool", ["start_council", "start_debate"])
-async def test_a_list_of_models_is_a_council_over_mcp(stubs: Found, tool: str) -> None:
-    """The chair has its own model or the first one; a forbidden model is rejected with its position."""
+async def test_a_list_of_models_is_a_council_over_mcp(vendor_stubs: Found, tool: str) -> None:
+    """The chair has its own model or the first one. A forbidden model is rejected with its position."""
     begin: dict[str, Any] = {"question": QUESTION, "wait": 50, "models": LISTED}
     begin |= {"pattern": "council"} if tool == "start_debate" else {"depth": "thorough"}
     service = Service(store="memory:", allow_models=[*LISTED, CHAIR])
     async with service, Client(create_server(service)) as client:
         no = error_text(await client.call_tool(tool, {**begin, "models": [LISTED[0], "xai/grok-4.3"]}))
         assert "`models[1]` must be one that this server allows" in no
-        assert not any(vendor.asked for vendor in stubs.values())
+        assert not any(vendor.asked for vendor in vendor_stubs.values())
         for model, expected in ((None, WITH_FIRST), ({"chair": CHAIR}, WITH_CHAIR)):
             details = structured_output(await client.call_tool(tool, {**begin, "model": model}))
             run = await service.run(details["run_id"])
             assert run.document is not None
-            assert models_of(run.document.to_data()) == expected
+            assert models_by_role(run.document.to_data()) == expected
 
 
 @pytest.mark.anyio
 async def test_a_debate_over_mcp_rejects_a_list_of_models() -> None:
-    """A debate has sides with positions, and a council of one model is too small."""
+    """A debate has sides with positions, and a council with one model is too small."""
     service = Service(store="memory:", allow_models=LISTED)
     async with service, Client(create_server(service)) as client:
         no = error_text(await client.call_tool("start_debate", {"question": QUESTION, "models": LISTED}))
@@ -190,7 +190,7 @@ async def test_a_debate_over_mcp_rejects_a_list_of_models() -> None:
         assert "`models` must be given at least twice" in no
 
 
-# Each pattern without sides
+# Patterns without sides
 
 
 @pytest.mark.parametrize(
@@ -206,10 +206,12 @@ async def test_a_debate_over_mcp_rejects_a_list_of_models() -> None:
     ],
     ids=["council", "review", "consensus", "delphi", "round_robin", "deliberation", "handoff"],
 )
-def test_every_pattern_without_sides_takes_models(build: Callable[[Any], Any], request: pytest.FixtureRequest) -> None:
-    """Members are named after their models, and an unknown model is rejected with its position."""
+def test_every_pattern_without_sides_accepts_models(
+    build: Callable[[Any], Any], request: pytest.FixtureRequest
+) -> None:
+    """Members are named after their models. An unknown model is rejected with its position."""
     outline = str(build(["openai/a", "anthropic/b", "anthropic/b"]).outline())
-    if "delphi" not in request.node.name:  # there nobody has a name
+    if "delphi" not in request.node.name:  # members of this pattern have no names
         assert "openai/a" in outline
         assert "anthropic/b (2)" in outline
     with pytest.raises(ConfigurationError, match=r"\[1\]` must be .*got 'opnai/b'.* Did you mean openai/b"):
@@ -217,7 +219,7 @@ def test_every_pattern_without_sides_takes_models(build: Callable[[Any], Any], r
 
 
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "debate"])
-def test_every_plan_without_sides_takes_models(pattern: str) -> None:
+def test_every_plan_without_sides_accepts_models(pattern: str) -> None:
     """Roles have the first model, and so does the stored form of the plan."""
     info = PATTERNS[pattern]
     plan_ = {info.subject: info.load_page().example, "model": LISTED}
@@ -228,8 +230,8 @@ def test_every_plan_without_sides_takes_models(pattern: str) -> None:
     assert again.speakers == plan.speakers
 
 
-def test_a_debate_takes_one_model_or_one_for_each_debater() -> None:
-    """The command line and plan files share this rule, and nobody is named twice."""
+def test_a_debate_accepts_one_model_or_one_per_debater() -> None:
+    """The command line and plan files share this rule. No debater is named twice."""
     with pytest.raises(ConfigurationError, match="`--model` must be one for all: name the debater of each other model"):
         make_plan(PATTERNS["debate"], {"question": QUESTION, "model": LISTED})
     options = {"question": QUESTION, "model": LISTED, "members": ["Ada=openai/a", "Ben=openai/b"]}
@@ -239,8 +241,8 @@ def test_a_debate_takes_one_model_or_one_for_each_debater() -> None:
         make_plan(PATTERNS["council"], {"question": QUESTION}, file={"members": [{"role": "economist"}]})
 
 
-def test_a_model_object_may_be_combined_with_named_members() -> None:
-    """In a mixed list no model becomes the default of the others."""
+def test_a_model_object_can_be_combined_with_named_members() -> None:
+    """In a mixed list, no model becomes the default of the others."""
     model = FunctionModel(lambda request: "Wait.", name="gemini/c")
     ship = council(name="ship", members=[model, {"name": "Ben"}, {"model": model}], review="none")
     custom = FunctionModel(

@@ -46,19 +46,19 @@ class RoleRequest:
         self.schema = request.output_schema or {"properties": {}}
 
     def tags(self, pattern: str) -> list[str]:
-        """Find the tags that begin lines of the message."""
+        """Return the tags that begin lines of the message."""
         return re.findall(pattern, self.message, re.MULTILINE)
 
 
-def score(request: RoleRequest) -> dict[str, Any]:
-    """Give the position with a summer the highest score."""
+def score_positions(request: RoleRequest) -> dict[str, Any]:
+    """Give the position that mentions a summer the highest score."""
     sides = request.schema["$defs"]["Scores"]["properties"]
     scores = {side: 90 if "summer" in side else 40 for side in sides}
     return {"reasoning": request.text, "verdict": "Begin small.", "scores": scores}
 
 
 ANSWERS: dict[str, Callable[[RoleRequest], dict[str, Any]]] = {
-    "scores": score,
+    "scores": score_positions,
     "winner": lambda request: {"reasoning": request.text, "winner": None, "verdict": "Begin small."},
     "status": lambda request: {"summary": request.text, "status": "CONTINUE", "decision": "Close it for one summer."},
     "next_agent_name": lambda request: {
@@ -96,7 +96,7 @@ ANSWERS: dict[str, Callable[[RoleRequest], dict[str, Any]]] = {
     "proposal": lambda request: {"proposal": request.text, "position": request.name, "enough": False},
     "choice": lambda request: {"reasoning": request.text, "choice": "cleo", "confidence": 0.9},
 }
-"""Answers by role, selected by the first field found in the schema."""
+"""Answers by role, selected by the first field in the schema that has an answer."""
 
 
 def reply(request: Any) -> ModelResponse:
@@ -149,9 +149,9 @@ def test_each_pattern_has_the_documented_cost(name: str, row: str) -> None:
 
     async def one_after_another(request: Any) -> ModelResponse:
         nonlocal answered
-        step = answered + 1  # it waits for all that was answered before it
+        step = answered + 1  # the call depends on all earlier answers
         for _ in range(50):
-            await asyncio.sleep(0)  # concurrent calls are asked meanwhile
+            await asyncio.sleep(0)  # let concurrent calls start
         answered = step
         return reply(request)
 

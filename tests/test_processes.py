@@ -12,8 +12,8 @@ from pathlib import Path
 from tests.processes import pytest_configure
 
 
-def test_ctrl_c_reaches_the_processes_of_tests_that_run_in_the_background() -> None:
-    """SIGINT is ignored in background jobs and their child processes; the plugin undoes that."""
+def test_ctrl_c_reaches_processes_of_background_tests() -> None:
+    """SIGINT is ignored in background jobs and their child processes, and the plugin undoes this."""
     command = [sys.executable, "-S", "-c", "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

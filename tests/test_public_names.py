@@ -64,7 +64,7 @@ DESIGN = [
 ]
 
 
-def modules() -> Iterator[ModuleType]:
+def import_modules() -> Iterator[ModuleType]:
     """Import all modules of the package that need no optional dependency."""
     yield flowdebate
     for info in pkgutil.walk_packages(flowdebate.__path__, "flowdebate."):
@@ -72,18 +72,19 @@ def modules() -> Iterator[ModuleType]:
             yield importlib.import_module(info.name)
 
 
-def stubbed(module: ModuleType) -> bool:
-    """Return whether names of `module` are imported at first use."""
+def has_stub(module: ModuleType) -> bool:
+    """Return whether names of `module` are imported on first use."""
     return Path(str(module.__file__)).with_suffix(".pyi").exists()
 
 
-MODULES = {module.__name__: module for module in modules()}
+MODULES = {module.__name__: module for module in import_modules()}
 
 
-def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
+def public_definitions(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """Return the public definitions of `module`."""
     for name, value in vars(module).items():
-        public_name = name.isidentifier() and not name.startswith("_")  # pydantic leaves "Generic[Argument]" there
+        # pydantic leaves names such as "Generic[Argument]" there
+        public_name = name.isidentifier() and not name.startswith("_")
         if public_name and isinstance(value, (FunctionType, type)) and value.__module__ == module.__name__:
             yield name, value
 
@@ -93,10 +94,11 @@ def test_public_names_can_be_imported_from_the_top() -> None:
 
 
 def lazy_names(package: str) -> dict[str, str]:
-    """Return the module below `package` that defines each of its lazy names, by its stub."""
+    """Return the module below `package` that defines each lazy name, according to its stub."""
     stub = ast.parse(Path(str(MODULES[package].__file__)).with_suffix(".pyi").read_text("utf-8"))
     imports = [statement for statement in stub.body if isinstance(statement, ast.ImportFrom)]
-    assert all(alias.name == alias.asname for statement in imports for alias in statement.names)  # checkers see those
+    # type checkers re-export only these
+    assert all(alias.name == alias.asname for statement in imports for alias in statement.names)
     return {
         alias.name: f"{package}.{statement.module}"
         for statement in imports
@@ -105,7 +107,7 @@ def lazy_names(package: str) -> dict[str, str]:
     }
 
 
-def test_the_top_imports_lazily() -> None:
+def test_the_package_imports_lazily() -> None:
     visible = {
         name
         for name, value in vars(importlib.reload(flowdebate)).items()
@@ -114,7 +116,7 @@ def test_the_top_imports_lazily() -> None:
     assert visible <= set(dir(flowdebate))
 
 
-@pytest.mark.parametrize("package", [name for name, module in MODULES.items() if stubbed(module)])
+@pytest.mark.parametrize("package", [name for name, module in MODULES.items() if has_stub(module)])
 def test_the_stub_locates_each_lazy_name(package: str) -> None:
     """Type checkers and the interpreter read the same file."""
     module = MODULES[package]
@@ -126,8 +128,8 @@ def test_the_stub_locates_each_lazy_name(package: str) -> None:
 
 
 def test_every_error_is_exported_and_in_the_tree() -> None:
-    """The docstring of `flowdebate.errors` draws the errors with the right bases."""
-    classes = {name: value for name, value in public(errors) if issubclass_of_error(value)}
+    """The docstring of `flowdebate.errors` shows the errors with the right base classes."""
+    classes = {name: value for name, value in public_definitions(errors) if is_error_class(value)}
     assert set(classes) == set(errors.__all__)
     tree = [line for line in (errors.__doc__ or "").splitlines() if line.startswith("    ")]
     stack: list[tuple[int, str]] = []
@@ -145,20 +147,20 @@ def test_every_error_is_exported_and_in_the_tree() -> None:
 
 
 PROGRAMS = ("flowdebate.cli", "flowdebate.testing")
-"""Programs whose errors may be their own: one is not imported, and the other raises on purpose."""
+"""Programs that may have their own errors: one is not imported, and the other raises them on purpose."""
 
 
-def issubclass_of_error(value: object) -> bool:
+def is_error_class(value: object) -> bool:
     """Return whether a value is an error or warning class."""
     return isinstance(value, type) and issubclass(value, Exception)
 
 
-def test_every_error_of_the_package_is_in_the_one_tree() -> None:
+def test_every_error_of_the_package_is_in_one_tree() -> None:
     elsewhere = [
         f"{module}.{name}"
         for module, member in MODULES.items()
-        for name, value in public(member)
-        if issubclass_of_error(value) and member is not errors and not module.startswith(PROGRAMS)
+        for name, value in public_definitions(member)
+        if is_error_class(value) and member is not errors and not module.startswith(PROGRAMS)
     ]
     assert elsewhere == []
 
@@ -168,17 +170,17 @@ def is_exported(kind: type) -> bool:
     return any(
         kind.__name__ in lazy_names(package)
         for package, module in MODULES.items()
-        if kind.__module__.startswith(f"{package}.") and stubbed(module)
+        if kind.__module__.startswith(f"{package}.") and has_stub(module)
     )
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_everything_public_is_documented(name: str) -> None:
-    """For classes that packages export, methods and properties are included."""
+    """For classes exported by packages, methods and properties are included."""
     module = MODULES[name]
     assert module.__doc__
-    undocumented = [item for item, value in public(module) if not value.__doc__]
-    for item, value in public(module):
+    undocumented = [item for item, value in public_definitions(module) if not value.__doc__]
+    for item, value in public_definitions(module):
         if isinstance(value, type) and is_exported(value):
             bases = value.__mro__[1:]
             undocumented += [
@@ -205,11 +207,11 @@ POSITIONAL = {
     "TopologyOptions",
     "VotingOptions",
 }
-"""Dataclasses whose first fields may be positional because they are written often."""
+"""Dataclasses whose first fields may be positional, since they are written often."""
 
 
 def test_public_dataclasses_are_keyword_only() -> None:
-    """New fields then break no caller."""
+    """This allows new fields without breaking any caller."""
     positional = [
         name
         for name in dir(flowdebate)
@@ -228,20 +230,23 @@ def test_options_of_public_functions_are_keyword_only() -> None:
 
 
 def test_submodules_need_no_separate_import() -> None:
-    """`import flowdebate` suffices for `flowdebate.errors` and for a module that nothing has imported yet."""
+    """`import flowdebate` is sufficient for `flowdebate.errors` and for a module that has not been imported yet."""
     code = "import flowdebate; print(flowdebate.errors.FlowDebateError.__name__, flowdebate.stop.__name__)"
-    assert printed(code) == "FlowDebateError flowdebate.stop"
+    assert run_interpreter(code) == "FlowDebateError flowdebate.stop"
 
 
 def test_the_import_is_light() -> None:
-    """`import flowdebate` imports only itself, and a debate no provider, terminal, test library or network."""
-    assert printed("import sys, flowdebate; print({'asyncio', 'pydantic'} & set(sys.modules))") == "set()"
+    """`import flowdebate` imports only itself.
+
+    A debate imports no provider, terminal, test library or network module.
+    """
+    assert run_interpreter("import sys, flowdebate; print({'asyncio', 'pydantic'} & set(sys.modules))") == "set()"
     code = f"import sys; from flowdebate import *; print([name for name in {HEAVY!r} if name in sys.modules])"
-    assert printed(code) == "[]"
+    assert run_interpreter(code) == "[]"
 
 
 def test_any_name_can_be_imported_first() -> None:
-    """No module needs another to be imported first; one name per folder is tried."""
+    """No module needs another one to be imported first. One name per folder is tried."""
     firsts = sorted({home.rpartition(".")[0]: name for name, home in lazy_names("flowdebate").items()}.values())
     code = (
         "import asyncio, os, flowdebate, pydantic\n"
@@ -251,16 +256,16 @@ def test_any_name_can_be_imported_first() -> None:
         "        os._exit(0)\n"
         "    os.wait()"
     )
-    assert not printed(code)
+    assert not run_interpreter(code)
 
 
 def test_the_import_builds_no_validator() -> None:
     """Building a pydantic validator would search all installed packages."""
     code = "import sys; from flowdebate import consensus, council, debate, deliberation, handoff, round_robin; "
-    assert printed(code + "print('pydantic.plugin._loader' in sys.modules)") == "False"
+    assert run_interpreter(code + "print('pydantic.plugin._loader' in sys.modules)") == "False"
 
 
-def test_the_import_changes_nothing() -> None:
+def test_the_import_has_no_side_effects() -> None:
     """There is no output, environment change, warning, active logging handler or thread."""
     code = (
         "import logging, os, threading, warnings; before = dict(os.environ); warnings.simplefilter('error');"
@@ -269,10 +274,10 @@ def test_the_import_changes_nothing() -> None:
         " [type(each).__name__ for each in logging.getLogger('flowdebate').handlers],"
         " threading.active_count())"
     )
-    assert printed(code) == "True [] ['NullHandler'] 1"
+    assert run_interpreter(code) == "True [] ['NullHandler'] 1"
 
 
-def printed(code: str) -> str:
+def run_interpreter(code: str) -> str:
     """Return the output of a new interpreter."""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
     assert run.stderr == ""
@@ -291,8 +296,8 @@ def printed(code: str) -> str:
         ("review", ["name", "reviewers", "sources", "gate", "model"]),
     ],
 )
-def test_hovering_over_a_pattern_shows_what_most_people_set(pattern: str, first: list[str]) -> None:
-    """Each overload begins with the common options, and the docstring fits a hover and begins with the promise."""
+def test_hovering_over_a_pattern_shows_common_options(pattern: str, first: list[str]) -> None:
+    """Each overload begins with the common options. The docstring fits in a hover and begins with the promise."""
     function: Any = getattr(flowdebate, pattern)
     signatures = [inspect.signature(overload_) for overload_ in (function, *get_overloads(inspect.unwrap(function)))]
     assert [list(signature.parameters)[: len(first)] for signature in signatures] == [first] * len(signatures)
@@ -301,7 +306,7 @@ def test_hovering_over_a_pattern_shows_what_most_people_set(pattern: str, first:
     assert "await pattern.run(" in text.splitlines()[0]
 
 
-def test_options_of_a_speaker_name_a_public_type() -> None:
+def test_speaker_options_have_a_public_type() -> None:
     """`DebaterOptions` can be imported from the package."""
     for kind in (flowdebate.Debater, flowdebate.Persona):
         assert inspect.signature(kind).parameters["options"].annotation == "DebaterOptions | None"

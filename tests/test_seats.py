@@ -1,4 +1,4 @@
-"""A model for each seat on every front end: requests reach the right vendor with the right key only."""
+"""A model per role in every front end: requests reach only the right vendor, with only the right key."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from .vendors import Asked, Vendor, VendorName
+    from .vendors import Vendor, VendorName, VendorRequest
 
     Found = dict[VendorName, Vendor]
 
@@ -51,31 +51,31 @@ SEATS = {"default": "openai/gpt-5-mini", "con": "anthropic/claude-haiku-5-5", "j
 SEATS |= {"synthesizer": "ollama/gemma3"}
 ASKED = {"openai": ["gpt-5-mini"], "anthropic": ["claude-haiku-5-5"], "gemini": ["gemini-3-pro"], "ollama": ["gemma3"]}
 ASKED_BY_FRONT_ENDS = {**ASKED, "gemini": ASKED["gemini"] * 2}
-"""Expected requests on front ends, where a judge of two sides is called in both orders."""
+"""Expected requests in front ends, where a judge of two sides reads both orders."""
 ANSWERED = {"pro": "openai/gpt-5-mini", "con": SEATS["con"], "judge": SEATS["judge"], "synthesizer": "ollama/gemma3"}
 MEMBERS = {"Ada": "openai/gpt-5-mini", "Ben": SEATS["con"], "Cleo": SEATS["judge"], "default": "openai/gpt-5-mini"}
 ALLOWED = ["openai/gpt-5-mini", SEATS["con"], SEATS["judge"]]
 
 
 @pytest.fixture
-def stubs() -> Iterator[Found]:
+def vendor_stubs() -> Iterator[Found]:
     """Start the four vendors."""
     with vendors() as running:
         yield running
 
 
-def asked_of(stubs: Found) -> dict[str, list[str]]:
-    """Return the models requested from each vendor, and check that each received its own key and no other."""
-    for vendor in stubs.values():
+def requested_models(vendor_stubs: Found) -> dict[str, list[str]]:
+    """Return the models requested from each vendor, and check that each received only its own key."""
+    for vendor in vendor_stubs.values():
         headers = str([exchange.headers for exchange in vendor.asked])
         assert vendor.refused == 0
         assert all(
-            (other.key in headers) is (other is vendor) for other in stubs.values() if other.key and vendor.asked
+            (other.key in headers) is (other is vendor) for other in vendor_stubs.values() if other.key and vendor.asked
         )
-    return {name: [exchange.model for exchange in vendor.asked] for name, vendor in stubs.items()}
+    return {name: [exchange.model for exchange in vendor.asked] for name, vendor in vendor_stubs.items()}
 
 
-def rank(exchange: Asked) -> Any:
+def answer_ranking(exchange: VendorRequest) -> Any:
     """Answer as a council member, with an opinion or with the others' letters in order."""
     if exchange.schema is None:
         return "Homes first."
@@ -88,49 +88,51 @@ def rank(exchange: Asked) -> Any:
     }
 
 
-# Each front end
+# Front ends
 
 
-def test_four_vendors_debate_from_python(stubs: Found) -> None:
-    """One mapping has names and roles as keys, and the result reports the models."""
+def test_four_vendors_debate_from_python(vendor_stubs: Found) -> None:
+    """A single mapping has names and roles as keys, and the result reports the models."""
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
     result = debate(name="rent", debaters=sides, max_rounds=1, model=SEATS).run_sync(QUESTION)
-    assert asked_of(stubs) == ASKED
+    assert requested_models(vendor_stubs) == ASKED
     assert result.models == {seat: (model,) for seat, model in ANSWERED.items()}
 
 
-def test_four_vendors_debate_from_the_command_line(stubs: Found) -> None:
-    """The first line and the document name each seat's model."""
+def test_four_vendors_debate_from_the_command_line(vendor_stubs: Found) -> None:
+    """The first line and the document name each role's model."""
     flags = [text for seat, model in SEATS.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
     result = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", *flags])
     assert result.exit_code == 0, result.stderr
-    assert asked_of(stubs) == ASKED_BY_FRONT_ENDS
+    assert requested_models(vendor_stubs) == ASKED_BY_FRONT_ENDS
     first = " ".join(result.stdout.partition("\n\n")[0].split())
     assert (
         "openai/gpt-5-mini (pro); anthropic/claude-haiku-5-5 (con); gemini/gemini-3-pro (judge); ollama/gemma3" in first
     )
 
 
-def test_four_vendors_debate_over_http(stubs: Found) -> None:
+def test_four_vendors_debate_over_http(vendor_stubs: Found) -> None:
     """The list, the run and its page name each model."""
     with staged(lambda: Service(store="memory:", allow_models=SEATS.values())) as stage:
-        run_id = stage.post("/runs", {"pattern": "debate", "question": QUESTION, "options": request()}).json()["runId"]
+        run_id = stage.post("/runs", {"pattern": "debate", "question": QUESTION, "options": debate_options()}).json()[
+            "runId"
+        ]
         run = stage.get(f"/runs/{run_id}?wait=30").json()
         page, listed = stage.http.get(f"/runs/{run_id}").text, stage.http.get("/").text
-    assert asked_of(stubs) == ASKED_BY_FRONT_ENDS
+    assert requested_models(vendor_stubs) == ASKED_BY_FRONT_ENDS
     assert run["document"]["models"] == run["models"] == {seat: [model] for seat, model in ANSWERED.items()}
     for model in ANSWERED.values():
         assert model in page
         assert model in listed
 
 
-def request() -> dict[str, Any]:
-    """Return the options of a debate of four vendors."""
+def debate_options() -> dict[str, Any]:
+    """Return the options for a debate between four vendors."""
     return {"max_rounds": 1, "model": SEATS}
 
 
-def test_four_vendors_debate_for_an_openai_client(stubs: Found) -> None:
-    """The client's `model` is the pattern, so seats are in `models`; errors list the allowed models."""
+def test_four_vendors_debate_for_an_openai_client(vendor_stubs: Found) -> None:
+    """The client's `model` is the pattern, so the model assignment is in `models`. Errors list the allowed models."""
     with staged(lambda: Service(store="memory:", allow_models=SEATS.values()), openai=True) as stage:
         client = OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0)
 
@@ -146,22 +148,22 @@ def test_four_vendors_debate_for_an_openai_client(stubs: Found) -> None:
             return answer.output_text
 
         for way in (ask, respond):
-            for vendor in stubs.values():
+            for vendor in vendor_stubs.values():
                 vendor.asked.clear()
             assert "Round 1" in way(SEATS)
-            vendor_models = asked_of(stubs)
+            vendor_models = requested_models(vendor_stubs)
             assert {name: set(models) for name, models in vendor_models.items()} == {
                 name: {*entries} for name, entries in ASKED.items()
             }
             with pytest.raises(BadRequestError, match="one that this server allows: openai/gpt-5-mini") as refused:
                 way({"judge": "openai/gpt-4o"})
             assert refused.value.param == "models"
-            assert asked_of(stubs) == vendor_models
+            assert requested_models(vendor_stubs) == vendor_models
 
 
 @pytest.mark.anyio
-async def test_four_vendors_debate_over_mcp(stubs: Found) -> None:
-    """The official client makes one call, and the report names each seat's model."""
+async def test_four_vendors_debate_over_mcp(vendor_stubs: Found) -> None:
+    """The official client makes one call, and the report names each role's model."""
     service = Service(store="memory:", allow_models=SEATS.values())
     async with service, Client(create_server(service)) as client:
         begin = {"question": QUESTION, "max_rounds": 1, "model": SEATS, "wait": 50}
@@ -170,8 +172,8 @@ async def test_four_vendors_debate_over_mcp(stubs: Found) -> None:
         details = structured_output(await client.call_tool("start_debate", {**begin, "effort": {"con": "high"}}))
         run = await service.run(details["run_id"])
     assert details["status"] == "complete"
-    assert asked_of(stubs) == ASKED_BY_FRONT_ENDS
-    assert [exchange.effort for vendor in stubs.values() for exchange in vendor.asked] == [
+    assert requested_models(vendor_stubs) == ASKED_BY_FRONT_ENDS
+    assert [exchange.effort for vendor in vendor_stubs.values() for exchange in vendor.asked] == [
         None,
         "high",
         None,
@@ -182,10 +184,10 @@ async def test_four_vendors_debate_over_mcp(stubs: Found) -> None:
 
 
 @pytest.mark.anyio
-async def test_allowed_models_are_a_council_over_mcp(stubs: Found) -> None:
+async def test_allowed_models_are_a_council_over_mcp(vendor_stubs: Found) -> None:
     """The official client uses a source, and the tool's description lists the allowed models."""
-    for vendor in stubs.values():
-        vendor.say = rank
+    for vendor in vendor_stubs.values():
+        vendor.say = answer_ranking
     service = Service(store="memory:", allow_models=ALLOWED)
     async with service, Client(create_server(service)) as client:
         tools = {tool.name: tool.description or "" for tool in (await client.list_tools()).tools}
@@ -195,24 +197,26 @@ async def test_allowed_models_are_a_council_over_mcp(stubs: Found) -> None:
             await client.call_tool("start_council", {**begin, "model": {**MEMBERS, "chair": "ollama/gemma3"}})
         )
         assert "must be one that this server allows" in no
-        assert all(not vendor.asked for vendor in stubs.values())
+        assert all(not vendor.asked for vendor in vendor_stubs.values())
         details = structured_output(await client.call_tool("start_council", {**begin, "model": MEMBERS}))
         assert details["status"] == "complete"
         assert all(
-            "[plan.md] Trams open in 2031." in vendor.asked[0].prompt for vendor in stubs.values() if vendor.asked
+            "[plan.md] Trams open in 2031." in vendor.asked[0].prompt
+            for vendor in vendor_stubs.values()
+            if vendor.asked
         )
         again = {"run_id": details["run_id"], "model": {"Ada": "xai/grok-4.3"}}
         assert "must be one that this server allows" in error_text(await client.call_tool("fork_run", again))
-    assert {name: set(models) for name, models in asked_of(stubs).items()} == {
+    assert {name: set(models) for name, models in requested_models(vendor_stubs).items()} == {
         "openai": {"gpt-5-mini"}, "anthropic": {"claude-haiku-5-5"}, "gemini": {"gemini-3-pro"}, "ollama": set(),
     }  # fmt: skip
 
 
-# Each vendor that there is
+# Available vendors
 
 
-def test_each_assigns_vendors_in_turn(stubs: Found) -> None:
-    """Vendors follow the table, then local servers; the judge is from a vendor that does not argue."""
+def test_each_assigns_vendors_in_order(vendor_stubs: Found) -> None:
+    """Vendors follow the table, then local servers. The judge's vendor does not argue."""
     options = {"question": QUESTION, "model": ["each"]}
     plan = make_plan(PATTERNS["debate"], options)
     names = (
@@ -222,23 +226,28 @@ def test_each_assigns_vendors_in_turn(stubs: Found) -> None:
     )
     assert models_line(plan) == f"Models: {'; '.join(names)}"
     stored = stored_plan(plan)["options"]["model"]
-    assert "each" not in stored.values()  # so that a resumed run asks the same, whatever is set up then
+    assert "each" not in stored.values()  # so that a resumed run uses the same models, whatever is configured by then
     fixed = make_plan(PATTERNS["debate"], {**options, "model": ["each", "pro=gemini/gemini-3-pro"]})
     assert [side.model for side in fixed.speakers] == ["gemini/gemini-3-pro", "openai/gpt-5.6-luna"]
     assert fixed.models is not None
     assert fixed.models["synthesize"] == "anthropic/claude-haiku-5-5"
-    assert not any(vendor.asked for vendor in stubs.values())
+    assert not any(vendor.asked for vendor in vendor_stubs.values())
 
 
-def test_a_council_without_members_has_all_vendors(stubs: Found) -> None:
-    """Python issues a warning and the command prints a line; a named model, or FLOWDEBATE_MODEL, applies to all."""
-    for vendor in stubs.values():
-        vendor.say = rank
+def test_a_council_without_members_uses_all_vendors(vendor_stubs: Found) -> None:
+    """Python issues a warning and the command prints a line.
+
+    A named model, or FLOWDEBATE_MODEL, applies to all members.
+    """
+    for vendor in vendor_stubs.values():
+        vendor.say = answer_ranking
     with pytest.warns(
         FlowDebateWarning, match=r"openai/gpt-5\.6-luna, anthropic/.*, gemini/.*, ollama/gemma3 are asked"
     ):
         result = council(name="rent").run_sync(QUESTION)
-    assert {name: len(set(models)) for name, models in asked_of(stubs).items()} == dict.fromkeys(stubs, 1)
+    assert {name: len(set(models)) for name, models in requested_models(vendor_stubs).items()} == dict.fromkeys(
+        vendor_stubs, 1
+    )
     assert result.models["chair"] == ("ollama/gemma3",)
     printed = CliRunner().invoke(app, ["council", QUESTION, "--no-store"])
     assert "gemini/gemini-flash-latest (Cleo)" in " ".join(printed.stdout.partition("\n\n")[0].split())
@@ -250,8 +259,8 @@ def test_a_council_without_members_has_all_vendors(stubs: Found) -> None:
         assert make_plan(PATTERNS["council"], {"question": QUESTION}, begins=True).dealt is None
 
 
-def test_one_vendor_in_all_seats_is_reported(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other vendor is available to be assigned."""
+def test_one_vendor_for_all_roles_is_reported(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other vendor is available."""
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
     for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
@@ -263,15 +272,15 @@ def test_one_vendor_in_all_seats_is_reported(stubs: Found, monkeypatch: pytest.M
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     with pytest.raises(ModelUnavailable, match="no model is set up"):
         debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")], model="each")
-    assert not any(vendor.asked for vendor in stubs.values())
+    assert not any(vendor.asked for vendor in vendor_stubs.values())
 
 
-# What a mapping may say
+# Valid model mappings
 
 
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
 @pytest.mark.parametrize("name", PATTERNS)
-def test_the_roles_of_options_are_those_of_the_pattern(name: str) -> None:
+def test_role_keys_match_those_of_the_pattern(name: str) -> None:
     """The function that builds the pattern accepts a model for each of these roles and no other."""
     info = PATTERNS[name]
     page = info.load_page()
@@ -293,26 +302,26 @@ def test_the_roles_of_options_are_those_of_the_pattern(name: str) -> None:
         (
             {"moderator": "local"},
             "must be given for a name or role of the run: skeptic, ben, judge",
-        ),  # which it has not
+        ),  # the pattern does not have this role
         ({"judge": "openai:gpt-5"}, r"model\['judge'\]` must be .*Did you mean openai/gpt-5"),
         ({"judge": "each"}, "only a pattern has seats"),
     ],
 )
-def test_an_unknown_seat_is_rejected_with_the_valid_ones(model: dict[str, str], sentence: str) -> None:
-    """The error comes before any call and has a suggestion."""
+def test_an_unknown_role_is_rejected_with_the_valid_ones(model: dict[str, str], sentence: str) -> None:
+    """The error is raised before any call and has a suggestion."""
     with pytest.raises(ConfigurationError, match=sentence):
         debate(name="rent", debaters=[Debater("skeptic", "x"), Debater("ben", "y")], model=model)
 
 
 def test_a_name_that_is_also_a_role_is_rejected() -> None:
-    """The key would be ambiguous, but the debate is valid if no model uses the key."""
+    """The key would be ambiguous. The debate is valid if no model uses the key."""
     sides = [Debater("skeptic", "x"), Debater("judge", "y")]
     with pytest.raises(ConfigurationError, match="either a name or a role: call the debater otherwise"):
         debate(name="rent", debaters=sides, model={"judge": "openai/gpt-5"})
     debate(name="rent", debaters=sides, model={"skeptic": "openai/gpt-5"})
 
 
-def test_a_run_has_no_seats_of_its_own() -> None:
+def test_a_run_has_no_roles_of_its_own() -> None:
     talk = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")])
     with pytest.raises(ConfigurationError, match='debate\\(model="each"\\), or --model each'):
         talk.run_sync(QUESTION, model="each")
@@ -322,7 +331,7 @@ _MODELS = st.sampled_from(["a/1", "b/2", "c/3"])
 
 
 @given(st.dictionaries(st.sampled_from(["default", "chat", "synthesize", "debater", "judge", "ann", "ben"]), _MODELS))
-def test_the_most_specific_key_counts(choice: dict[str, str]) -> None:
+def test_the_most_specific_key_applies(choice: dict[str, str]) -> None:
     """The order is name, role, intent, default."""
     seats = seat_models(
         choice, {"ann": None, "ben": "own"}, ["judge"], speaker="debater", location="x", check=lambda *_, **__: None
@@ -337,12 +346,12 @@ def test_the_most_specific_key_counts(choice: dict[str, str]) -> None:
     assert seats.roles.get("judge", rest.get("synthesize")) == first("judge", "synthesize", "default")
 
 
-# What is missing is found before anybody is asked
+# Missing models are reported before any call
 
 
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
 @pytest.mark.parametrize("name", PATTERNS)
-def test_all_seats_of_a_pattern_are_known_in_advance(name: str) -> None:
+def test_all_roles_of_a_pattern_are_known_in_advance(name: str) -> None:
     """A run checks these models at its start."""
     info = PATTERNS[name]
     page = info.load_page()
@@ -354,14 +363,14 @@ def test_all_seats_of_a_pattern_are_known_in_advance(name: str) -> None:
         called.add(request.block)
         return answer_debate(request)
 
-    with suppress(Exception):  # an answer may not fit: the blocks are what is looked at
+    with suppress(Exception):  # an answer may be invalid, but only the calling blocks matter
         pattern.run_sync(plan.subject, model=FunctionModel(answer), limits=Limits(calls=40))
     assert called
     assert called <= {seat.block for seat in pattern.seats()}
 
 
-def test_a_seat_without_a_key_is_an_error_before_any_call(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every front end names the seat and the environment variable; a resumed run needs no key."""
+def test_a_role_without_a_key_is_an_error_before_any_call(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every front end names the role and the environment variable. A resumed run needs no key."""
     monkeypatch.delenv("GEMINI_API_KEY")
     sentence = "there is no API key: set GEMINI_API_KEY, or pass api_key"
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
@@ -374,15 +383,17 @@ def test_a_seat_without_a_key_is_an_error_before_any_call(stubs: Found, monkeypa
     assert result.exit_code != 0
     assert sentence in " ".join(result.stderr.split())
     with staged(lambda: Service(store="memory:", allow_models=SEATS.values())) as stage:
-        refused = stage.post("/runs", {"pattern": "debate", "question": QUESTION, "options": request()})
+        refused = stage.post("/runs", {"pattern": "debate", "question": QUESTION, "options": debate_options()})
         assert refused.status_code == 503
         assert sentence in refused.json()["detail"]
-        assert stage.get("/runs").json()["runs"] == []  # a run that could not begin is not stored
-    assert not any(vendor.asked for vendor in stubs.values())
+        assert stage.get("/runs").json()["runs"] == []  # a run that could not start is not stored
+    assert not any(vendor.asked for vendor in vendor_stubs.values())
 
 
-def test_a_seat_without_a_model_is_an_error_before_any_call(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls for the other seats would be wasted; an invalid name in the environment is reported."""
+def test_a_role_without_a_model_is_an_error_before_any_call(
+    vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls for the other roles would be wasted. An invalid name in the environment is reported."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
@@ -396,24 +407,27 @@ def test_a_seat_without_a_model_is_an_error_before_any_call(stubs: Found, monkey
         monkeypatch.setenv("FLOWDEBATE_MODEL", wrong)
         with pytest.raises(ConfigurationError, match=f"environment: `FLOWDEBATE_MODEL` must be .*{sentence}"):
             block.run_sync(QUESTION)
-    assert not any(vendor.asked for vendor in stubs.values())
+    assert not any(vendor.asked for vendor in vendor_stubs.values())
 
 
-def test_a_key_that_gemini_rejects_is_an_authentication_error(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_gemini_rejects_is_an_authentication_error(
+    vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Gemini responds with status 400 and a list."""
     monkeypatch.setenv("GEMINI_API_KEY", "AIza-another")
     block = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")], model="gemini/gemini-3-pro")
     with pytest.raises(AuthenticationFailed, match=r"400: API key not valid\. Please .* Check the API key"):
         block.run_sync(QUESTION)
-    assert stubs["gemini"].refused == 1
+    assert vendor_stubs["gemini"].refused == 1
 
 
 @pytest.mark.anyio
-@pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # what a program keeps of its own
+# warnings about the settings that a program still reads
+@pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")
 async def test_an_unusable_agent_cli_is_an_error_before_any_call(
-    stubs: Found, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A CLI may be missing or, by its own report, not signed in; MCP is covered too."""
+    """A CLI may be missing, or may report that it is not signed in. MCP is covered too."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     seats = ("openai/gpt-5-mini", "con=cli/claude")
@@ -429,20 +443,20 @@ async def test_an_unusable_agent_cli_is_an_error_before_any_call(
         model = {"default": "openai/gpt-5-mini", "con": "cli/claude"}
         begun = await client.call_tool("start_debate", {"question": QUESTION, "model": model, "wait": 50})
         assert "cli/claude asks for a login: run `claude` and sign in" in str(begun.content)
-    assert not any(vendor.asked for vendor in stubs.values())
+    assert not any(vendor.asked for vendor in vendor_stubs.values())
 
 
-# Which models others may name
+# Models that others may use
 
 
 @pytest.mark.anyio
-async def test_allowed_models_apply_to_seats_forks_and_imports(stubs: Found) -> None:
-    """The rule covers runs started on a server with other models; no model is called."""
+async def test_allowed_models_apply_to_roles_forks_and_imports(vendor_stubs: Found) -> None:
+    """The rule covers runs started on a server with other models. No model is called."""
     async with Service(store="memory:") as anywhere:
-        run = await anywhere.begin("debate", QUESTION, options={**request(), "max_calls": 1})
+        run = await anywhere.begin("debate", QUESTION, options={**debate_options(), "max_calls": 1})
         assert (await anywhere.wait(run.run_id, 30)).status == "limit"
         lines = [line async for line in export_run(anywhere.store, run.run_id)]
-    before = asked_of(stubs)
+    before = requested_models(vendor_stubs)
     async with Service(store="memory:", allow_models=["openai/*"]) as service:
         await import_runs(service.store, lines)
         for seat in ("default", "pro", "judge", "debater"):
@@ -455,18 +469,18 @@ async def test_allowed_models_apply_to_seats_forks_and_imports(stubs: Found) -> 
         for going_on in (service.resume(run.run_id), service.fork(run.run_id)):
             with pytest.raises(ConfigurationError, match="one that this server allows"):
                 await going_on
-        assert (await service.run(run.run_id)).status == "limit"  # it can be read all the same
+        assert (await service.run(run.run_id)).status == "limit"  # it can still be read
         forked = await service.fork(run.run_id, options={"model": "openai/gpt-4o", "max_calls": 9})
         assert (await service.wait(forked.run_id, 30)).status == "complete"
-    after = asked_of(stubs)
+    after = requested_models(vendor_stubs)
     assert {name: models for name, models in after.items() if name != "openai"} == {
         name: models for name, models in before.items() if name != "openai"
     }
 
 
 @pytest.mark.anyio
-async def test_a_server_allows_configured_models_by_default(stubs: Found) -> None:
-    """The default is each provider's default model where a key is set, and models of servers on this machine."""
+async def test_a_server_allows_configured_models_by_default(vendor_stubs: Found) -> None:
+    """These are the default model of each provider with a key, and models of servers on this machine."""
     service = Service(store="memory:")
     create_server(service)
     async with service:
@@ -475,14 +489,17 @@ async def test_a_server_allows_configured_models_by_default(stubs: Found) -> Non
             await service.begin("debate", QUESTION, options={"model": "xai/grok-4.3"})
         run = await service.begin("debate", QUESTION, options={"model": "each", "max_rounds": 1})
         assert (await service.wait(run.run_id, 30)).status == "complete"
-    assert not stubs["ollama"].asked
+    assert not vendor_stubs["ollama"].asked
 
 
 @pytest.mark.anyio
-async def test_each_assigns_only_allowed_models(stubs: Found) -> None:
-    """If a vendor's default is not allowed, its first allowed model is used; other vendors are left out."""
-    for vendor in stubs.values():
-        vendor.say = rank
+async def test_each_assigns_only_allowed_models(vendor_stubs: Found) -> None:
+    """If a vendor's default is not allowed, its first allowed model is used.
+
+    Vendors without an allowed model are omitted.
+    """
+    for vendor in vendor_stubs.values():
+        vendor.say = answer_ranking
     allowed = ["openai/*", "gemini/gemini-3-pro", "xai/grok-4.3"]
     async with Service(store="memory:", allow_models=allowed) as service:
         for options in ({"model": "each"}, {}, {"model": {"default": "each", "chair": "openai/gpt-4o"}}):
@@ -490,7 +507,7 @@ async def test_each_assigns_only_allowed_models(stubs: Found) -> None:
             assert (await service.wait(run.run_id, 30)).status == "complete"
         again = await service.fork(run.run_id, options={"model": "each", "seed": 5})
         assert (await service.wait(again.run_id, 30)).status == "complete"
-    assigned = {name: set(models) for name, models in asked_of(stubs).items()}
+    assigned = {name: set(models) for name, models in requested_models(vendor_stubs).items()}
     assert assigned == {
         "openai": {"gpt-5.6-luna", "gpt-4o"}, "anthropic": set(), "gemini": {"gemini-3-pro"}, "ollama": set(),
     }  # fmt: skip
@@ -506,16 +523,16 @@ async def test_each_assigns_only_allowed_models(stubs: Found) -> None:
         }
 
 
-def test_the_form_lists_allowed_models(stubs: Found) -> None:
+def test_the_form_lists_allowed_models(vendor_stubs: Found) -> None:
     for allowed, text in (("gemini/*", "Model: gemini/gemini-flash-latest everywhere"), ("xai/*", "New debate")):
         with staged(partial(Service, store="memory:", allow_models=[allowed])) as stage:
             page = stage.http.get("/new?pattern=council").text
         assert text in page
         assert "anthropic/claude" not in page
-    assert not any(vendor.asked for vendor in stubs.values())
+    assert not any(vendor.asked for vendor in vendor_stubs.values())
 
 
-# A key goes to its provider, and nowhere else
+# A key is sent only to its own provider
 
 _NAMED = [f"{name}/{model}" for name, models in ASKED.items() for model in models]
 _CHOICES = st.dictionaries(
@@ -527,12 +544,12 @@ _OWN = st.lists(st.sampled_from([None, *_NAMED]), min_size=2, max_size=2)
 
 
 @pytest.fixture
-def keys_kept(stubs: Found) -> Callable[[], None]:
-    """Check and clear the recorded requests, which hypothesis would otherwise print."""
+def checked_keys(vendor_stubs: Found) -> Callable[[], None]:
+    """Check and clear the recorded requests. Otherwise hypothesis would print them."""
 
     def check() -> None:
-        asked_of(stubs)
-        for vendor in stubs.values():
+        requested_models(vendor_stubs)
+        for vendor in vendor_stubs.values():
             vendor.asked.clear()
 
     return check
@@ -542,21 +559,21 @@ def keys_kept(stubs: Found) -> Callable[[], None]:
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
 @settings(max_examples=example_count(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(model=_CHOICES, keys=_OWN, fork=_CHOICES, imported=st.booleans())
-async def test_a_key_goes_to_no_other_address(
-    keys_kept: Callable[[], None],
+async def test_a_key_is_sent_to_no_other_address(
+    checked_keys: Callable[[], None],
     model: dict[str, str],
     keys: list[str | None],
     fork: dict[str, str],
     imported: bool,  # noqa: FBT001
 ) -> None:
-    """All seats, plans, imports, forks and failures are covered."""
+    """All roles, plans, imports, forks and failures are covered."""
     sides = [
         {"name": name, "stance": f"{name} it", **({} if key_ is None else {"model": key_})}
         for name, key_ in zip(("pro", "con"), keys, strict=True)
     ]
     options = {"max_rounds": 1, "debaters": sides, "attempts": 1, **({"model": model} if model else {})}
     async with Service(store="memory:") as service:
-        with suppress(FlowDebateError):  # a model that is nobody's here has no key
+        with suppress(FlowDebateError):  # a model without a provider here has no key
             run = await service.begin("debate", QUESTION, options=options)
             await service.wait(run.run_id, 30)
             if imported:
@@ -565,7 +582,7 @@ async def test_a_key_goes_to_no_other_address(
                 await import_runs(service.store, lines)
             again = await service.fork(run.run_id, options={"model": fork, "seed": 5} if fork else {"seed": 5})
             await service.wait(again.run_id, 30)
-    keys_kept()
+    checked_keys()
 
 
 # Names without a provider
@@ -573,42 +590,43 @@ async def test_a_key_goes_to_no_other_address(
 BARE = {"default": "gpt-5-mini", "con": "claude-haiku-5-5", "judge": "gemini-3-pro", "synthesizer": "gemma3"}
 
 
-def test_bare_names_find_their_vendors_from_python(stubs: Found) -> None:
-    """Three vendors are known by model names, and a server on this machine lists the fourth."""
+def test_bare_names_find_their_vendors_from_python(vendor_stubs: Found) -> None:
+    """Three vendors are recognized by model names, and a server on this machine lists the fourth model."""
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
     result = debate(name="rent", debaters=sides, max_rounds=1, model=BARE).run_sync(QUESTION)
-    assert asked_of(stubs) == ASKED
+    assert requested_models(vendor_stubs) == ASKED
     assert result.models == {seat: (model,) for seat, model in ANSWERED.items()}
 
 
-def test_bare_names_find_their_vendors_from_the_command_line(stubs: Found) -> None:
+def test_bare_names_find_their_vendors_from_the_command_line(vendor_stubs: Found) -> None:
     """Fallback models and prices work as well."""
     flags = [text for seat, model in BARE.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
     prices = ["--price", "1/1", "--price", "gpt-5-mini=1000/1000", "--max-cost", "1000", "--fallback", "gpt-4o"]
     result = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", "--json", *prices, *flags])
     assert result.exit_code == 0, result.stderr
-    assert asked_of(stubs) == ASKED_BY_FRONT_ENDS
-    assert json.loads(result.stdout)["cost"] > 0.1  # that of the first side, whose model is named like its price
+    assert requested_models(vendor_stubs) == ASKED_BY_FRONT_ENDS
+    # the cost of the first side, whose model is named as in the price table
+    assert json.loads(result.stdout)["cost"] > 0.1
 
 
-def test_bare_names_find_their_vendors_over_http(stubs: Found) -> None:
-    """The server may allow models with or without their providers, and rejects others."""
+def test_bare_names_find_their_vendors_over_http(vendor_stubs: Found) -> None:
+    """The server can allow models with or without their provider, and rejects others."""
     allowed = ["gpt-5-mini", "anthropic/*", "gemini/gemini-3-pro", "ollama/gemma3"]
     with staged(lambda: Service(store="memory:", allow_models=allowed)) as stage:
         body = {"pattern": "debate", "question": QUESTION, "options": {"max_rounds": 1, "model": BARE}}
         run_id = stage.post("/runs", body).json()["runId"]
         run = stage.get(f"/runs/{run_id}?wait=30").json()
         other = stage.post("/runs", {**body, "options": {"model": "gpt-4o"}})
-    assert asked_of(stubs) == ASKED_BY_FRONT_ENDS
+    assert requested_models(vendor_stubs) == ASKED_BY_FRONT_ENDS
     assert run["models"] == {seat: [model] for seat, model in ANSWERED.items()}
     assert (other.status_code, "one that this server allows" in other.text) == (422, True)
 
 
 @pytest.mark.anyio
-async def test_bare_names_find_their_vendors_over_mcp(stubs: Found) -> None:
-    """Models may be in a mapping or a list, whose members have the full names."""
-    for vendor in stubs.values():
-        vendor.say = rank
+async def test_bare_names_find_their_vendors_over_mcp(vendor_stubs: Found) -> None:
+    """Models can be in a mapping, or in a list whose members get the full names."""
+    for vendor in vendor_stubs.values():
+        vendor.say = answer_ranking
     service = Service(store="memory:", allow_models=["openai/*", "claude-haiku-5-5", "gemini/*"])
     async with service, Client(create_server(service)) as client:
         begin = {

@@ -1,4 +1,4 @@
-"""Stop conditions alone: combination, naming, and parsing from text."""
+"""Stop conditions in isolation: combination, naming, and parsing from text."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 NAMES = "abc"
 
 
-def leaf(name: str) -> stop.Condition:
-    """Create a sync or async condition that returns the context's value under its name."""
+def make_leaf(name: str) -> stop.Condition:
+    """Create a sync or async condition that returns the context's value for its name."""
 
     async def later(ctx: Any) -> bool:
         return bool(ctx.true[name])
@@ -40,7 +40,7 @@ def leaf(name: str) -> stop.Condition:
     return stop.when(later if name == "b" else now, name=name)
 
 
-def held(condition: stop.Condition, true: dict[str, bool]) -> str | None:
+def evaluate(condition: stop.Condition, true: dict[str, bool]) -> str | None:
     """Return the reason of `condition` with these answers."""
     ctx: Any = SimpleNamespace(true=true, scope=SimpleNamespace(sequencer=None))
     reason = asyncio.run(condition.reason(ctx))
@@ -59,19 +59,19 @@ ANSWERS = st.fixed_dictionaries({name: st.booleans() for name in NAMES})
 OPERATORS: dict[str, Callable[..., Any]] = {"|": operator.or_, "&": operator.and_}
 
 
-def condition_of(shape: Shape, make: Callable[[str], Any] = leaf) -> Any:
-    """Build the condition of this shape from leaves created by `make`."""
+def build_condition(shape: Shape, make: Callable[[str], Any] = make_leaf) -> Any:
+    """Build the condition with this shape from leaves created by `make`."""
     match shape:
         case ("~", inner):
-            return ~condition_of(inner, make)
+            return ~build_condition(inner, make)
         case (sign, one, other):
-            return OPERATORS[sign](condition_of(one, make), condition_of(other, make))
+            return OPERATORS[sign](build_condition(one, make), build_condition(other, make))
         case name:
             return make(name)
 
 
 def is_true(shape: Shape, true: dict[str, bool]) -> bool:
-    """Evaluate the shape by Python's logic."""
+    """Evaluate the shape with Python's logic."""
     match shape:
         case ("~", inner):
             return not is_true(inner, true)
@@ -81,27 +81,27 @@ def is_true(shape: Shape, true: dict[str, bool]) -> bool:
             return true[name]
 
 
-def mirrored(shape: Shape) -> Shape:
+def mirror(shape: Shape) -> Shape:
     """Return the shape with the members of each combination reversed."""
     match shape:
         case ("~", inner):
-            return ("~", mirrored(inner))
+            return ("~", mirror(inner))
         case (sign, one, other):
-            return (sign, mirrored(other), mirrored(one))
+            return (sign, mirror(other), mirror(one))
         case name:
             return name
 
 
 @given(SHAPES, ANSWERS)
 def test_combinations_follow_boolean_logic(shape: Shape, true: dict[str, bool]) -> None:
-    """A combination by |, & and ~ holds exactly if the equivalent formula does."""
-    assert (held(condition_of(shape), true) is not None) == is_true(shape, true)
+    """A combination with |, & and ~ holds exactly when the equivalent formula does."""
+    assert (evaluate(build_condition(shape), true) is not None) == is_true(shape, true)
 
 
 @given(SHAPES, SHAPES, SHAPES, ANSWERS)
 def test_conditions_obey_the_laws_of_logic(one: Shape, two: Shape, three: Shape, true: dict[str, bool]) -> None:
-    """The laws are commutativity, associativity, distributivity and de Morgan's."""
-    a, b, c = condition_of(one), condition_of(two), condition_of(three)
+    """The laws are commutativity, associativity, distributivity and De Morgan's laws."""
+    a, b, c = build_condition(one), build_condition(two), build_condition(three)
     for same in (
         (a | b, b | a),
         (a & b, b & a),
@@ -115,35 +115,35 @@ def test_conditions_obey_the_laws_of_logic(one: Shape, two: Shape, three: Shape,
         (a | a, a),
         (a & a, a),
     ):
-        first, second = (held(condition, true) is not None for condition in same)
+        first, second = (evaluate(condition, true) is not None for condition in same)
         assert first == second, same
     assert (a | b) | c == a | (b | c)
 
 
 @given(SHAPES, ANSWERS)
 def test_the_order_of_members_never_changes_the_decision(shape: Shape, true: dict[str, bool]) -> None:
-    """The order may change which of several reasons is named."""
-    assert (held(condition_of(shape), true) is None) == (held(condition_of(mirrored(shape)), true) is None)
+    """The order can only change which of several reasons is named."""
+    assert (evaluate(build_condition(shape), true) is None) == (evaluate(build_condition(mirror(shape)), true) is None)
 
 
 @given(SHAPES, ANSWERS)
-def test_the_reason_is_a_condition_that_holds(shape: Shape, true: dict[str, bool]) -> None:
+def test_the_reason_is_a_true_condition(shape: Shape, true: dict[str, bool]) -> None:
     """The reason consists of members that hold, so it is always true."""
-    reason = held(condition_of(shape), true)
+    reason = evaluate(build_condition(shape), true)
     if reason is not None:
         formula = reason.replace("~", " not ").replace("&", "and").replace("|", "or")
         assert eval(formula, {}, dict(true)) is True, reason  # noqa: S307 - names, signs and parentheses
 
 
-def test_the_reason_names_one_member_of_or_and_both_of_and() -> None:
-    """A member that is a combination is named by its true part."""
-    a, b, c = map(leaf, NAMES)
-    assert held(a | b, {"a": True, "b": True}) == "a"
-    assert held(a | b, {"a": False, "b": True}) == "b"
-    assert held(a & b, {"a": True, "b": True}) == "a & b"
-    assert held((a | b) & c, {"a": False, "b": True, "c": True}) == "b & c"
-    assert held(~a | b, {"a": False, "b": False}) == "~a"
-    assert held(~(a | b), {"a": False, "b": False}) == "~(a | b)"
+def test_the_reason_has_one_member_of_or_and_both_of_and() -> None:
+    """A member that is itself a combination is named by its true part."""
+    a, b, c = map(make_leaf, NAMES)
+    assert evaluate(a | b, {"a": True, "b": True}) == "a"
+    assert evaluate(a | b, {"a": False, "b": True}) == "b"
+    assert evaluate(a & b, {"a": True, "b": True}) == "a & b"
+    assert evaluate((a | b) & c, {"a": False, "b": True, "c": True}) == "b & c"
+    assert evaluate(~a | b, {"a": False, "b": False}) == "~a"
+    assert evaluate(~(a | b), {"a": False, "b": False}) == "~(a | b)"
 
 
 READABLE = st.one_of(
@@ -159,9 +159,9 @@ READABLE = st.one_of(
 
 
 @given(SHAPES, st.lists(READABLE, min_size=3, max_size=3))
-def test_a_name_can_be_parsed_into_the_same_condition(shape: Shape, leaves: list[stop.Condition]) -> None:
+def test_a_name_can_be_parsed_back_into_the_condition(shape: Shape, leaves: list[stop.Condition]) -> None:
     """Names are unambiguous, so stored stop reasons and plans keep their meaning."""
-    condition = condition_of(shape, lambda name: leaves[NAMES.index(name)])
+    condition = build_condition(shape, lambda name: leaves[NAMES.index(name)])
     assume(len(str(condition)) <= 1_000)
     assert stop.parse(str(condition)) == condition
 
@@ -176,7 +176,7 @@ def test_a_name_can_be_parsed_into_the_same_condition(shape: Shape, leaves: list
     ],
 )
 def test_conditions_can_be_parsed_from_text(text: str, same: stop.Condition) -> None:
-    """As in Python, & binds closer than |."""
+    """As in Python, & binds more tightly than |."""
     assert stop.parse(text) == same
 
 
@@ -226,8 +226,8 @@ def test_any_text_is_a_condition_or_a_configuration_error(text: str) -> None:
 ROUND: Any = stop.rounds(1)
 
 
-def generates(ctx: object) -> Any:
-    """Yield although a bool is required."""
+def yield_nothing(ctx: object) -> Any:
+    """Yield, although a bool is required."""
     yield ctx
 
 
@@ -243,7 +243,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "similarity": lambda: stop.converged(0.9, similarity="jaccard"),  # type: ignore[arg-type]
     "when": lambda: stop.when(lambda: True),  # type: ignore[arg-type,misc]
     "when without a call": lambda: stop.when(stop.rounds),  # type: ignore[arg-type]
-    "when with a generator": lambda: stop.when(generates),
+    "when with a generator": lambda: stop.when(yield_nothing),
     "when with a pattern's reason": lambda: stop.when(lambda _: True, name="max_rounds"),
     "when with a name of two lines": lambda: stop.when(lambda _: True, name="a\nb"),
     "a combination with text": lambda: stop.rounds(1) | "rounds(2)",  # type: ignore[operator]
@@ -257,42 +257,42 @@ WRONG: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("make", WRONG.values(), ids=WRONG)
 def test_invalid_operands_are_rejected_immediately(make: Callable[[], object]) -> None:
-    """Python's `or`, `and` and `not` are included, which would silently drop a member."""
+    """This includes Python's `or`, `and` and `not`, which would silently drop a member."""
     with pytest.raises(ConfigurationError):
         make()
 
 
-def said_enough(_: object) -> bool:
+def always_true(_: object) -> bool:
     """Return True; only the name matters."""
     return True
 
 
 def test_functions_compose_on_either_side() -> None:
-    """Conditions take the functions' names; a lambda is a "predicate"."""
-    assert str(said_enough | stop.rounds(2)) == "said_enough | rounds(2)"
-    assert str(stop.rounds(2) & said_enough) == "rounds(2) & said_enough"
+    """Conditions take the functions' names. A lambda is called "predicate"."""
+    assert str(always_true | stop.rounds(2)) == "said_enough | rounds(2)"
+    assert str(stop.rounds(2) & always_true) == "rounds(2) & said_enough"
     assert str((lambda _: True) & stop.rounds(2)) == "predicate & rounds(2)"
-    assert str(stop.when(partial(said_enough))) == "predicate"
-    assert held(stop.when(said_enough) & leaf("a"), {"a": True}) == "said_enough & a"
+    assert str(stop.when(partial(always_true))) == "predicate"
+    assert evaluate(stop.when(always_true) & make_leaf("a"), {"a": True}) == "said_enough & a"
 
 
-def test_a_non_bool_answer_is_an_error_that_names_the_condition() -> None:
+def test_a_non_bool_answer_names_the_condition() -> None:
     """The condition may be inside a combination, after a member that holds."""
     with pytest.raises(OutputError, match="must return True or False: got 'no' from my rule"):
-        held(leaf("a") | stop.when(lambda _: "no", name="my rule"), {"a": True})  # type: ignore[arg-type,return-value]
+        evaluate(make_leaf("a") | stop.when(lambda _: "no", name="my rule"), {"a": True})  # type: ignore[arg-type,return-value]
 
 
 def test_an_error_in_a_condition_names_the_condition() -> None:
     """The application's exception is raised unchanged, with a note."""
     with pytest.raises(ZeroDivisionError) as caught:
-        held(leaf("a") & stop.when(lambda _: bool(1 / 0), name="my rule"), {"a": False})
+        evaluate(make_leaf("a") & stop.when(lambda _: bool(1 / 0), name="my rule"), {"a": False})
     assert "in the stop condition my rule" in caught.value.__notes__
 
 
 def test_a_measure_without_its_library_is_rejected_immediately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The error comes before a paid round; by default, the best installed measure is used."""
+    """The error is raised before any paid round. By default, the best installed measure is used."""
     monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)
     monkeypatch.setattr("flowdebate.measures.similarity.find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match=r"flowdebate\[similarity\]"):
@@ -301,7 +301,7 @@ def test_a_measure_without_its_library_is_rejected_immediately(
     assert str(stop.converged(0.9, similarity=Jaccard())) == "converged(0.9, similarity=jaccard)"
 
 
-def test_stop_is_imported_at_first_use() -> None:
+def test_stop_is_imported_on_first_use() -> None:
     """`import flowdebate` does not import it, and `flowdebate.stop` is the module."""
     assert flowdebate.stop is stop
     code = "import sys, flowdebate; assert 'flowdebate.stop' not in sys.modules; str(flowdebate.stop.rounds(2))"
@@ -309,7 +309,7 @@ def test_stop_is_imported_at_first_use() -> None:
 
 
 @given(st.lists(st.sampled_from(NAMES), min_size=1, max_size=8), ANSWERS)
-def test_many_members_are_one_combination(names: list[str], true: dict[str, bool]) -> None:
+def test_many_members_form_one_combination(names: list[str], true: dict[str, bool]) -> None:
     """A long `|` is not deeply nested."""
-    condition = reduce(operator.or_, map(leaf, names))
-    assert (held(condition, true) is not None) == any(true[name] for name in names)
+    condition = reduce(operator.or_, map(make_leaf, names))
+    assert (evaluate(condition, true) is not None) == any(true[name] for name in names)

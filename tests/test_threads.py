@@ -30,7 +30,7 @@ def answer(request: ModelRequest) -> Any:
 
 
 @pytest.fixture
-def restless() -> Iterator[None]:
+def fast_switching() -> Iterator[None]:
     """Make threads switch a thousand times as often as by default."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(5e-6)
@@ -38,10 +38,10 @@ def restless() -> Iterator[None]:
     sys.setswitchinterval(interval)
 
 
-@pytest.mark.usefixtures("restless")
+@pytest.mark.usefixtures("fast_switching")
 @pytest.mark.parametrize("place", ["nowhere", "memory", "object", "path"])
 def test_threads_share_a_pattern_a_model_and_a_store(place: str, tmp_path: Path) -> None:
-    """Each run has the same result as alone and no trace of the others, and all runs are stored."""
+    """Each run has the same result as by itself and no trace of the others. All runs are stored."""
     model = FunctionModel(answer)
     policies = Fallback(
         CircuitBreaker(RateLimit(ConcurrencyLimit(Retrying(Timeout(model, 30)), 2), requests=60_000)), model
@@ -63,12 +63,12 @@ def test_threads_share_a_pattern_a_model_and_a_store(place: str, tmp_path: Path)
         together = list(threads.map(run, QUESTIONS))
     for question, result in zip(QUESTIONS, together, strict=True):
         alone: Any = trams.run_sync(question, model=model, seed=7, store=False)
-        assert (result.output, result.raw, course(result)) == (alone.output, alone.raw, course(alone))
+        assert (result.output, result.raw, event_paths(result)) == (alone.output, alone.raw, event_paths(alone))
         if store:
             again = trams.run_sync(question, model=model, seed=7, store=store, run_id=result.run_id, if_exists="resume")
             assert (again.output, again.usage.calls) == (result.output, alone.usage.calls)
 
 
-def course(result: Any) -> list[tuple[str, str]]:
+def event_paths(result: Any) -> list[tuple[str, str]]:
     """Return the events with their paths."""
     return [(event.kind, event.path) for event in result.events]

@@ -1,4 +1,4 @@
-"""Tests of the stub servers of `tests.vendors`, which are as strict as the vendors and emulate their caches."""
+"""The stub servers in `tests.vendors`, which are as strict as the vendors and emulate their caches."""
 
 from __future__ import annotations
 
@@ -21,64 +21,64 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:models of Anthropic"),  # where its SDK is not installed
+    pytest.mark.filterwarnings("ignore:models of Anthropic"),  # if its SDK is not installed
 ]
 
 MODELS = ("openai/gpt-5-mini", "anthropic/claude-sonnet-4-6", "gemini/gemini-3-pro", "ollama/gemma3")
 
 
-def question(end: str = "x") -> ModelRequest:
+def make_request(end: str = "x") -> ModelRequest:
     """Create a request with a long beginning."""
     messages = [{"role": "system", "content": "rule " * 2_000}, {"role": "user", "content": end}]
     return ModelRequest(messages=messages, block="b")
 
 
 @pytest.fixture
-def stubs() -> Iterator[dict[VendorName, Vendor]]:
+def vendor_stubs() -> Iterator[dict[VendorName, Vendor]]:
     """Start all four vendors."""
     with vendors() as running:
         yield running
 
 
-def test_four_vendors_debate(stubs: dict[VendorName, Vendor]) -> None:
-    """All argue, the judge's answer fits its schema, and every vendor received its own key and no other."""
+def test_four_vendors_debate(vendor_stubs: dict[VendorName, Vendor]) -> None:
+    """All argue, the judge's answer fits its schema, and every vendor received only its own key."""
     sides = [Debater(name.split("/")[0], f"side {name}", model=name) for name in MODELS]
     block = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
     result = block.run_sync("Should rents be capped?", model={"synthesize": "openai/gpt-5.6-luna"})
     assert result.status == "complete"
     assert [entry.agent_name for entry in result.raw.transcript] == ["openai", "anthropic", "gemini", "ollama"] * 2
-    assert {name: len(vendor.asked) for name, vendor in stubs.items()} == {
+    assert {name: len(vendor.asked) for name, vendor in vendor_stubs.items()} == {
         "openai": 3, "anthropic": 2, "gemini": 2, "ollama": 2,
     }  # fmt: skip
-    for name, vendor in stubs.items():
+    for name, vendor in vendor_stubs.items():
         headers = str([exchange.headers for exchange in vendor.asked])
-        assert all((other.key in headers) is (other is vendor) for other in stubs.values() if other.key), name
+        assert all((other.key in headers) is (other is vendor) for other in vendor_stubs.values() if other.key), name
         assert vendor.refused == 0
 
 
 @pytest.mark.parametrize("model", MODELS[:3])
-async def test_a_wrong_key_has_the_error_of_the_vendor(
-    model: str, stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
+async def test_a_wrong_key_causes_the_vendor_s_error(
+    model: str, vendor_stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gemini responds with 400 where the others respond with 401."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.setenv(name, "wrong")
     refused = RequestRejected if model.startswith("gemini") else AuthenticationFailed
     with pytest.raises(refused, match=r"(?i)key"):
-        await ask(resolve_model(model), question())
-    assert sum(vendor.refused for vendor in stubs.values()) == 1
+        await ask(resolve_model(model), make_request())
+    assert sum(vendor.refused for vendor in vendor_stubs.values()) == 1
 
 
-async def test_an_unknown_model_is_not_found(stubs: dict[VendorName, Vendor]) -> None:
-    for name in stubs:
+async def test_an_unknown_model_is_not_found(vendor_stubs: dict[VendorName, Vendor]) -> None:
+    for name in vendor_stubs:
         with pytest.raises(ModelNotFound):
             await ask(
                 resolve_model(f"{name}/none"), ModelRequest(messages=[{"role": "user", "content": "x"}], block="b")
             )
 
 
-def test_the_environment_has_the_keys_and_ollama_answers(
-    stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
+def test_the_environment_has_all_keys_and_ollama_responds(
+    vendor_stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The default model can be tried for each key."""
     for variable, name in (
@@ -88,10 +88,10 @@ def test_the_environment_has_the_keys_and_ollama_answers(
     ):
         assert (environment_choice() or "")[0] == name
         monkeypatch.delenv(variable)
-    assert (environment_choice() or "")[0] == f"ollama/{stubs['ollama'].models[0]}"
+    assert (environment_choice() or "")[0] == f"ollama/{vendor_stubs['ollama'].models[0]}"
 
 
-async def test_a_repeated_prefix_is_counted_as_cached(stubs: dict[VendorName, Vendor]) -> None:
+async def test_a_repeated_prefix_is_counted_as_cached(vendor_stubs: dict[VendorName, Vendor]) -> None:
     """OpenAI counts in steps of 128 tokens, Gemini exactly, and Ollama not at all."""
     for name, model in (
         ("openai", "openai/gpt-5-mini"),
@@ -107,5 +107,5 @@ async def test_a_repeated_prefix_is_counted_as_cached(stubs: dict[VendorName, Ve
         else:
             assert cached is not None
             assert 2_300 < cached < 2_600
-            assert cached == stubs[name].asked[-1].cached_tokens  # type: ignore[index]
+            assert cached == vendor_stubs[name].asked[-1].cached_tokens  # type: ignore[index]
             assert cached % 128 == 0 or name == "gemini"

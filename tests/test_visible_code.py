@@ -1,7 +1,7 @@
-"""Visible Python code of each page, run in order as pasted, without hidden set-up.
+"""Visible Python code of each page, run in order as pasted, without hidden setup.
 
-Models are stubs of their vendors' APIs on this machine. A block that needs more than its page is marked as a fragment
-by `<!--- fragment --->` in front of it. README and tutorials have none, and other pages at most one in ten blocks.
+Models are local stubs of their vendors' APIs. A block that needs more than its page is preceded by `<!--- fragment
+--->`. The README and tutorials have no fragments, and other pages have at most one in ten blocks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class VisibleBlock(NamedTuple):
     code: str
     fragment: bool
     needs: str | None
-    """Package without which the block is skipped."""
+    """Package required to run the block; without it the block is skipped."""
 
 
 def visible_blocks(path: Path) -> Iterator[VisibleBlock]:
@@ -59,13 +59,13 @@ def visible_blocks(path: Path) -> Iterator[VisibleBlock]:
     "path",
     [pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in SLOW else []) for path in PAGES],
 )
-def test_visible_code_runs_alone(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visible_code_runs_without_setup(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks share one namespace in an empty folder, with models that answer."""
     blocks = [block for block in visible_blocks(path) if not block.fragment]
     if not blocks:
         return
     monkeypatch.chdir(tmp_path)
-    module = ModuleType("pasted")  # classes of a page ask for their module
+    module = ModuleType("pasted")  # classes defined on a page look up their module
     monkeypatch.setitem(sys.modules, "pasted", module)
     with vendors() as stubs, forbid_real_models(allow_local=True):
         stubs["anthropic"].models = ("claude-haiku-4-5", "claude-sonnet-4-5")
@@ -75,8 +75,8 @@ def test_visible_code_runs_alone(path: Path, tmp_path: Path, monkeypatch: pytest
                 exec(compile(code, str(path), "exec"), vars(module))  # noqa: S102 - the page's own code
 
 
-def test_only_few_blocks_are_fragments() -> None:
-    """README and tutorials have none, and other pages at most one in ten."""
+def test_few_blocks_are_fragments() -> None:
+    """README and tutorials have no fragments, and other pages have at most one in ten."""
     blocks = {path.name: list(visible_blocks(path)) for path in PAGES}
     fragments = {name: [block.line for block in page_blocks if block.fragment] for name, page_blocks in blocks.items()}
     assert not any(fragments[name] for name in TUTORIALS), fragments

@@ -1,8 +1,8 @@
 """Stub servers that behave like the endpoints of OpenAI, Anthropic, Gemini and Ollama, as far as debates can tell.
 
 `with vendors() as stubs:` runs all four on the loopback interface in a separate thread, and points names such as
-"gemini/…" and the environment's keys to them. Each rejects a wrong key with its vendor's message, supports text,
-streams, tools and structured answers in its vendor's format, and counts cached prefixes of prompts as its vendor does.
+"gemini/…" and the environment's keys to them. Each stub rejects a wrong key with its vendor's message, supports text,
+streams, tools and structured answers in its vendor's format, and counts cached prompt prefixes as its vendor does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from os.path import commonprefix  # of texts
+from os.path import commonprefix  # works on any strings
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -34,26 +34,26 @@ Json: TypeAlias = Any
 VendorName: TypeAlias = Literal["openai", "anthropic", "gemini", "ollama"]
 
 THOUGHT = {"low": 64, "medium": 256, "high": 1024}
-"""Number of thinking tokens at each effort."""
-_CHARACTERS = 4  # of a token
-_LOOKBACK = 20  # blocks before a mark in which Anthropic looks for what its cache has
-_MARKS = 4  # that Anthropic allows in a request
+"""Number of thinking tokens per effort."""
+_CHARACTERS = 4  # characters per token
+_LOOKBACK = 20  # blocks before a mark in which Anthropic looks for cached content
+_MARKS = 4  # maximum number of marks per request
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class VendorRequest:
     """An answered request, as parsed and counted by its vendor."""
 
     path: str
     body: dict[str, Json]
     headers: dict[str, str]
     prompt: str
-    """Everything that the model reads, tools first."""
+    """Everything that the model reads, with tools first."""
     prompt_tokens: int
     """Number of prompt tokens, including cached ones."""
     cached_tokens: int
     written_tokens: int = 0
-    """Number of tokens written to the cache, for which only Anthropic charges."""
+    """Number of tokens written to the cache; only Anthropic charges for them."""
     reasoning_tokens: int = 0
     schema: dict[str, Json] | None = None
     """Schema of a structured answer, in any output mode."""
@@ -66,38 +66,38 @@ class Asked:
 
 
 class _Refusal(Exception):
-    """A rejected request's status, and the body in the vendor's format."""
+    """Status of a rejected request, and the body in the vendor's format."""
 
     def __init__(self, status: int, body: Json) -> None:
         self.status, self.body = status, body
         super().__init__(body)
 
 
-def _say(exchange: Asked) -> str:
+def _say(exchange: VendorRequest) -> str:
     return f"{exchange.model} has thought about it, and says what speaks for it in a sentence of its own."
 
 
 @dataclass(eq=False)
 class Vendor:
-    """A stub vendor; `asked` holds the requests that were answered."""
+    """A stub vendor; `asked` has the answered requests."""
 
     name: VendorName
     key: str | None
     models: tuple[str, ...]
-    say: Callable[[Asked], Json] = _say
-    """Text of an answer, data of a structured one, or None for data that fits the schema."""
+    say: Callable[[VendorRequest], Json] = _say
+    """Text of an answer, or data of a structured answer; None for data that fits the schema."""
     cache_from: int = 1024
     """Minimum number of tokens for a prompt to be cached."""
     refused: int = 0
     """Requests without the right key."""
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[VendorRequest] = field(default_factory=list)
     port: int = 0
     _prompts: dict[str, list[str]] = field(default_factory=dict)
     _blocks: set[tuple[Json, ...]] = field(default_factory=set)
 
     @property
     def base_url(self) -> str:
-        """Endpoint as in `PROVIDERS`."""
+        """Return the endpoint in the form of `PROVIDERS`."""
         return f"http://127.0.0.1:{self.port}{_PATHS[self.name]}"
 
     @property
@@ -133,7 +133,7 @@ class Vendor:
     def _refusal(self, status: int, message: str, kind: str = "invalid_request_error") -> _Refusal:
         if self.name == "anthropic":
             error = {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_stub"}
-        elif self.name == "gemini":  # it sends a list, with Google's own words
+        elif self.name == "gemini":  # Gemini sends a list in Google's own format
             word = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND"}[status]
             return _Refusal(status, [{"error": {"code": status, "message": message, "status": word}}])
         else:
@@ -185,7 +185,7 @@ class Vendor:
             for entry in body["messages"]
         )
         prompt_tokens = _tokens(prompt)
-        recorded = Asked(
+        recorded = VendorRequest(
             path=exchange.path,
             body=body,
             headers=exchange.headers,
@@ -228,14 +228,14 @@ class Vendor:
         await exchange.json({**common, "object": "chat.completion", "choices": [answer], "usage": usage})
 
     def _cached_prefix(self, prompt: str, bucket: str) -> int:
-        """Return the token count of the longest prefix shared with an earlier prompt; OpenAI counts steps of 128."""
+        """Return the token count of the longest prefix shared with an earlier prompt; OpenAI counts in steps of 128."""
         earlier = self._prompts.setdefault(bucket, [])
         shared = max((len(commonprefix([prompt, prefix])) for prefix in earlier), default=0) // _CHARACTERS  # noqa: RUF071
         earlier.append(prompt)
         step = 128 if self.name == "openai" else 1
         return shared // step * step if shared >= self.cache_from and self.name in ("openai", "gemini") else 0
 
-    # Anthropic's own messages
+    # Anthropic's messages API
 
     async def _messages(self, exchange: Exchange) -> None:
         body = exchange.body
@@ -246,7 +246,7 @@ class Vendor:
         choice = body.get("tool_choice") or {}
         tools = {tool["name"]: tool["input_schema"] for tool in body.get("tools", ())}
         prompt, prompt_tokens, cached, written = self._count_blocks(body)
-        recorded = Asked(
+        recorded = VendorRequest(
             path=exchange.path,
             body=body,
             headers=exchange.headers,
@@ -325,7 +325,7 @@ class Vendor:
                 self._check_schema(part)
 
     def _count_blocks(self, body: dict[str, Json]) -> tuple[str, int, int, int]:
-        """Return the prompt, its tokens, those read from the cache, and those written to it."""
+        """Return the prompt and the number of tokens in total, read from the cache, and written to it."""
         blocks = [("tools", json.dumps(tool), tool.get("cache_control")) for tool in body.get("tools", ())]
         system = body.get("system") or []
         for block_ in [{"type": "text", "text": system}] if isinstance(system, str) else system:
@@ -359,11 +359,11 @@ class Vendor:
         cached = ends[read] if read >= 0 else 0
         return prompt, _tokens(prompt), cached, max(ends[written] - cached, 0) if written >= 0 else 0
 
-    def _answer(self, exchange: Asked) -> str:
+    def _answer(self, exchange: VendorRequest) -> str:
         reply = self.say(exchange) if exchange.schema is None or self.say is not _say else None
         if exchange.schema is None:
             return str(reply)
-        return json.dumps(instance(inline_definitions(exchange.schema)) if reply is None else reply)
+        return json.dumps(build_instance(inline_definitions(exchange.schema)) if reply is None else reply)
 
 
 _PATHS = {"openai": "/v1", "anthropic": "/v1", "gemini": "/v1beta/openai", "ollama": "/v1"}
@@ -405,17 +405,17 @@ def message_events(message: dict[str, Json]) -> Iterator[dict[str, Json]]:
     yield {"type": "message_stop"}
 
 
-def instance(schema: Json) -> Json:  # noqa: PLR0911 - JSON, kind by kind
-    """Return data that fits `schema`, choosing the first option; the schema has no references."""
+def build_instance(schema: Json) -> Json:  # noqa: PLR0911 - JSON, kind by kind
+    """Return data that fits `schema`, choosing the first option; the schema must have no references."""
     if "enum" in schema:
         return schema["enum"][0]
     if options := schema.get("anyOf") or schema.get("oneOf"):
-        return instance(options[0])
+        return build_instance(options[0])
     match schema.get("type"):
         case "object":
-            return {name: instance(part) for name, part in schema.get("properties", {}).items()}
+            return {name: build_instance(part) for name, part in schema.get("properties", {}).items()}
         case "array":
-            return [instance(schema.get("items", {})) for _ in range(max(1, schema.get("minItems", 1)))]
+            return [build_instance(schema.get("items", {})) for _ in range(max(1, schema.get("minItems", 1)))]
         case "integer" | "number":
             return max(schema.get("minimum", 0), min(schema.get("maximum", 50), 50))
         case "boolean":
@@ -439,7 +439,7 @@ def _within(thought: int, text: str, room: int | None) -> tuple[int, str, Litera
 
 @contextmanager
 def vendors() -> Iterator[dict[VendorName, Vendor]]:  # noqa: C901 - one thing after the other
-    """Start all four vendors and point names and the environment, which has only their keys, to them."""
+    """Start all four vendors and point names and the environment to them; the environment has only their keys."""
     stubs: dict[VendorName, Vendor] = {
         "openai": Vendor("openai", "sk-stub-openai-0001", ("gpt-5.6-luna", "gpt-5-mini", "gpt-4o")),
         "anthropic": Vendor("anthropic", "sk-ant-stub-0002", ("claude-haiku-5-5", "claude-sonnet-4-6")),
@@ -458,7 +458,7 @@ def vendors() -> Iterator[dict[VendorName, Vendor]]:  # noqa: C901 - one thing a
         for name, vendor in stubs.items():
             if vendor.key is not None:
                 patch.setenv(str(PROVIDERS[name].key_env), vendor.key)
-        # OpenAI is the one that is asked without a base URL, and the only one that is asked for all that it can do
+        # only OpenAI is used without a base URL and with all its features
         patch.setattr(flowdebate.models.openai.model, "_OPENAI", stubs["openai"].base_url.removesuffix("/v1"))
         patch.setattr(flowdebate.models.resolve, "_seen", (float("-inf"), {}))  # servers on this machine
         moved = MappingProxyType(table)
@@ -466,7 +466,8 @@ def vendors() -> Iterator[dict[VendorName, Vendor]]:  # noqa: C901 - one thing a
             if getattr(module, "__name__", "").startswith("flowdebate") and vars(module).get("PROVIDERS") is PROVIDERS:
                 patch.setattr(module, "PROVIDERS", moved)
         yield stubs
-        for module in list(sys.modules.values()):  # what was imported meanwhile has the table of these servers
+        # modules imported in the meantime refer to the table of these servers
+        for module in list(sys.modules.values()):
             if getattr(module, "__name__", "").startswith("flowdebate") and vars(module).get("PROVIDERS") is moved:
                 vars(module)["PROVIDERS"] = PROVIDERS
 

@@ -1,12 +1,11 @@
-"""Fast processes, forked from one that has imported what commands need.
+"""Fast processes, forked from a process that has imported the requirements of commands.
 
-A command takes two seconds of CPU to import the library and the OpenAI SDK, and more than a hundred tests start one.
-Here each command is forked from a process with these imports and then behaves like any process, with a separate
-session, streams, environment, signals and exit code. Tests of the start itself use a new Python
-(`tests.processes.started`).
+A command takes two seconds of CPU time to import the library and the OpenAI SDK, and more than a hundred tests start
+one. Here each command is forked from a process with these imports. It then behaves like any process, with a separate
+session, streams, environment, signals and exit code. Tests of process startup use a new Python (`tests.processes`).
 
-All workers of pytest-xdist share the process to fork from, which their controller starts (`tests.processes`). Its
-imports run when the first process is requested.
+All pytest-xdist workers share the process to fork from, and their controller starts it (`tests.processes`). Its imports
+run when the first process is requested.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from typing import IO, TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ("Warm", "run", "run_module", "run_path", "server", "share", "stand_in")
+__all__ = ("Warm", "run_module", "run_path", "run_warm", "server", "share", "stub_command")
 
 _LEFT_OUT = ("__main__", "adapters", "notebook", "telemetry", "testing", "workers")
-"""Modules of the library that no command imports."""
+"""Library modules that no command imports."""
 _servers: dict[int, str] = {}
-"""Address of the process to fork from, by the requesting process."""
+"""Address of the process to fork from, keyed by the requesting process."""
 _starting = threading.Lock()
 """Lock for tests that start processes concurrently."""
 
@@ -74,8 +73,8 @@ def run_path(path: str) -> str:
     return f"import runpy; runpy.run_path({path!r}, run_name='__main__')"
 
 
-def stand_in(code: str, *arguments: str) -> list[str]:
-    """Return a command that starts quickly and represents a process forked here, which runs `code`."""
+def stub_command(code: str, *arguments: str) -> list[str]:
+    """Return a command that starts quickly and represents a process forked here to run `code`."""
     return [sys.executable, "-S", "-E", "-c", _STUB, server(), code, *arguments]
 
 
@@ -118,16 +117,16 @@ class Warm:
         remote.close()
         for descriptor in close:
             os.close(descriptor)
-        self._status.settimeout(60)  # the first one waits for all the imports
+        self._status.settimeout(60)  # the first process waits for all imports
         self.pid = self._read()
 
     def _read(self) -> int:
         data = self._status.recv(4)
         assert len(data) == 4, "the process that others are forked from is gone"
-        return int.from_bytes(data, "big")  # of nothing it would be 0: as a process id, all of this group
+        return int.from_bytes(data, "big")  # no data would give 0, and process id 0 means this whole group
 
     def wait(self, timeout: float) -> int:
-        """Wait for the process to end and return its exit code, or raise TimeoutExpired."""
+        """Wait for the process to end and return its exit code; raise TimeoutExpired if it does not end in time."""
         if self.returncode is None:
             self._status.settimeout(timeout)
             try:
@@ -138,20 +137,20 @@ class Warm:
         return self.returncode
 
     def communicate(self, timeout: float) -> tuple[bytes, bytes]:
-        """Return all output until the process ends, or raise TimeoutExpired."""
-        with ThreadPoolExecutor(2) as readers:  # together: a full pipe would hold up the other
+        """Return all output until the process ends; raise TimeoutExpired if it does not end in time."""
+        with ThreadPoolExecutor(2) as readers:  # read both concurrently, since a full pipe would block the other
             written = [pipe and readers.submit(pipe.read) for pipe in (self.stdout, self.stderr)]
             try:
                 self.wait(timeout)
             except subprocess.TimeoutExpired:
-                self.kill()  # its pipes are closed, and the readers come to an end
+                self.kill()  # this closes its pipes, so the readers end
                 raise
             stdout, stderr = (future.result() if future else b"" for future in written)
         self._close()
         return stdout, stderr
 
     def poll(self) -> int | None:
-        """Return the exit code, or None while the process runs."""
+        """Return the exit code, or None if the process is still running."""
         try:
             return self.wait(0.001)
         except subprocess.TimeoutExpired:
@@ -160,7 +159,7 @@ class Warm:
     def send_signal(self, number: int) -> None:
         """Send a signal unless the process has ended."""
         if self.poll() is None:
-            with suppress(ProcessLookupError):  # it has ended, and its exit code is on its way here
+            with suppress(ProcessLookupError):  # it has ended, and its exit code is about to arrive
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
@@ -185,7 +184,7 @@ class Warm:
                 stream.close()
 
 
-def run(
+def run_warm(
     code: str,
     *arguments: str,
     timeout: float = 60,
@@ -204,12 +203,12 @@ def run(
 
 
 def share(address: str) -> None:
-    """Make this process fork from the process that another one has started."""
+    """Make this process fork from a process started by another one."""
     _servers[os.getpid()] = address
 
 
 def server() -> str:
-    """Return the address of the process to fork from, starting it if necessary; it ends with its parent."""
+    """Return the address of the process to fork from, starting it if necessary. That process ends with its parent."""
     with _starting:
         if os.getpid() not in _servers:
             _servers[os.getpid()] = _start()
@@ -221,14 +220,14 @@ def _start() -> str:
     process = subprocess.Popen(  # noqa: S603 - this file
         [sys.executable, "-m", "tests.warm", str(remote.fileno())],
         pass_fds=[remote.fileno()],
-        cwd=Path(__file__).parents[1],  # the test may be in a folder of its own
-        start_new_session=True,  # a test's Ctrl-C is not for it
+        cwd=Path(__file__).parents[1],  # the test may have changed the working directory
+        start_new_session=True,  # a test's Ctrl-C must not reach it
     )
     remote.close()
-    local.recv(1)  # it listens
+    local.recv(1)  # wait until it listens
 
     def stop() -> None:
-        local.close()  # at which it ends
+        local.close()  # closing the socket ends the process
         process.wait(30)
 
     atexit.register(stop)
@@ -239,7 +238,7 @@ def _address(process: int) -> str:
     return f"flowdebate.tests.warm.{process}"
 
 
-# The server
+# Server
 
 
 def _warm_up() -> None:
@@ -250,11 +249,11 @@ def _warm_up() -> None:
             importlib.import_module(module.name)
     for name in ("openai.resources.chat.completions", "uvicorn", "rich.live", "httpx2"):
         importlib.import_module(name)
-    for name in ("dbos", "instructor"):  # of workers; of some commands, and `make test-newest` does without it
+    for name in ("dbos", "instructor"):  # used by workers and some commands; `make test-newest` runs without them
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)
     _debate_once()
-    gc.freeze()  # so that children share the pages
+    gc.freeze()  # so that children share the memory pages
 
 
 def _debate_once() -> None:
@@ -274,7 +273,7 @@ def _debate_once() -> None:
 
 
 def _serve(owner: socket.socket) -> str:
-    """Fork for each request until `owner` is closed; only the child returns, with the code to run."""
+    """Fork for each request until `owner` is closed. Only the child returns, with the code to run."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"\0{_address(os.getpid())}")
     listener.listen()
@@ -287,7 +286,7 @@ def _serve(owner: socket.socket) -> str:
             _tell_end(*running.pop(ended))
             os.close(ended)
         if owner in ready:
-            for child, status in running.values():  # what they took counts as this process's
+            for child, status in running.values():  # the children's resource usage counts as this process's
                 _tell_end(child, status)
             os._exit(0)
         if listener not in ready:
@@ -309,7 +308,7 @@ def _serve(owner: socket.socket) -> str:
 
 
 def _request(listener: socket.socket) -> tuple[bytes, list[int]]:
-    """Read a request and its streams, or nothing if the caller was killed meanwhile."""
+    """Read a request and its streams; return empty data if the caller was killed in the meantime."""
     with listener.accept()[0] as source:
         head, descriptors, _, _ = socket.recv_fds(source, 4, 4)
         data, size = b"", int.from_bytes(head, "big")
@@ -329,7 +328,7 @@ def _tell_end(child: int, status: int) -> None:
 
 
 def _tell(status: int, number: int) -> None:
-    with suppress(BrokenPipeError):  # nobody is there to hear of it
+    with suppress(BrokenPipeError):  # nobody is listening any more
         os.write(status, number.to_bytes(4, "big"))
 
 
@@ -355,11 +354,11 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> str:
 
 
 def _leave_modules() -> None:
-    """Skip the teardown of inherited modules at exit, which would copy every memory page."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dict(sys.modules)))  # for ever
+    """Skip the teardown of inherited modules at exit, since it would copy every memory page."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dict(sys.modules)))  # keep a reference forever
     sys.modules.clear()
 
 
 if __name__ == "__main__":
-    atexit.register(_leave_modules)  # the first one, which is called when all others have been
+    atexit.register(_leave_modules)  # registered first, so it is called last
     exec(_serve(socket.socket(fileno=int(sys.argv[1]))), {"__name__": "__main__"})  # noqa: S102 - what a test asks for

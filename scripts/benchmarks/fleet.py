@@ -23,7 +23,7 @@ import psycopg
 from postgres_server import Server, Unavailable
 
 from report import print_table
-from tests.workers.fleet import make, model_server
+from tests.workers.fleet import make_workers, model_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +39,7 @@ async def measured(server: Server, models: ModelServer, *, workers: int, debates
     """Measure a row: `debates` runs by one owner, then `waiting` more of them, then one run by another owner."""
     options: dict[str, Any] = {"url": server.url, "schema": f"fleet_{workers}_{waiting}", "port": models.port}
     options |= {"name": f"fleet-{workers}-{waiting}", "max_concurrency": _PLACES, "poll": 0.3}
-    fleet = make(**options)
+    fleet = make_workers(**options)
     for number in range(debates):
         await fleet.submit("city", f"Question {number}?", run_id=f"ann-{number}", labels={"owner": "ann"})
     for first in range(0, waiting, _AT_ONCE):

@@ -16,7 +16,7 @@ from flowdebate.models.prices import known_price, prices_source
 from tests.vendors import vendors
 
 if TYPE_CHECKING:
-    from tests.vendors import Asked, Vendor
+    from tests.vendors import Vendor, VendorRequest
 
 QUESTION = "Should cities cap rents?"
 POSITIONS = {"ann": "rents should be capped", "ben": "rents should be free", "cleo": "rents should be subsidised"}
@@ -25,7 +25,7 @@ ROUNDS = 3
 _TURN = "A reason that takes some room to be told in full. "
 
 
-def _say(request: Asked) -> Any:  # noqa: ANN401 - text, or data that fits
+def _say(request: VendorRequest) -> Any:  # noqa: ANN401 - text, or data that fits
     return None if request.schema else (_TURN * 32)[:1_600]
 
 

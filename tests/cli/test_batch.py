@@ -31,7 +31,7 @@ from flowdebate.errors import BadFile
 from flowdebate.models.base import Usage
 from flowdebate.runs.batch import BatchItem, BatchSummary
 from flowdebate.ui.tables import csv_line, read_cell, safe_cell
-from tests.processes import started
+from tests.processes import start_process
 
 from .siblings import serve_stage
 from .stage import PATIENCE, OnTerminal, Stage, clean_environment, find_command
@@ -578,7 +578,7 @@ def test_killed_batch_is_resumed_by_the_same_command(question_folder: Path) -> N
     options = ("q.txt", "--max-concurrency", "2", "--out", "r.jsonl")
     with Stage(hold=(7, 0)) as played:
         arguments = batch_options(played, *options)
-        with started(find_command(*arguments), env=clean_environment(), stdout=subprocess.DEVNULL) as process:
+        with start_process(find_command(*arguments), env=clean_environment(), stdout=subprocess.DEVNULL) as process:
             played.wait_for_turn(8)
             process.kill()
             process.wait(PATIENCE)

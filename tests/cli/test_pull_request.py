@@ -20,7 +20,7 @@ from tests.vendors import vendors
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.vendors import Asked
+    from tests.vendors import VendorRequest
 
 CODE = "".join(f"def f{number}(x):\n    return x + {number}\n\n\n" for number in range(40))
 BAD = CODE.replace("return x + 3\n", "return x / 0\n")
@@ -53,7 +53,7 @@ class Models:
         self.flaws: list[dict[str, Any]] = [FLAW]
         self.verdict: str | None = None
 
-    def __call__(self, request: Asked) -> Any:
+    def __call__(self, request: VendorRequest) -> Any:
         """Answer a request."""
         fields, prompt = (request.schema or {})["properties"], request.prompt
         self.prompts.append(prompt)

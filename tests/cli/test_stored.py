@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from flowdebate import handler
 from flowdebate.cli.app import app
 from flowdebate.store.sqlite.store import SqliteStore
-from tests.processes import started
+from tests.processes import start_process
 
 from .siblings import VERBS, serve_stage
 from .stage import PATIENCE, OnTerminal, Stage, on_pipes
@@ -494,7 +494,7 @@ def test_a_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None
     target = tmp_path / "exported"
     target.mkdir()
     command_line = [sys.executable, "-m", "flowdebate", "export", "--all", "--out", str(target / "x.jsonl")]
-    with started([*command_line, "--store", str(store)]) as process:
+    with start_process([*command_line, "--store", str(store)]) as process:
         while process.poll() is None and not any(part.stat().st_size for part in target.iterdir()):
             time.sleep(0.005)
         process.terminate()
@@ -513,7 +513,7 @@ with clean_up_at_termination():
     sys.stdin.read()
 """
     target = tmp_path / "report.html"
-    with started([sys.executable, "-c", script, str(target)], stdin=subprocess.PIPE) as process:
+    with start_process([sys.executable, "-c", script, str(target)], stdin=subprocess.PIPE) as process:
         while process.poll() is None and not any(part.stat().st_size for part in tmp_path.iterdir()):
             time.sleep(0.001)
         process.terminate()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.processes import started
+from tests.processes import start_process
 
 from .stage import PATIENCE, OnTerminal, Stage, clean_environment, find_command, on_pipes
 from .test_render import DOCUMENT
@@ -162,7 +162,7 @@ def test_a_second_ctrl_c_ends_at_once() -> None:
         "    while True:\n"
         "        signal.pause()\n"
     )
-    with started([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+    with start_process([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         for line in (b"ready\n", b"asked\n"):
             assert process.stdout.readline() == line

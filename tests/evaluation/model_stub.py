@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from flowdebate.models.output import inline_definitions
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 from tests.models.test_refusals import error, has_consecutive_roles, message_roles
-from tests.vendors import instance
+from tests.vendors import build_instance
 
 Body: TypeAlias = dict[str, Any]
 
@@ -82,7 +82,7 @@ class Stub:
         if schema is None:
             text = self.write("Trams carry more people.")
         else:
-            data = json.dumps(self.data(body, instance(inline_definitions(schema))))
+            data = json.dumps(self.data(body, build_instance(inline_definitions(schema))))
             if "tool_choice" in body:
                 call = tool_call(body["tool_choice"]["function"]["name"], data)
                 await exchange.json(completion(None, finish="tool_calls", tool_calls=[call]))

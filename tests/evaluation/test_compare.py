@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from flowdebate.testing import ModelRequest
     from flowdebate.testing.models import Reply
-    from tests.vendors import Asked
+    from tests.vendors import VendorRequest
 
 pytestmark = pytest.mark.anyio
 TEXTS = {"a": "a good answer", "b": "a bad one"}
@@ -110,7 +110,7 @@ async def test_sides_missing_from_all_rows_are_rejected() -> None:
 async def test_models_from_any_vendor_can_judge() -> None:
     """Services without log probabilities are included, by name or object, large or small."""
 
-    def say(request: Asked) -> Any:
+    def say(request: VendorRequest) -> Any:
         return {"reasoning": "R.", "scores": {"A": 80, "B": 20}, "verdict": "V."}
 
     with vendors() as clients:

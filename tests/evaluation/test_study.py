@@ -171,7 +171,7 @@ def test_studies_killed_twenty_times_have_the_same_table(tmp_path: Path, seed: i
         folder = tmp_path / str(kills)
         folder.mkdir()
         command = (warm.run_module("tests.evaluation.killed_study"), str(folder), str(kills), str(seed))
-        process = warm.run(*command, timeout=100, cwd=ROOT)
+        process = warm.run_warm(*command, timeout=100, cwd=ROOT)
         assert int(process.stderr.split()[-1]) == kills
         reports.append(json.loads(process.stdout))
     uninterrupted, killed = reports

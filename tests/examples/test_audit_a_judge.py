@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from flowdebate.testing import forbid_real_models
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     import pytest
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def test_the_audit_detects_a_position_biased_judge(capsys: pytest.CaptureFixture[str]) -> None:
     """The bias shows in the slot's win rate, in order-dependent verdicts, and in the text."""
     with forbid_real_models():
-        audit = asyncio.run(load("audit_a_judge").main())
+        audit = asyncio.run(load_script("audit_a_judge").main())
     assert audit.slots[0].p is not None
     assert audit.slots[0].p < 0.001
     assert (audit.items, audit.ballots) == (60, 120)

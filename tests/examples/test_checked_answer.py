@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flowdebate.testing import forbid_real_models
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     import pytest
@@ -20,7 +20,7 @@ import gallery
 def test_only_claims_with_a_verified_quote_change_the_draft(capsys: pytest.CaptureFixture[str]) -> None:
     """The answers are those from the gallery."""
     with forbid_real_models():
-        output = load("checked_answer").main(*gallery.models_of("checked_answer"))
+        output = load_script("checked_answer").main(*gallery.models_of("checked_answer"))
     assert [claim.ruling for claim in output.claims] == ["holds", "cannot_tell"]
     assert [claim.judged for claim in output.claims] == ["holds", "holds"]
     assert output.outcome == "revised"

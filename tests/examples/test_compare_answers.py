@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate.testing import FunctionModel
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ async def test_the_better_system_wins_and_nothing_is_paid_twice(
         return {"reasoning": "R.", "scores": scores, "verdict": "V."}
 
     monkeypatch.chdir(tmp_path)
-    script: Any = load("compare_answers")
+    script: Any = load_script("compare_answers")
     model = FunctionModel(answer)
     await script.main(model)
     first = capsys.readouterr().out

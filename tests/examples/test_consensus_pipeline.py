@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.testing import FunctionModel
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     import pytest
@@ -29,7 +29,7 @@ def answer(request: ModelRequest) -> Any:
 
 def test_the_pipeline_survives_a_flaky_agent(capsys: pytest.CaptureFixture[str]) -> None:
     """All phases run, the flaky agent's failures are reported, and the second debate recalls the first."""
-    first, second = load("consensus_pipeline").main(FunctionModel(answer))
+    first, second = load_script("consensus_pipeline").main(FunctionModel(answer))
     assert [reached.label for reached in first.stages][-4:] == [
         "ROUNDS_COMPLETE",
         "VOTING",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flowdebate.testing import FunctionModel, forbid_real_models
 from tests.patterns.council.councils import reply
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     import pytest
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def test_the_council_ranks_its_answers(capsys: pytest.CaptureFixture[str]) -> None:
     """Each member also ranks its own answer, and the chair names open questions."""
     with forbid_real_models():
-        output = load("council").main(FunctionModel(reply))
+        output = load_script("council").main(FunctionModel(reply))
     assert output.answer == "Wait a week."
     assert {rank.reviews for rank in output.ranking} == {3}
     printed = capsys.readouterr().out

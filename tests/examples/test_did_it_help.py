@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from flowdebate.testing import forbid_real_models
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 
 @pytest.mark.slow
 def test_a_vote_matches_the_debate_at_equal_token_cost(capsys: pytest.CaptureFixture[str]) -> None:
     """The debate beats a single call, but its report rules out a gain over a vote. A real gain is reported as well."""
-    example = load("did_it_help")
+    example = load_script("did_it_help")
     with forbid_real_models():
         report = example.main()
         better = example.main(example.simulated(0.98, direct=0.4), questions=60)

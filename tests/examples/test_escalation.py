@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flowdebate.testing import forbid_real_models
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def test_easy_questions_end_early_and_hard_ones_are_debated(capsys: pytest.CaptureFixture[str]) -> None:
     """The critic's claim holds, so the debate decides. An easy question needs neither critique nor debate."""
     with forbid_real_models():
-        easy, hard = load("escalation").main(*gallery.models_of("escalation"))
+        easy, hard = load_script("escalation").main(*gallery.models_of("escalation"))
     assert (easy.decided_by, easy.calls, easy.skipped) == ("second", 4, ["check", "debate"])
     assert (hard.decided_by, hard.stop_reason) == ("debate", "last step")
     assert [step.calls for step in hard.steps] == [1, 1, 2, 4]

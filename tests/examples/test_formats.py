@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel, forbid_real_models
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     import pytest
@@ -30,7 +30,7 @@ def test_the_audience_decides_and_a_reader_asks_a_question(capsys: pytest.Captur
         return f"Said as number {len(prompts)}."
 
     with forbid_real_models():
-        raw = asyncio.run(load("formats").main(FunctionModel(reply), MemoryStore()))
+        raw = asyncio.run(load_script("formats").main(FunctionModel(reply), MemoryStore()))
     printed = capsys.readouterr().out
     assert printed.count(" asks: Said as number ") == 2
     assert "a nurse: cars should stay -> cars should be banned" in printed

@@ -8,7 +8,7 @@ import pytest
 
 from flowdebate.errors import OutputError
 from flowdebate.testing import ScriptedModel, forbid_real_models
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def test_the_mayor_decides_in_a_later_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The debate waits, rejects an invalid verdict, accepts a valid one, and repeats no call."""
-    example, store = load("human_judge"), tmp_path / "bridge.sqlite3"
+    example, store = load_script("human_judge"), tmp_path / "bridge.sqlite3"
     with forbid_real_models():
         run = example.begin(store, ScriptedModel("It is for people.", "Many live behind it."))
         assert run.status == "awaiting"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowdebate.testing import ScriptedModel, forbid_real_models
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     import pytest
@@ -21,7 +21,7 @@ def test_the_investment_is_settled_and_printed(capsys: pytest.CaptureFixture[str
         "So would I, with milestones.",
         {"summary": "Both want milestones.", "status": "SETTLED", "decision": "Allocate $500K now."},
     )
-    example = load("investment")
+    example = load_script("investment")
     with forbid_real_models():
         output = example.main(model)
     model.assert_complete()

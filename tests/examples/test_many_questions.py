@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.errors import ProviderFailed
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel, forbid_real_models
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     import pytest
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def test_a_resumed_batch_pays_once_per_question(capsys: pytest.CaptureFixture[str]) -> None:
     """A failed question is reported, and the second process repeats only that one."""
-    example = load("many_questions")
+    example = load_script("many_questions")
     down = True
     paid_calls = 0
 

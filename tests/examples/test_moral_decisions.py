@@ -8,7 +8,7 @@ import pytest
 
 from flowdebate.testing import FunctionModel, forbid_real_models
 from tests.patterns.handoff.speakers import FORMS, over
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     from flowdebate.patterns.handoff.schemas import TransitionForm
@@ -27,7 +27,7 @@ def test_the_debaters_hand_over_in_every_way(form: TransitionForm, capsys: pytes
         return over(f"Words {len(prompts)}.", "Neutral" if prompts[-1] == "Opponent" else "Opponent", form)
 
     with forbid_real_models():
-        output = load("moral_decisions").main(FunctionModel(answer), transition=form, max_turns=3)
+        output = load_script("moral_decisions").main(FunctionModel(answer), transition=form, max_turns=3)
     assert prompts == ["Proponent", "Proponent", "Opponent", "Neutral"]
     assert [turn.text for turn in output.transcript] == ["I open.", "Words 3.", "Words 4."]
     printed = capsys.readouterr().out
@@ -36,6 +36,6 @@ def test_the_debaters_hand_over_in_every_way(form: TransitionForm, capsys: pytes
 
 
 def test_debaters_have_their_own_positions() -> None:
-    example = load("moral_decisions")
+    example = load_script("moral_decisions")
     assert [debater.name for debater in example.DEBATERS] == [member.value for member in example.Speaker]
     assert len({debater.system_prompt for debater in example.DEBATERS}) == 3

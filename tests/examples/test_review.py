@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flowdebate.testing import FunctionModel, forbid_real_models
 from tests.service.test_review_page import reply
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     import pytest
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def test_the_plan_is_reviewed_and_checked_by_the_gate(capsys: pytest.CaptureFixture[str]) -> None:
     """The output locates the finding by its quote, shows the reviewers' assessments, and applies the gate."""
     with forbid_real_models():
-        output = load("review").main(FunctionModel(reply))
+        output = load_script("review").main(FunctionModel(reply))
     printed = capsys.readouterr().out
     assert "confirmed: major, plan.md:1: Nobody is <b>asked</b>" in printed
     assert "  Cleo: confirm. So it is." in printed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.testing import FunctionModel, forbid_real_models
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     import pytest
@@ -31,7 +31,7 @@ def answer(request: ModelRequest) -> Any:
 
 def test_the_round_robin_heeds_its_referee_and_delivers_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     """Three debaters speak twice and see the referee's finding the second time. The plan has its own type."""
-    example = load("round_robin")
+    example = load_script("round_robin")
     with forbid_real_models():
         plan = example.main(FunctionModel(answer))
     assert plan == example.Plan(

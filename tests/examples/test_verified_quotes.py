@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.testing import FunctionModel, forbid_real_models
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     import pytest
@@ -26,7 +26,7 @@ def answer(request: ModelRequest) -> Any:
 
 
 def test_each_argument_is_printed_with_the_status_of_its_quotes(capsys: pytest.CaptureFixture[str]) -> None:
-    example = load("verified_quotes")
+    example = load_script("verified_quotes")
     with forbid_real_models():
         raw = example.main(FunctionModel(answer))
     assert [[quote.status for quote in quotes] for quotes in raw.quotes] == [["verified"], ["unverified"]] * 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.testing import FunctionModel, forbid_real_models
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 if TYPE_CHECKING:
     import pytest
@@ -24,7 +24,7 @@ def test_the_folder_is_read_without_its_secret(capsys: pytest.CaptureFixture[str
         return "It says “the trams open in 2031”, and “trams are free for all”."
 
     with forbid_real_models():
-        load("your_documents").main(FunctionModel(reply))
+        load_script("your_documents").main(FunctionModel(reply))
     printed = capsys.readouterr().out
     assert "trams/.env: may hold secrets" in printed
     assert "“the trams open in 2031”: verified, in trams/plan.md" in printed

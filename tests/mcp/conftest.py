@@ -23,7 +23,7 @@ from mcp_types import TextContent
 from flowdebate.mcp import create_server, http_app
 from tests.cli.stage import COMMAND
 from tests.mcp.stage import FOLDER, StageModel, make_service
-from tests.warm import stand_in
+from tests.warm import stub_command
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -76,7 +76,7 @@ class Stage:
 
 def parameters(folder: Path, *args: str, **environment: str) -> StdioServerParameters:
     """Return the command that serves the stage over stdio."""
-    command, *arguments = stand_in(COMMAND, "mcp", "--app", "tests.mcp.stage:service", *args)
+    command, *arguments = stub_command(COMMAND, "mcp", "--app", "tests.mcp.stage:service", *args)
     return StdioServerParameters(command=command, args=arguments, env={FOLDER: str(folder), **environment}, cwd=ROOT)
 
 

@@ -11,7 +11,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models import ModelRequest, OpenAIModel
 from flowdebate.models.call import ask
 from tests.cli.stage import COMMAND
-from tests.warm import run
+from tests.warm import run_warm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def test_the_command_reports_it_in_one_line(name: str, tmp_path: Path) -> None:
     environment = {key: text for key, text in os.environ.items() if not key.lower().endswith("_proxy")}
     options = ("--model", "x", "--base-url", "https://models.invalid/v1", "--no-store", "--max-rounds", "1")
     env = {**environment, name: value, "OPENAI_API_KEY": "key"}
-    done = run(COMMAND, "debate", "Trams?", *options, env=env, cwd=tmp_path, check=False)
+    done = run_warm(COMMAND, "debate", "Trams?", *options, env=env, cwd=tmp_path, check=False)
     assert done.returncode not in (0, None)
     assert name in done.stderr
     assert "Traceback" not in done.stderr

@@ -430,7 +430,7 @@ try:
 except ModelUnavailable as error:
     print(error)
 """
-    output = (await asyncio.to_thread(warm.run, hidden)).stdout
+    output = (await asyncio.to_thread(warm.run_warm, hidden)).stdout
     for way_out in ('pip install "flowdebate[local,local-model]"', "OPENAI_API_KEY", "Ollama", "base_url"):
         assert way_out in output
 

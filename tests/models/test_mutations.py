@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from flowdebate.errors import MalformedResponse
 from flowdebate.models import ModelRequest, ModelResponse, ToolCall, Usage
 from tests.profiles import example_count
-from tests.soak.endpoint import Case, Fuzzed, check_error, check_response, drawn_case
+from tests.soak.endpoint import Case, Fuzzed, check_error, check_response, draw_case
 from tests.soak.mutations import CANARY, VERDICT, Answer
 from tests.soak.shares import share_of_answers, share_of_views
 from tests.soak.views import check_views
@@ -44,7 +44,7 @@ def run_cases(*cases: Case) -> list[str]:
 @given(random=st.randoms(use_true_random=False))
 def test_a_mutated_answer_is_usable_or_a_library_error(random: Random) -> None:
     """Mutations change fields, types, nesting, numbers, encodings, bytes, statuses, headers and connections."""
-    run_cases(drawn_case(random))
+    run_cases(draw_case(random))
 
 
 @settings(max_examples=example_count(50), suppress_health_check=list(HealthCheck))

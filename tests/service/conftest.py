@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowdebate.store.open import STORE_VARIABLE
-from tests.workers.conftest import a_server, fleet
+from tests.workers.conftest import fleet, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ("a_server", "fleet", "store")
+__all__ = ("fleet", "postgres_server", "store")
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from tests.server.stage import Frame, read_frames
 from tests.service.test_service import kinds_and_paths, read_updates
-from tests.workers.conftest import until
+from tests.workers.conftest import poll_until
 from tests.workers.fleet import RemoteModel
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ async def test_the_service_reports_why_workers_reject_a_run(fleet: Fleet) -> Non
         async def rejected() -> bool:
             return "'city'" in ((await service.run(run.run_id)).problem or "")
 
-        await until(rejected)
+        await poll_until(rejected)
         assert (await service.wait(run.run_id)).status == "rejected"
 
 

@@ -35,7 +35,7 @@ from flowdebate.testing import FunctionModel
 from flowdebate.testing.store import header
 from flowdebate.ui.plan import make_plan
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
-from tests.workers.conftest import until
+from tests.workers.conftest import poll_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -546,7 +546,7 @@ async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
     await store.create(header("in progress", created_at=now - 86_400 * 50))
     async with Service({"it": rent_debate()}, store=store, model=model, recover=True, keep_days=30) as service:
         await service.recover()
-        await until(lambda: _are_left(store, 2))
+        await poll_until(lambda: _are_left(store, 2))
         assert {run.header.run_id for run in await store.runs()} == {"young", "in progress"}
 
 

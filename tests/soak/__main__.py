@@ -1,7 +1,8 @@
 """Random cases on all processors until one breaks a promise.
 
-Run `python -m tests.soak answers --count 1000000`. The summary goes to stdout, progress to stderr. A case that breaks a
-promise is written to a file, and the exit code is 1; `--seed`, `--first` and `--count 1` run that case again.
+Run `python -m tests.soak answers --count 1000000`. The summary goes to stdout and progress to stderr. A case that
+breaks a promise is written to a file, and the exit code is 1. To run that case again, pass `--seed`, `--first` and
+`--count 1`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SHARE = 500
 """Number of cases per process and batch."""
 
 
-def run(part: str, *, count: int, seed: int, first: int, processes: int) -> Share:
+def run_cases(part: str, *, count: int, seed: int, first: int, processes: int) -> Share:
     """Run `count` cases, stopping at the first that breaks a promise."""
     shares = [range(begin, min(begin + _SHARE, first + count)) for begin in range(first, first + count, _SHARE)]
     total, start, reported = Share(), time.monotonic(), 0.0
@@ -53,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--failed", type=Path, default=Path("soak-failed.json"), help="where a failing case is put")
     options = parser.parse_args(arguments)
     start = time.monotonic()
-    total = run(options.part, count=options.count, seed=options.seed, first=options.first, processes=options.processes)
+    total = run_cases(
+        options.part, count=options.count, seed=options.seed, first=options.first, processes=options.processes
+    )
     lines = [(total.cases, f"cases of {options.part} with seed {options.seed}")]
     lines += [(number, name) for name, number in total.outcomes.most_common()]
     summary = "".join(f"{number:>12,}  {name}\n" for number, name in lines)

@@ -1,8 +1,8 @@
 """Corrupt every value of an export and forge every value of a journal: `python -m tests.soak.attacks`.
 
-A wrong value must be rejected with its location or affect only its own run. A report rebuilt from a forged journal may
-pass verification only where the report says that nothing is checked. The summary goes to stdout; the exit code is 1 if
-a promise was broken.
+A wrong value must either be rejected with its location or affect only its own run. A report rebuilt from a forged
+journal may pass verification only in parts that the report marks as unchecked. The summary goes to stdout; the exit
+code is 1 if a promise was broken.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MADE = ("usage", "attempts", "seconds", "at", "model", "finish", "flags", "label
 
 
 def changes(lines: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the lines with one value changed at a time, and where."""
+    """Yield the lines with one value changed at a time, and the value's path."""
     for index, line in enumerate(lines):
         read = json.loads(line)
         for path in value_paths(read):
@@ -73,8 +73,8 @@ async def check_exports(pattern: str, every: int, counts: Counter[str], problems
                 problems.append(f"{pattern}, {location}: {traceback.format_exc(limit=-3)}")
 
 
-async def remade(lines: Sequence[str]) -> tuple[str, bool]:
-    """Verify a report rebuilt from forged lines, and return the outcome and whether it shows `FORGED`."""
+async def verify_rebuilt(lines: Sequence[str]) -> tuple[str, bool]:
+    """Verify a report rebuilt from forged lines; return the outcome and whether the report shows `FORGED`."""
     [evidence] = read_runs(lines, "forged")
     html = await report_html(lines, await evidence_of(*evidence))
     return (await verify_report(html)).outcome, FORGED in html
@@ -83,7 +83,7 @@ async def remade(lines: Sequence[str]) -> tuple[str, bool]:
 FORGED = "Never said!"
 
 
-def forged(value: Any) -> Any:
+def forge_value(value: Any) -> Any:
     """Return a different value of the same type."""
     if isinstance(value, bool) or value is None:
         return not value if value is not None else FORGED
@@ -93,7 +93,7 @@ def forged(value: Any) -> Any:
 async def check_journals(pattern: str, counts: Counter[str], problems: list[str]) -> None:
     """Forge each leaf and rebuild the page: forged statements, questions and decisions are never verified."""
     lines = await exported_pattern(pattern)
-    assert await remade(lines) == ("verified", False), pattern
+    assert await verify_rebuilt(lines) == ("verified", False), pattern
     for index, line in enumerate(lines):
         read = json.loads(line)
         for path in value_paths(read):
@@ -102,9 +102,9 @@ async def check_journals(pattern: str, counts: Counter[str], problems: list[str]
                 leaf = json.loads(leaf) if key == "JSON" else leaf[key]
             if isinstance(leaf, (dict, list)) or path[-1] == "body":
                 continue
-            altered = [*lines[:index], json.dumps(replace_value(read, path, forged(leaf))), *lines[index + 1 :]]
+            altered = [*lines[:index], json.dumps(replace_value(read, path, forge_value(leaf))), *lines[index + 1 :]]
             try:
-                outcome, visible = await remade(altered)
+                outcome, visible = await verify_rebuilt(altered)
             except FlowDebateError:
                 outcome, visible = "refused", False
             except Exception:  # noqa: BLE001 - it is what is looked for
@@ -112,7 +112,7 @@ async def check_journals(pattern: str, counts: Counter[str], problems: list[str]
                 continue
             counts[f"forged journals: {outcome}"] += 1
             checked = any(part in SAID for part in path) and not any(part in MADE for part in path)
-            # what a text of the journal says counts only where a reader of the report sees it
+            # a text in the journal only counts if a reader of the report sees it
             if outcome == "verified" and checked and (visible or not isinstance(leaf, str)) and "documents" not in path:
                 problems.append(f"{pattern}, line {index + 1}: {path} was forged from {leaf!r}, and is verified")
 

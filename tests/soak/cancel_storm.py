@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from tests.models.server import Exchange
 
-__all__ = ("Left", "storm")
+__all__ = ("Leaks", "storm")
 
 _AT_ONCE = 50
 _LATEST = 0.2
-"""Seconds after which an unfinished call is cancelled."""
+"""Maximum delay in seconds before an unfinished call is cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """What is left after a storm of cancellations."""
+class Leaks:
+    """Resources left over after a storm of cancellations."""
 
     transport: Transport
     calls: int
@@ -78,7 +78,7 @@ def _request(draw: Random) -> ModelRequest:
 
 
 async def _wave(models: Sequence[OpenAIModel], draw: Random, count: int) -> tuple[int, int]:
-    """Make `count` concurrent calls, each cancelled at a random moment, and count the cancelled and answered ones."""
+    """Make `count` concurrent calls, cancel each at a random moment, and count the cancelled and the answered ones."""
     calls = [asyncio.create_task(ask(draw.choice(models), _request(draw))) for _ in range(count)]
     loop = asyncio.get_running_loop()
     for call in calls:
@@ -91,7 +91,7 @@ async def _wave(models: Sequence[OpenAIModel], draw: Random, count: int) -> tupl
     return cancelled, count - cancelled
 
 
-async def storm(calls: int, transport: Transport, *, seed: int = 1) -> Left:
+async def storm(calls: int, transport: Transport, *, seed: int = 1) -> Leaks:
     """Cancel `calls` calls and count what they leave behind."""
     draw = Random(seed)
     start = time.perf_counter()
@@ -100,7 +100,7 @@ async def storm(calls: int, transport: Transport, *, seed: int = 1) -> Left:
         def model(name: str) -> OpenAIModel:
             return OpenAIModel(name, base_url=server.base_url, api_key="none", retry=None, transport=transport)
 
-        await ask(model("fine"), _request(Random(0)))  # imports, which keep files open
+        await ask(model("fine"), _request(Random(0)))  # warm up imports, which keep files open
         await server.wait_until_left()
         descriptors, tasks = _open_files(), asyncio.all_tasks()
         cancelled = answered = work_again = 0
@@ -120,7 +120,7 @@ async def storm(calls: int, transport: Transport, *, seed: int = 1) -> Left:
                 await server.wait_until_left()
                 while asyncio.all_tasks() - tasks:  # noqa: ASYNC110 - whatever they are
                     await asyncio.sleep(0.01)
-        return Left(
+        return Leaks(
             transport=transport,
             calls=calls,
             cancelled=cancelled,

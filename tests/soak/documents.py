@@ -1,8 +1,8 @@
 """Send hostile documents to a server, an MCP server and the command line: `python -m tests.soak.documents`.
 
-All are sent concurrently in random order while a simulated user opens pages and starts runs with texts and documents.
-No request may be delayed for long, no process may grow, every rejection is a sentence about the file, and no child
-process may be left behind. The summary goes to stdout; the exit code is 1 if a promise was broken.
+All documents are sent concurrently in random order while a simulated user opens pages and starts runs with texts and
+documents. No request may be delayed for long, no process may grow, every rejection must be a sentence about the file,
+and no child process may be left behind. The summary goes to stdout; the exit code is 1 if a promise was broken.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from tests.cli.stage import COMMAND
-from tests.processes import started
+from tests.processes import start_process
 from tests.server.stage import BRIEF
 from tests.server.test_serve import make_client
 from tests.sources.hostile import cases, docx, html, paragraph
@@ -60,16 +60,16 @@ def service():
     return Service(store="memory:", model=FunctionModel(answer))
 """
 MAX_WAIT = 1.0
-"""Maximum seconds that a user may wait for a page or for a run with a text to start."""
+"""Maximum time in seconds that a user may wait for a page, or for a run with a text to start."""
 MAX_SERVER_MEGABYTES = 500
 """Maximum memory of a server, in megabytes."""
 MAX_CHILD_MEGABYTES = 400
 """Maximum memory of a child process, in megabytes."""
 _TAKEN_BY_MCP = 2_000_000
-"""Document size in bytes that the MCP server accepts in a request at the least."""
+"""Minimum document size in bytes that the MCP server must accept in a request."""
 _JSON = {"content-type": "application/json"}
 _PATIENCE = 200.0
-"""Seconds within which every hostile document must be answered, including its time in the queue."""
+"""Timeout in seconds for the answer to a hostile document, including its time in the queue."""
 
 
 def url(data: bytes) -> str:
@@ -77,8 +77,8 @@ def url(data: bytes) -> str:
     return f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
 
 
-def field_of(pid: int, name: str) -> int:
-    """Return a field of a process's status, or 0 if the process is gone."""
+def read_field(pid: int, name: str) -> int:
+    """Return a field of a process's status, or 0 if the process has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text("ascii", errors="replace")
     except OSError:
@@ -87,10 +87,12 @@ def field_of(pid: int, name: str) -> int:
     return 0 if match is None else int(match[1])
 
 
-def descendants(pid: int) -> set[int]:
+def list_descendants(pid: int) -> set[int]:
     """Return all descendants of a process."""
     parents = {
-        int(entry.name): field_of(int(entry.name), "PPid") for entry in Path("/proc").iterdir() if entry.name.isdigit()
+        int(entry.name): read_field(int(entry.name), "PPid")
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit()
     }
     pids = {pid}
     while more := {child for child, parent in parents.items() if parent in pids} - pids:
@@ -139,7 +141,7 @@ class Attack:
             self.problems.append(f"{door}, {name}: a traceback: {text[-600:]}")
 
     def run(self, call: Callable[..., None], *arguments: Any) -> threading.Thread:
-        """Run a function in its own thread and record any exception as a problem."""
+        """Run a function in a separate thread and record any exception as a problem."""
 
         def guarded() -> None:
             try:
@@ -151,7 +153,7 @@ class Attack:
         thread.start()
         return thread
 
-    # The doors
+    # Interfaces under attack
 
     def by_http(self, http: httpx2.Client, names: Sequence[str]) -> None:
         """Send documents to the server."""
@@ -171,7 +173,7 @@ class Attack:
                     brief = {"question": "Should we ship?", "max_rounds": 1, "sources": {name: url(data)}, "wait": 0}
                     try:
                         answer = await host.call_tool("start_debate", brief)
-                    except MCPError as error:  # of the transport: there is no answer to a request that it does not take
+                    except MCPError as error:  # a transport error: the server did not accept the request
                         self.answers["MCP: not taken"] += 1
                         if len(data) < _TAKEN_BY_MCP:
                             self.problems.append(f"MCP, {name}: {error}")
@@ -181,7 +183,7 @@ class Attack:
         asyncio.run(bring())
 
     def by_command(self, folder: Path) -> None:
-        """Pass documents on the command line, with an unreachable model for those that can be read."""
+        """Pass documents on the command line. Readable ones are sent to an unreachable model."""
         for name, data in self.shuffled():
             (folder / name).write_bytes(data)
             nowhere = ["--model", "nobody", "--base-url", "http://127.0.0.1:9/v1", "--attempts", "1", "--no-store"]
@@ -190,7 +192,7 @@ class Attack:
             self.judge("command", name, " ".join(done.stderr.split()), refused=done.returncode == 2)
             (folder / name).unlink()
 
-    # The others
+    # Simulated user and monitoring
 
     def as_user(self, http: httpx2.Client, pages: str) -> None:
         """Repeat the actions of a user."""
@@ -224,11 +226,11 @@ class Attack:
         """Monitor the memory of all processes."""
         while not self.over.wait(0.25):
             for name, pid in servers.items():
-                self.memory[name] = max(self.memory.get(name, 0), field_of(pid, "VmHWM") // 1_000)
-            for child in descendants(os.getpid()) - set(servers.values()):
+                self.memory[name] = max(self.memory.get(name, 0), read_field(pid, "VmHWM") // 1_000)
+            for child in list_descendants(os.getpid()) - set(servers.values()):
                 if b"flowdebate.sources.documents" in _command_of(child):
                     self.children.add(child)
-                    self.memory["a child"] = max(self.memory.get("a child", 0), field_of(child, "VmHWM") // 1_000)
+                    self.memory["a child"] = max(self.memory.get("a child", 0), read_field(child, "VmHWM") // 1_000)
 
     def check(self) -> None:
         """Return the broken promises."""
@@ -246,7 +248,9 @@ class Attack:
 
 
 _BOUNDS = {"run with a document": 20.0}
-"""Maximum seconds for actions that queue behind documents, each of which occupies a slot for at most a second."""
+"""Maximum time in seconds for actions that queue behind documents; each document occupies a slot for at
+most a second.
+"""
 
 
 def _command_of(pid: int) -> bytes:
@@ -261,7 +265,7 @@ def server(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str
     """Start a server from the command line and yield its address and token."""
     environment = {**os.environ, "XDG_DATA_HOME": str(folder)}
     pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
-    with started(
+    with start_process(
         [*FLOWDEBATE, *arguments, "--app", "application:service"], cwd=folder, env=environment, **pipes
     ) as process:
         assert process.stderr is not None
@@ -276,7 +280,7 @@ def server(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str
         process.wait(timeout=60)
 
 
-def attack(documents: list[tuple[str, bytes]], *, seed: int, clients: int) -> Attack:
+def run_attack(documents: list[tuple[str, bytes]], *, seed: int, clients: int) -> Attack:
     """Send all documents to all interfaces concurrently while a user is active."""
     from flowdebate.server.guard import browser_root
 
@@ -315,11 +319,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--clients", type=int, default=8, help="requests to the server at once")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    # a name is a file's and a source's: without the kind's blank
+    # the name is that of a file and a source, so it must not contain the space of the kind
     documents = [(f"{kind.replace(' ', '-')}-{name}", make()) for kind, name, make in cases()[:: options.every]]
     documents.append(("harmless.html", html("<p>Trams are quiet.</p>")))
     start = time.monotonic()
-    run = attack(documents, seed=options.seed, clients=options.clients)
+    run = run_attack(documents, seed=options.seed, clients=options.clients)
     summary = {
         **run.answers,
         "longest waits": run.waits,

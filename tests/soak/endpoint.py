@@ -20,7 +20,7 @@ from flowdebate.models.call import Retry, ask
 from flowdebate.models.openai.clients import Clients
 from flowdebate.models.providers import STRUCTURED_MODES
 
-from .mutations import CANARY, Answer, mutated_answer
+from .mutations import CANARY, Answer, draw_mutated_answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from flowdebate.models.openai.endpoint import Endpoint
 
-__all__ = ("MAX_ERROR_LENGTH", "MAX_SECONDS", "Case", "Fuzzed", "check_error", "check_response", "drawn_case")
+__all__ = ("MAX_ERROR_LENGTH", "MAX_SECONDS", "Case", "Fuzzed", "check_error", "check_response", "draw_case")
 
 MAX_ERROR_LENGTH = 2_000
 """Maximum length of an error message in characters."""
 MAX_SECONDS = 10.0
-"""Maximum processor seconds of one case, including the first imports; a usual case takes a few thousandths of that."""
+"""Maximum processor time of a case in seconds, including the first imports; a typical case takes a few milliseconds."""
 _MAX_TEXT_LENGTH = 200_000
 
 
@@ -60,12 +60,12 @@ _TOOL = ToolSpec(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A call and the server's answer to all its requests."""
+    """A call, with the server's answer to all its requests."""
 
     answer: Answer
     stream: bool = False
     structured: Any = None
-    """Structured output mode, or None for text."""
+    """Structured output mode; None for text."""
     tools: bool = False
     tools_with_schema: bool = True
     repeated: bool = False
@@ -86,12 +86,12 @@ class Case:
         }
 
 
-def drawn_case(random: Random) -> Case:
+def draw_case(random: Random) -> Case:
     """Draw a random case."""
     stream = random.random() < 0.35
     structured = None if stream or random.random() < 0.5 else random.choice(STRUCTURED_MODES)
     return Case(
-        answer=mutated_answer(random, stream=stream, structured=structured is not None),
+        answer=draw_mutated_answer(random, stream=stream, structured=structured is not None),
         stream=stream,
         structured=structured,
         tools=random.random() < 0.25,
@@ -101,7 +101,7 @@ def drawn_case(random: Random) -> Case:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The bytes of an answer in pieces, ending normally or with an error."""
+    """Bytes of an answer in pieces, ending normally or with an error."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -128,7 +128,7 @@ def _broken(name: str) -> Exception:
 
 
 class _Mocked(Clients):
-    """Clients whose connections stay in this process and are otherwise unchanged."""
+    """Clients whose connections stay inside this process and are otherwise unchanged."""
 
     def __init__(self) -> None:
         super().__init__(transport="openai")
@@ -215,13 +215,13 @@ class Fuzzed:
 def _check_text(text: object, label: str) -> None:
     assert type(text) is str, f"{label} is a {type(text).__name__}"
     assert "\x00" not in text, f"{label} holds NUL"
-    text.encode()  # UnicodeEncodeError for half a surrogate pair
+    text.encode()  # raises UnicodeEncodeError for an unpaired surrogate
     assert CANARY not in text, f"{label} shows the key"
     assert len(text) <= _MAX_TEXT_LENGTH, f"{label} has {len(text)} characters"
 
 
 def check_response(response: ModelResponse, request: ModelRequest) -> None:
-    """Raise AssertionError or UnicodeEncodeError for an answer that breaks the promises of the boundary."""
+    """Raise AssertionError or UnicodeEncodeError for an answer that breaks the call boundary's promises."""
     _check_text(response.text, "the text")
     for call in response.tool_calls:
         assert type(call) is ToolCall
@@ -250,7 +250,7 @@ def _check_usage(usage: Usage) -> None:
 
 
 def check_error(error: FlowDebateError) -> None:
-    """Raise AssertionError for an error that is too long, unreadable, unnamed or reveals the key."""
+    """Raise AssertionError for an error that is too long, unreadable or unnamed, or that reveals the key."""
     message = str(error)
     assert len(message) <= MAX_ERROR_LENGTH, f"the error has {len(message)} characters"
     message.encode()
@@ -264,7 +264,7 @@ def check_error(error: FlowDebateError) -> None:
 
 
 def _chain(error: BaseException) -> list[str]:
-    """Return what a traceback would print for an error and its causes."""
+    """Return the text that a traceback would print for an error and its causes."""
     lines: list[str] = []
     link: BaseException | None = error
     while link is not None and len(lines) < 50:

@@ -3,9 +3,9 @@
     python -m tests.soak.fleet [--runs 500] [--workers 3] [--seed N]
 
 Workers and servers are killed or stopped with SIGTERM and replaced, PostgreSQL is restarted, the provider is
-unavailable for a minute, the version is upgraded, and one run kills each worker that executes it. In the end every run
-that a server accepted must be complete, except the poison run, which must be a dead letter; no recorded answer may have
-been requested again, and no other run may have been given up. The table is printed in any case.
+unavailable for a minute, the version is upgraded, and one run kills each worker that executes it. In the end, every
+accepted run must be complete, except the poison run, which must be a dead letter. No recorded answer may have been
+requested again, and no other run may have been abandoned. The table is printed in any case.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ import httpx2
 
 from tests.store.postgres import Server
 from tests.workers.conftest import ROOT
-from tests.workers.fleet import make, model_server
+from tests.workers.fleet import make_workers, model_server
 
 __all__ = ("main", "service")
 
 TOKEN = "a-token-of-this-soak-test"  # noqa: S105 - it opens nothing else
 OWNERS = ("ann", "bob")
 LATER = 2 * 10**6
-"""Number of the single run of an owner who arrives when the others have a backlog."""
+"""Index of the single run whose owner arrives when the others have a backlog."""
 CALLS = 5
 
 
@@ -42,7 +42,7 @@ def service() -> Any:
     """Return the service of a server process, which submits its runs to the workers."""
     from flowdebate.service.service import Service
 
-    return Service(workers=make(**json.loads(os.environ["FLEET"])), poll=0.5)
+    return Service(workers=make_workers(**json.loads(os.environ["FLEET"])), poll=0.5)
 
 
 class Chaos:
@@ -78,7 +78,7 @@ class Chaos:
         return [worker for group in self.alive.values() for worker in group]
 
     def supervise(self) -> None:
-        """Replace workers that have exited, as an orchestrator does."""
+        """Replace workers that have exited, as an orchestrator would."""
         command = [sys.executable, "-m", "flowdebate.workers", "tests.workers.fleet:workers", "--patience", "10"]
         for version, number in self.wanted.items():
             before = self.alive.get(version, [])
@@ -92,7 +92,7 @@ class Chaos:
             self.alive[version] = after
 
     async def start_server(self) -> None:
-        """Start the server in the current version on its previous port."""
+        """Start the server in the current version, on its previous port."""
         token = ROOT / "build" / "soak-fleet-token"
         token.parent.mkdir(exist_ok=True)
         token.write_text(TOKEN)
@@ -149,8 +149,8 @@ class Chaos:
             worker.wait()
 
 
-async def begin(chaos: Chaos, number: int, accepted: dict[str, str], pattern: str = "city") -> None:
-    """Start a run, retrying until a server accepts it; the id makes retries safe."""
+async def begin_run(chaos: Chaos, number: int, accepted: dict[str, str], pattern: str = "city") -> None:
+    """Start a run, retrying until a server accepts it. The run id makes retries safe."""
     owner, run_id = "eve" if number == LATER else OWNERS[number % 2], f"{pattern}-{number}"
     body = {"pattern": pattern, "question": f"Question {number}?", "runId": run_id, "labels": {"owner": owner}}
     while True:
@@ -191,18 +191,18 @@ async def _soak(chaos: Chaos, models: Any, runs: int) -> bool:  # noqa: C901 - o
 
         async def one(number: int) -> None:
             async with limit:
-                await begin(chaos, number, accepted)
+                await begin_run(chaos, number, accepted)
 
         await asyncio.gather(*(one(number) for number in range(runs)))
 
     supervising, beginning = asyncio.ensure_future(supervise()), asyncio.ensure_future(begin_all())
-    await begin(chaos, 10**6, accepted, "poison")  # its question is that of no other run
+    await begin_run(chaos, 10**6, accepted, "poison")  # no other run has this question
     while len(accepted) < runs // 2:  # noqa: ASYNC110 - other tasks add to it
         await asyncio.sleep(0.1)
     async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=30) as http:
         headers = {"authorization": f"Bearer {TOKEN}"}
         chaos.backlog = (await http.get(f"{chaos.url}/api/v1/queue", headers=headers)).json()[0]["waiting"]
-    await begin(chaos, LATER, accepted)
+    await begin_run(chaos, LATER, accepted)
     for step in range(12):
         await asyncio.sleep(8)
         chaos.kill_worker()
@@ -217,15 +217,15 @@ async def _soak(chaos: Chaos, models: Any, runs: int) -> bool:  # noqa: C901 - o
     models.away = False
     chaos.counts["outages of the provider, 60 s"] += 1
     await beginning
-    # The upgrade: new runs have another version; the workers of the old one are drained once its runs are over.
+    # The upgrade: new runs use another version, and the old version's workers are drained once its runs have ended.
     old = chaos.version
     chaos.version = "2"
     await chaos.kill_server()
     chaos.wanted["2"] = 1
     for number in range(runs, runs + 20):
-        await begin(chaos, number, accepted)
+        await begin_run(chaos, number, accepted)
     chaos.counts["upgrades"] += 1
-    store = {version: make(**chaos.given, version=version) for version in (old, "2")}
+    store = {version: make_workers(**chaos.given, version=version) for version in (old, "2")}
     try:
         return await _judge(chaos, models, accepted, store[old], start, supervising)
     finally:

@@ -1,6 +1,6 @@
 """Mutated answers of a chat completions server.
 
-Everything is drawn from a `Random`: the soak seeds one for each case, and hypothesis supplies its own.
+Everything is drawn from a `Random`: the soak seeds one per case, and hypothesis supplies its own.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-__all__ = ("CANARY", "VERDICT", "Answer", "mutated_answer")
+__all__ = ("CANARY", "VERDICT", "Answer", "draw_mutated_answer")
 
 Json = Any
 
 CANARY = "sk-canary-0123456789abcdef"
-"""API key that the client sends and that no error may reveal."""
+"""API key sent by the client; no error may reveal it."""
 
 VERDICT = {"reasoning": "It was not answered.", "winner": "for", "score": 7}
 """Value that fits the schema of structured answers."""
@@ -36,7 +36,7 @@ class Answer:
     headers: Sequence[tuple[str, str]] = ()
     body: bytes = b""
     breaks: str | None = None
-    """Transport error that ends the body, or None for a complete body."""
+    """Transport error that ends the body; None for a complete body."""
 
 
 def _structured(random: Random) -> Json:
@@ -111,7 +111,7 @@ def _events(random: Random) -> list[Json]:
 
 
 _DEEP = "@deep@"
-"""Placeholder in JSON for a deeply nested value, replaced on serialization."""
+"""Placeholder in JSON for a deeply nested value, replaced during serialization."""
 
 
 _SCALARS: Sequence[Json] = (
@@ -179,7 +179,7 @@ def _drop(random: Random, container: Json, key: Any, _: Sequence[tuple[Json, Any
 
 
 def _retype(random: Random, container: Json, key: Any, _: Sequence[tuple[Json, Any]]) -> None:
-    # another text is what many a text is read as; the rest is found to be none early on
+    # texts are often replaced by texts, since most other types are rejected early
     text = key in ("content", "arguments") and random.random() < 0.6
     container[key] = random.choice(_TEXTS) if text else _hostile(random)
 
@@ -237,7 +237,7 @@ def _dumped(value: Json, random: Random) -> bytes:
     plain = random.random() < 0.5
     try:
         text = json.dumps(value, ensure_ascii=plain)
-    except ValueError:  # a number of more than 4,300 digits
+    except ValueError:  # a number with more than 4,300 digits
         return b"1" * 5_000
     if _DEEP in text:
         opens, ends = random.choice([("[", "]"), ('{"a":', "}"), ('[{"":', "}]")])
@@ -334,12 +334,12 @@ def _headers(random: Random, kind: str) -> list[tuple[str, str]]:
 
 
 def _body(random: Random, *, stream: bool, structured: bool, failed: bool) -> tuple[bytes, str]:
-    """Return a body before byte-level changes, and its content type."""
+    """Return a body before byte-level changes, with its content type."""
     if random.random() < 0.02:
         return f"<html><h1>Log in</h1>{CANARY}</html>".encode(), "text/html"
     if failed:
         return _dumped(_changed(_error(random), random), random), "application/json"
-    if stream != (random.random() < 0.05):  # now and then the server does the other thing
+    if stream != (random.random() < 0.05):  # occasionally the server ignores the requested mode
         events = _changed(_events(random), random)
         chunks = [
             b"data: " + _dumped(event, random) + b"\n\n" for event in (events if isinstance(events, list) else [events])
@@ -350,7 +350,7 @@ def _body(random: Random, *, stream: bool, structured: bool, failed: bool) -> tu
     ), "application/json"
 
 
-def mutated_answer(random: Random, *, stream: bool, structured: bool) -> Answer:
+def draw_mutated_answer(random: Random, *, stream: bool, structured: bool) -> Answer:
     """Draw a mutation of a valid answer to a request for a stream, for structured data or for plain text."""
     failed = random.random() < 0.2
     body, kind = _body(random, stream=stream, structured=structured, failed=failed)

@@ -2,8 +2,8 @@
 
     python -m tests.soak.server_kills --kills 20 [--seed N]
 
-One reader follows one run after another and reconnects with the id of its last event. The runs alternate between a
-debate, one in which a person argues, and a fork of the first one with an edited argument. In the end the reader must
+A reader follows one run after another and reconnects with the id of its last event. The runs alternate between a
+debate, a debate with a human debater, and a fork of the first one with an edited argument. In the end, the reader must
 have received the events of an undisturbed run, no recorded answer may have been requested from a model again, and the
 budget must have counted each call.
 """
@@ -66,21 +66,21 @@ def service():
 TOKEN = "a-token-of-this-soak-test"  # noqa: S105 - it opens nothing else
 OPTIONS: dict[str, Any] = {"max_rounds": 4}
 KINDS = ("debate", "human", "fork")
-"""Kinds of runs, in turn; a fork is one of the debate two runs before it."""
+"""Kinds of runs, in alternating order; a fork is based on the debate two runs earlier."""
 EDITS = {"debate/round[1]/debate-turn-con/debate-debater-con": "I see it in another way."}
 MAX_LIFETIME = 1.5
-"""Maximum seconds that a responding server lives before it is killed."""
+"""Maximum lifetime in seconds of a responding server before it is killed."""
 
 
 def answer(request: ModelRequest) -> str | dict[str, Any]:
-    """Answer a request, always with the same valid answer because failed calls are repeated."""
+    """Answer a request, always in the same valid way, because failed calls are repeated."""
     if request.output_schema is None:
         return f"{request.block} is sure."
     return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
 
 
 class Story:
-    """The events that the reader of a run received."""
+    """Events received by the reader of a run."""
 
     def __init__(self, number: int) -> None:
         self.run_id = f"r-{number}"
@@ -94,7 +94,7 @@ class Story:
         self.resets = 0
 
     def begin(self, http: httpx2.Client) -> None:
-        """Start the run unless it exists, answer its questions, and resume it where necessary."""
+        """Start the run unless it exists, answer its requests, and resume it if necessary."""
         body: dict[str, Any] = {"question": self.question, "options": self.options, "seed": 1, "runId": self.run_id}
         if self.kind == "fork":
             forked = http.post(f"/api/v1/runs/{self.parent}/fork", json={"edits": EDITS, "forkId": self.run_id})
@@ -103,20 +103,20 @@ class Story:
             http.post("/api/v1/runs", json={"pattern": "debate", **body}).raise_for_status()
         details = http.get(f"/api/v1/runs/{self.run_id}").json()
         for pending in details["pending"]:
-            reply = {"answer": said_at(pending["place"]), "place": pending["place"]}
+            reply = {"answer": answer_at(pending["place"]), "place": pending["place"]}
             http.post(f"/api/v1/runs/{self.run_id}/answers", json=reply).raise_for_status()
-        if details["status"] == "interrupted":  # it was killed between the answer and what follows it
+        if details["status"] == "interrupted":  # the server was killed between the answer and the next call
             http.post(f"/api/v1/runs/{self.run_id}/resume", json={}).raise_for_status()
 
     def follow(self, frames: Iterable[Frame]) -> None:
-        """Read until the stream ends or breaks."""
+        """Read until the stream ends or breaks off."""
         for frame in frames:
             if frame.event == "reset":
                 self.events, self.resets = [], self.resets + 1
             elif frame.event == "end":
                 self.ended = True
             elif frame.id is not None:
-                self.events.append(essence(frame.event, frame.data))
+                self.events.append(strip_times(frame.event, frame.data))
                 self.last = frame.id
 
     def undisturbed(self) -> list[tuple[str, str, object]]:
@@ -129,28 +129,28 @@ class Story:
                 details = await service.wait(first)
                 while details.pending:
                     for request in details.pending:
-                        await service.answer(first, said_at(request.place), place=request.place)
+                        await service.answer(first, answer_at(request.place), place=request.place)
                     details = await service.wait(first)
                 if self.kind == "fork":
                     await service.fork(first, edits=EDITS, fork_id=self.run_id)
                 updates = [update async for update in service.follow(self.run_id)]
-                return [essence(item.event.kind, wire_of(item.event)) for item in updates if item.mark is not None]
+                return [strip_times(item.event.kind, wire_of(item.event)) for item in updates if item.mark is not None]
 
         return asyncio.run(run())
 
 
-def said_at(place: str) -> str:
+def answer_at(place: str) -> str:
     """Return the person's answer at a path."""
     return f"I answer at {place}."
 
 
-def essence(kind: str, data: dict[str, Any]) -> tuple[str, str, object]:
+def strip_times(kind: str, data: dict[str, Any]) -> tuple[str, str, object]:
     """Return an event without its times and its replay flag."""
     return kind, data["path"], data.get("output")
 
 
 class Soak:
-    """The servers, the current run, and the problems found."""
+    """Servers, the current run, and the problems found."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
@@ -163,14 +163,14 @@ class Soak:
         self.problems: list[str] = []
 
     def life(self, *, killed: bool) -> None:
-        """Run one server until it is killed, or until the run ends unless it is to be `killed`."""
+        """Run one server until it is killed; unless it is to be `killed`, until the current cycle of runs ends."""
         options = ("--app", "application:service", "--token-file", "token")
         with start_server(self.folder, *options) as (process, url, _), make_client(url, TOKEN) as http:
             moment = self.random.uniform(0, MAX_LIFETIME)
             timer = threading.Timer(moment, process.kill) if killed else None
             if timer is not None:
                 timer.start()
-            with suppress(httpx2.HTTPError):  # it was killed
+            with suppress(httpx2.HTTPError):  # the server was killed
                 while True:
                     number = self.number
                     self.follow(http)
@@ -182,7 +182,7 @@ class Soak:
         self.found["kills"] += killed
 
     def follow(self, http: httpx2.Client) -> None:
-        """Start the run unless it exists and follow it; select the next one after its end."""
+        """Start the run unless it exists, and follow it. After its end, select the next one."""
         story = self.story
         story.begin(http)
         headers = {} if story.last is None else {"last-event-id": story.last}
@@ -193,7 +193,7 @@ class Soak:
             story.ended = story.ended and status not in ("awaiting", "interrupted")
             self.counted = http.get("/api/v1/budgets").json()[0]["used"]
         except httpx2.HTTPError:
-            story.ended = False  # the next life says whether it was the end
+            story.ended = False  # the next server reports whether the run has ended
             raise
         if story.ended:
             self.check_story()
@@ -235,7 +235,7 @@ class Soak:
         return asyncio.run(read())
 
     def run(self, kills: int) -> None:
-        """Kill `kills` servers and let the last run end."""
+        """Kill `kills` servers, then let the last run end."""
         (self.folder / "application.py").write_text(APPLICATION)
         (self.folder / "token").write_text(TOKEN)
         before, recorded = 0, set[str]()
@@ -250,7 +250,7 @@ class Soak:
                 sys.stderr.write(f"\r{number} of {kills}")
         self.found["calls"] = before
         self.found["calls in the budget"] = self.counted
-        if not before <= self.counted <= before + kills:  # a call may be killed after it was counted
+        if not before <= self.counted <= before + kills:  # a call can be killed after it was counted
             self.problems.append(f"{before} calls were made, the budget has {self.counted}")
         self.found["calls in flight that were repeated"] = before - len(set(self.asked()))
 

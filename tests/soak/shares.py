@@ -1,4 +1,4 @@
-"""Batches of cases that a process runs."""
+"""Batches of cases, each run by one process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("PARTS", "Share", "drawing", "share_of_answers", "share_of_views")
+__all__ = ("PARTS", "Share", "make_random", "share_of_answers", "share_of_views")
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Share:
         self.slowest = max(self.slowest, seconds)
 
 
-def drawing(seed: int, index: int) -> Random:
+def make_random(seed: int, index: int) -> Random:
     """Return the random generator of case `index`."""
     return Random(f"{seed}:{index}")
 
@@ -49,12 +49,12 @@ def share_of_answers(seed: int, indices: range) -> Share:
 
 
 async def _answers(seed: int, indices: range) -> Share:
-    from .endpoint import Fuzzed, drawn_case
+    from .endpoint import Fuzzed, draw_case
 
     share = Share()
     async with Fuzzed() as fuzzed:
         for index in indices:
-            case = drawn_case(drawing(seed, index))
+            case = draw_case(make_random(seed, index))
             start = time.perf_counter()
             try:
                 share.outcomes[await fuzzed.outcome(case)] += 1
@@ -73,7 +73,7 @@ def share_of_views(seed: int, indices: range) -> Share:
     for index in indices:
         start = time.perf_counter()
         try:
-            share.outcomes["texts"] += check_views(drawing(seed, index))
+            share.outcomes["texts"] += check_views(make_random(seed, index))
         except Exception:  # noqa: BLE001 - see _answers
             share.failed = {"index": index, "problem": traceback.format_exc()}
             return share

@@ -1,4 +1,4 @@
-"""Random debates in every view: output can be parsed again, and no text passes for anything else."""
+"""Random debates in every view: output can be parsed again, and no text can imitate another part."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WORDS = (
     "🙂",
 )
 _OPENS = re.compile(r"\[|Round [0-9]+:$")
-"""Patterns of lines that open an argument, and of headings."""
+"""Patterns of headings and of lines that open an argument."""
 
 
 def _text(random: Random) -> str:
@@ -74,7 +74,7 @@ def _opening(text: str) -> list[str]:
 
 
 def check_views(random: Random) -> int:
-    """Raise AssertionError if a text of a drawn debate passes for anything else; return the number of texts."""
+    """Raise AssertionError if a text of a drawn debate imitates another part; return the number of texts."""
     entries = _entries(random)
     for names in (False, True):
         _check_rendered(entries, names=names)
@@ -102,7 +102,7 @@ def _check_rendered(entries: Sequence[DebateContributionEntry], *, names: bool) 
 
 
 def _check_prompts(entries: Sequence[DebateContributionEntry], random: Random) -> None:
-    """Check that every prompt has its transcript's lines and no other line that opens an argument or a round."""
+    """Check that every prompt has its transcript's lines, and no other line that opens an argument or a round."""
     plain, with_names = _opening(render_entries(entries)), _opening(render_entries(entries, names=True))
     stances = [entry.stance for entry in entries] or ["for", "against"]
     text = partial(_text, random)

@@ -16,7 +16,7 @@ import pytest
 
 from flowdebate.errors import BadFile
 from flowdebate.sources.converter import Converter
-from tests.processes import started
+from tests.processes import start_process
 from tests.sources import hostile
 from tests.sources.hostile import CORPUS, cases
 
@@ -178,7 +178,7 @@ def test_children_do_not_outlive_their_parent(tmp_path: Path, ending: signal.Sig
     """The parent may end normally, by Ctrl-C, or by SIGKILL, while the child is working or idle."""
     (tmp_path / "a.pdf").write_bytes(ENDLESS())
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with started([sys.executable, "-c", PROGRAM], cwd=tmp_path, text=True, **pipes) as parent:
+    with start_process([sys.executable, "-c", PROGRAM], cwd=tmp_path, text=True, **pipes) as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
         assert parent.stdout.readline() == "idle\n"

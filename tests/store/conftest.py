@@ -1,4 +1,4 @@
-"""Helpers for the tests of stores."""
+"""Fixtures for the tests of stores."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.store.postgres import a_server
+from tests.store.postgres import postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("a_server", "open_umask")
+__all__ = ("open_umask", "postgres_server")
 
 
 @pytest.fixture
 def open_umask() -> Iterator[None]:
-    """Set a umask with which new files are readable and writable by everybody."""
+    """Set a umask that makes new files readable and writable by everybody."""
     before = os.umask(0)
     yield
     os.umask(before)

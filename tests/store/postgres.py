@@ -1,4 +1,4 @@
-"""PostgreSQL server of the tests: started on first use, and stopped when the process ends."""
+"""PostgreSQL server for the tests: started on first use, and stopped when the process ends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from postgres_server import Server, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("Server", "a_server")
+__all__ = ("Server", "postgres_server")
 
 
 @pytest.fixture(scope="session")
-def a_server() -> Iterator[Server]:
-    """Return the one server of the process; skip the test with the reason if it is not available."""
+def postgres_server() -> Iterator[Server]:
+    """Return the process's only server; skip the test with the reason if it is not available."""
     try:
         server = Server().__enter__()
     except Unavailable as error:

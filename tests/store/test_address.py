@@ -21,7 +21,7 @@ from flowdebate.store.open import open_store
 from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.workers import Workers
 from tests.cli.stage import COMMAND
-from tests.warm import run
+from tests.warm import run_warm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,7 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     ],
 )
 def test_store_addresses_are_parsed(text: str, place: str) -> None:
-    """An address may have a driver's name, any case or libpq's form, or be a path."""
+    """An address can have a driver name, any case or libpq's format, or be a path."""
     if "=" in text and "/" not in text.partition("=")[0]:
         pytest.importorskip("psycopg")
     assert read_place(text, location="run") == place
@@ -90,7 +90,7 @@ def test_store_addresses_are_parsed(text: str, place: str) -> None:
 
 @pytest.mark.parametrize("text", UNKNOWN)
 def test_unknown_addresses_are_rejected_with_the_valid_forms(text: str) -> None:
-    """This holds for each way in which a store is named."""
+    """This holds for every way of naming a store."""
     for name in (text, Path(text)):
         with pytest.raises(ConfigurationError, match="postgresql://") as refused:
             open_store(name)
@@ -105,9 +105,9 @@ def test_unknown_addresses_are_rejected_with_the_valid_forms(text: str) -> None:
 
 @pytest.mark.parametrize("text", [f"mysql://ann:{SECRET}@db/app", f"postgresql+psycopg://ann:{SECRET}/x@db/app"])
 def test_the_command_names_the_option_or_the_variable(text: str) -> None:
-    """The error is one line without the password; the exit code is 2."""
+    """The error is one line without the password, and the exit code is 2."""
     for arguments, variables in ((("--store", text), {}), ((), {"FLOWDEBATE_STORE": text})):
-        done = run(COMMAND, "runs", *arguments, env={**os.environ, **variables}, check=False)
+        done = run_warm(COMMAND, "runs", *arguments, env={**os.environ, **variables}, check=False)
         assert done.returncode == 2
         assert ("FLOWDEBATE_STORE" if variables else "--store") in done.stderr
         assert SECRET not in done.stderr + done.stdout
@@ -119,11 +119,11 @@ names = st.sampled_from(
 )
 
 
-@example(scheme="postgresql", credentials="%a3", sign="://", rest="")  # no UTF-8
+@example(scheme="postgresql", credentials="%a3", sign="://", rest="")  # invalid UTF-8
 @example(scheme="postgresql", credentials="://", sign=":", rest="")
 @given(names, hostile, st.sampled_from(["://", ":/", ":"]), st.sampled_from(["", "/db", "/v1?key=1", ":5432/db"]))
 def test_everything_up_to_the_last_at_sign_is_hidden(scheme: str, credentials: str, sign: str, rest: str) -> None:
-    """Functions, errors, logs and paths hide any user and password."""
+    """Functions, errors, logs and paths hide any user name and password."""
     secret = f"{SECRET}{credentials}{SECRET}"
     for address in (f"{scheme}{sign}{secret}@host.example{rest}", f"{scheme}{sign}ann:{secret}@host.example{rest}"):
         texts = [hide_credentials(address), address_of(address)]

@@ -62,7 +62,7 @@ acts = st.one_of(
 )
 
 
-async def tell(archive: Archive, act: Act) -> None:
+async def record_fact(archive: Archive, act: Act) -> None:
     """Record one fact in the archive."""
     part, debate, value = act
     tells: dict[str, Callable[[], Awaitable[None]]] = {
@@ -77,7 +77,7 @@ async def tell(archive: Archive, act: Act) -> None:
     await tells[part]()
 
 
-async def answers(archive: Archive) -> list[Any]:
+async def list_answers(archive: Archive) -> list[Any]:
     """Return all answers of the archive."""
     everybody = ["ann", "bob", "Zoë", "stranger"]
     return [
@@ -97,25 +97,25 @@ async def answers(archive: Archive) -> list[Any]:
 
 
 @given(st.lists(st.tuples(acts, st.booleans()), max_size=12))
-def test_a_stored_archive_answers_like_the_one_in_memory(steps: list[tuple[Act, bool]]) -> None:
-    """After any changes, either of two archives in one store agrees with the one in memory."""
+def test_a_stored_archive_agrees_with_one_in_memory(steps: list[tuple[Act, bool]]) -> None:
+    """After any changes, each of two archives in one store agrees with the archive in memory."""
 
     async def compare() -> None:
         store, memory = MemoryStore(), Archive()
         one, second = stored_archive(store), stored_archive(store)
         for act, ask in steps:
-            await tell(memory, act)
-            await tell(one if ask else second, act)
+            await record_fact(memory, act)
+            await record_fact(one if ask else second, act)
             if ask:
-                assert await answers(second) == await answers(memory)
-        assert await answers(one) == await answers(second) == await answers(memory)
-        assert await answers(stored_archive(store)) == await answers(memory)
+                assert await list_answers(second) == await list_answers(memory)
+        assert await list_answers(one) == await list_answers(second) == await list_answers(memory)
+        assert await list_answers(stored_archive(store)) == await list_answers(memory)
 
     asyncio.run(compare())
 
 
 async def test_an_archive_survives_reopening_its_file(tmp_path: Path) -> None:
-    """Archives of other names are separate."""
+    """Archives with other names are separate."""
     steps: list[Act] = [
         ("past_debates", "1", PastDebate(id="1", task="Cap rents?", outcome="consensus", answer="Yes.", at=9.5)),
         ("critique_patterns", "1", [CritiquePattern(issue="dear", successes=1, uses=2)]),
@@ -128,14 +128,14 @@ async def test_an_archive_survives_reopening_its_file(tmp_path: Path) -> None:
     memory = Archive()
     store = SqliteStore(tmp_path / "runs.sqlite3")
     for act in steps:
-        await tell(memory, act)
-        await tell(stored_archive(store, name="council"), act)
+        await record_fact(memory, act)
+        await record_fact(stored_archive(store, name="council"), act)
     await store.close()
     store = SqliteStore(tmp_path / "runs.sqlite3")
-    for act in steps:  # a run that is resumed tells it again
-        await tell(stored_archive(store, name="council"), act)
-    assert await answers(stored_archive(store, name="council")) == await answers(memory)
-    assert await answers(stored_archive(store)) == await answers(Archive())
+    for act in steps:  # a resumed run records the facts again
+        await record_fact(stored_archive(store, name="council"), act)
+    assert await list_answers(stored_archive(store, name="council")) == await list_answers(memory)
+    assert await list_answers(stored_archive(store)) == await list_answers(Archive())
     await store.close()
 
 
@@ -158,7 +158,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 async def test_concurrent_rating_changes_lose_nothing(tmp_path: Path) -> None:
-    """Each change counts once, even if both report the same debate."""
+    """Each change counts once, even if both changes report the same debate."""
     path = tmp_path / "runs.sqlite3"
     children = [Warm(PROCESS, str(path), name) for name in ("bob", "dan")]
     assert [await asyncio.to_thread(child.wait, 60) for child in children] == [0, 0]
@@ -176,8 +176,8 @@ async def test_concurrent_rating_changes_lose_nothing(tmp_path: Path) -> None:
 # In a pipeline
 
 
-async def agent(request: Any, ctx: Context) -> Any:
-    """Return an agent that criticises, revises, and votes for ann."""
+async def voter(request: Any, ctx: Context) -> Any:
+    """Return an agent that criticizes, revises, and votes for ann."""
     if isinstance(request, ProposalAsked):
         return f"{request.agent}: cap rents"
     if isinstance(request, CritiqueAsked):
@@ -188,11 +188,11 @@ async def agent(request: Any, ctx: Context) -> Any:
     return {"choice": "ann", "confidence": 0.9}
 
 
-async def test_a_consensus_remembers_what_an_earlier_process_agreed_on(tmp_path: Path) -> None:
+async def test_a_consensus_remembers_the_results_of_an_earlier_process(tmp_path: Path) -> None:
     """Outcomes, helpful critiques, ratings and positions are the same as within one process."""
     from flowdebate import Persona
 
-    personas = [Persona(name, f"{name} of the council", block=agent) for name in ("ann", "bob", "cy")]
+    personas = [Persona(name, f"{name} of the council", block=voter) for name in ("ann", "bob", "cy")]
     outputs, remembered = [], []
     for _ in range(2):
         store = SqliteStore(tmp_path / "runs.sqlite3")
@@ -216,19 +216,19 @@ async def test_a_consensus_remembers_what_an_earlier_process_agreed_on(tmp_path:
     assert (record.debates, record.wins) == (2, 2)
 
 
-# What is refused
+# Rejected input
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 101, None, 7])
-def test_a_name_is_a_short_line_of_text(name: Any) -> None:
+def test_an_archive_name_is_a_short_line_of_text(name: Any) -> None:
     """Other names are rejected when the archive is created."""
     with pytest.raises(ConfigurationError, match=r"stored_archive: `name` .*printable text of 1 to 100"):
         stored_archive(MemoryStore(), name=name)
 
 
 @pytest.mark.parametrize("store", [False, True, 7, ""])
-def test_an_archive_needs_a_store(store: Any) -> None:
-    """The error names the possible stores."""
+def test_an_archive_requires_a_store(store: Any) -> None:
+    """The error lists the possible stores."""
     with pytest.raises(ConfigurationError, match="stored_archive: `store` must be"):
         stored_archive(store)
 
@@ -259,8 +259,8 @@ async def test_invalid_numbers_do_not_corrupt_ratings() -> None:
         ),
     ],
 )
-async def test_a_document_that_cannot_be_read_is_named(body: str, problem: str) -> None:
-    """The debate continues without its past, and the document is unchanged."""
+async def test_an_unreadable_document_is_named(body: str, problem: str) -> None:
+    """The debate continues without its history, and the document is unchanged."""
     store = MemoryStore()
     await store.put("archive/default/ratings", "9", body)
     with pytest.raises(StoreError, match=f"the document of debate 9 in archive/default/ratings {problem}"):
@@ -269,7 +269,6 @@ async def test_a_document_that_cannot_be_read_is_named(body: str, problem: str) 
 
 
 def test_a_stored_archive_has_every_part() -> None:
-    """Every part of an archive is stored."""
     archive = stored_archive(MemoryStore(), patience=3.0)
     assert archive.patience == 3.0
     parts = [getattr(archive, field.name) for field in fields(Archive) if field.name != "patience"]
@@ -278,14 +277,14 @@ def test_a_stored_archive_has_every_part() -> None:
     assert all(type(log) is not Log for log in logs)
 
 
-# What is remembered is corrected and forgotten
+# Corrections and deletions
 
 
-async def held(archive: Archive) -> str:
+async def agreed_debate(archive: Archive) -> str:
     """Return the id of a debate that agrees on ann's proposal."""
     from flowdebate import Persona
 
-    personas = [Persona(name, f"{name} of the council", block=agent) for name in ("ann", "bob", "cy")]
+    personas = [Persona(name, f"{name} of the council", block=voter) for name in ("ann", "bob", "cy")]
     pattern = consensus(name="plan", agents=personas, max_rounds=1, archive=archive)
     feedback = (await pattern.run("How can rents be affordable?")).output.feedback
     assert feedback is not None
@@ -294,10 +293,10 @@ async def held(archive: Archive) -> str:
 
 
 async def test_outcomes_and_answers_can_be_corrected() -> None:
-    """The last outcome counts for the debate and its voters, also in a process that has read the first."""
+    """The last outcome counts for the debate and its voters, even in a process that has read the first one."""
     store = MemoryStore()
     archive, second_archive = stored_archive(store), stored_archive(store)
-    debate = await held(archive)
+    debate = await agreed_debate(archive)
     await archive.record_outcome(debate, wrong="ann")
     assert [past.turned_out for past in await second_archive.debates()] == ["wrong"]
     assert [outcome.right for outcome in (await second_archive.outcomes.of(["bob"]))["bob"]] == [False]
@@ -309,18 +308,18 @@ async def test_outcomes_and_answers_can_be_corrected() -> None:
     assert [past.answer for past in await second_archive.past_debates.recent("Rents?", limit=1)] == ["Cap rents at 4%."]
 
 
-async def test_a_forgotten_debate_leaves_no_trace() -> None:
-    """None of its words is left, and other debates stay."""
+async def test_a_deleted_debate_leaves_no_trace() -> None:
+    """None of its words remain, and other debates are kept."""
     store = MemoryStore()
     archive = stored_archive(store)
-    one, second = await held(archive), await held(archive)
+    one, second = await agreed_debate(archive), await agreed_debate(archive)
     await archive.record_outcome(one, right="ann")
-    before = await answers(archive)
+    before = await list_answers(archive)
     await archive.forget(one)
     assert [past.id for past in await archive.debates()] == [second]
     assert (await archive.ratings.of(["ann"]))["ann"].debates == 1
     assert dict(await archive.outcomes.of(["ann"])) == {}
-    assert await answers(archive) != before
+    assert await list_answers(archive) != before
     for part in archive.logs:
         assert all(one not in body for body in (await store.documents(f"archive/default/{part}")).values())
     await archive.forget("a debate that never was")
@@ -339,8 +338,8 @@ async def test_a_forgotten_debate_leaves_no_trace() -> None:
 )
 async def test_an_invalid_correction_is_rejected(correction: dict[str, Any], problem: str) -> None:
     archive = stored_archive(MemoryStore())
-    debate = await held(archive)
-    before = await answers(archive)
+    debate = await agreed_debate(archive)
+    before = await list_answers(archive)
     with pytest.raises(ConfigurationError, match=problem):
         await archive.correct(**{"debate": debate, **correction})
-    assert await answers(archive) == before
+    assert await list_answers(archive) == before

@@ -1,4 +1,4 @@
-"""All stores of the package keep the promises of the port."""
+"""All stores in the package keep the port's promises."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class TestMemoryStore(StoreConformance):
-    """Stores in memory: each object is a location."""
+    """In-memory stores: each object is a separate location."""
 
     shared = False
 
@@ -49,14 +49,14 @@ class TestPostgresStore(StoreConformance):
     examples = 10
 
     @pytest.fixture
-    def make(self, a_server: Server) -> MakeStore:
+    def make(self, postgres_server: Server) -> MakeStore:
         """Return a store on the server of the test session."""
         schema = f"t {secrets.token_hex(8)}"
-        return lambda: PostgresStore(a_server.url, schema=schema, connections=2, grace=0)
+        return lambda: PostgresStore(postgres_server.url, schema=schema, connections=2, grace=0)
 
 
-class Forgetful(PostgresStore):
-    """Store that loses its server's answers: everything but an intention is executed again."""
+class LossyStore(PostgresStore):
+    """Store that loses its server's answers, so everything except an intention is executed again."""
 
     async def _do(self, operation: str, work: Callable[[psycopg.Connection[tuple[object, ...]]], T]) -> T:
         failures: list[bool] = []
@@ -72,12 +72,12 @@ class Forgetful(PostgresStore):
 
 
 class TestPostgresStoreWhoseAnswersAreLost(StoreConformance):
-    """Operations that are repeated after a lost answer take effect once."""
+    """Operations repeated after a lost answer take effect once."""
 
     examples = 5
 
     @pytest.fixture
-    def make(self, a_server: Server) -> MakeStore:
+    def make(self, postgres_server: Server) -> MakeStore:
         """Return a new location each time."""
         schema = f"t {secrets.token_hex(8)}"
-        return lambda: Forgetful(a_server.url, schema=schema, connections=2, grace=0)
+        return lambda: LossyStore(postgres_server.url, schema=schema, connections=2, grace=0)

@@ -1,4 +1,4 @@
-"""Draining stores, which begin no further steps."""
+"""Draining stores, which start no further steps."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("end", ["commit", "fail", "finish"])
-async def test_nothing_is_reported_when_every_step_has_ended(end: str) -> None:
-    """Steps may end in any way; requests to humans do not count."""
+async def test_nothing_is_reported_once_every_step_has_ended(end: str) -> None:
+    """Steps can end in any way. Requests to humans do not count."""
     inner = MemoryStore()
     store = Draining(inner)
     await store.create(header("r"))
@@ -42,7 +42,7 @@ async def test_nothing_is_reported_when_every_step_has_ended(end: str) -> None:
     await asyncio.wait_for(quiet, 5)
 
 
-async def test_a_step_that_could_not_be_started_is_not_waited_for() -> None:
+async def test_an_unstarted_step_is_not_awaited() -> None:
     """The run may have been deleted."""
     store = Draining(MemoryStore())
     with pytest.raises(RunNotFound):
@@ -61,7 +61,7 @@ async def test_a_step_that_could_not_be_started_is_not_waited_for() -> None:
 async def test_a_draining_store_starts_nothing_and_requeues_interrupted_runs(
     status: StoredStatus, *, given_up: bool, expected_status: str
 ) -> None:
-    """Runs that were cancelled before are not requeued; a run that completes stays complete."""
+    """Runs that were cancelled before are not requeued. A completed run stays complete."""
     inner = MemoryStore()
     store = Draining(inner)
     await store.create(header("r"))
@@ -79,7 +79,7 @@ async def test_a_draining_store_starts_nothing_and_requeues_interrupted_runs(
 
 
 def test_a_draining_store_is_a_store_in_every_python_version() -> None:
-    """From 3.12 on, a protocol is checked without `__getattr__`, so that each method must be defined."""
+    """From Python 3.12 on, a protocol is checked without `__getattr__`, so each method must be defined."""
     store = Draining(MemoryStore())
     names = [name for name in dir(Store) if not name.startswith("_")]
     assert [name for name in names if inspect.getattr_static(store, name, None) is None] == []

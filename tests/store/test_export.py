@@ -1,4 +1,4 @@
-"""Export of runs from one store and import into another."""
+"""Export of runs from a store and import into another."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.anyio
 DATA = Path(__file__).with_name("data")
 
 
-def header(run_id: str = "r1", **changes: Any) -> RunHeader:
+def make_header(run_id: str = "r1", **changes: Any) -> RunHeader:
     """Return a run's header."""
     given_: dict[str, Any] = {
         "block": "rent",
@@ -62,26 +62,26 @@ def header(run_id: str = "r1", **changes: Any) -> RunHeader:
     return RunHeader(run_id=run_id, **{**given_, "fingerprint": {"outline": "a\nb"}, **changes})
 
 
-def stored(run_id: str = "r1", *, steps: int = 0, **changes: Any) -> StoredRun:
-    """Return a run as stored."""
-    return StoredRun(header=header(run_id), status="complete", updated_at=200.5, steps=steps, **changes)
+def make_run(run_id: str = "r1", *, steps: int = 0, **changes: Any) -> StoredRun:
+    """Return a stored run."""
+    return StoredRun(header=make_header(run_id), status="complete", updated_at=200.5, steps=steps, **changes)
 
 
-def row(key: str, seq: int | None = None, body: str = '{"text": "No."}') -> StepRow:
+def make_step(key: str, seq: int | None = None, body: str = '{"text": "No."}') -> StepRow:
     """Return a step; it is finished if it has a place."""
     if seq is None:
         return StepRow(key=key, kind="call", request="ab", attempts=2, failures=("late",))
     return StepRow(key=key, kind="call", request="ab", seq=seq, at=150.0 + seq, body=body)
 
 
-ROWS = [row("round[1]/con#0", 1), row("round[1]/pro#0", 2, "[1, 2]"), row("round[2]/con#0")]
+ROWS = [make_step("round[1]/con#0", 1), make_step("round[1]/pro#0", 2, "[1, 2]"), make_step("round[2]/con#0")]
 
 
-async def filled(*run_ids: str) -> MemoryStore:
+async def filled_store(*run_ids: str) -> MemoryStore:
     """Return a store with runs of three steps each, the last of them open."""
     store = MemoryStore()
     for run_id in run_ids:
-        await store.add(stored(run_id, steps=2, outcome={"output": "Yes.", "usage": {"calls": 2}}), ROWS)
+        await store.add(make_run(run_id, steps=2, outcome={"output": "Yes.", "usage": {"calls": 2}}), ROWS)
     return store
 
 
@@ -89,12 +89,12 @@ async def lines_of(store: Store, run_id: str = "r1") -> list[str]:
     return [line async for line in export_run(store, run_id)]
 
 
-async def everything(store: Store) -> list[tuple[StoredRun, list[StepRow]]]:
-    """Return everything that a store has of its runs."""
+async def read_everything(store: Store) -> list[tuple[StoredRun, list[StepRow]]]:
+    """Return the complete data of a store's runs."""
     return [(run, list(await store.steps(run.header.run_id))) for run in await store.runs()]
 
 
-# There and back
+# Round trips
 
 words = st.text(st.characters() | st.sampled_from("\x00\x1a\x85\u2028\ud800\udfff"), max_size=20)
 plain = st.recursive(
@@ -103,7 +103,7 @@ plain = st.recursive(
     max_leaves=6,
 )
 objects = st.none() | st.dictionaries(words, plain, max_size=3)
-times = st.floats(allow_nan=False, allow_infinity=False).map(lambda at: at + 0.0)  # -0.0 is 0.0 to SQLite
+times = st.floats(allow_nan=False, allow_infinity=False).map(lambda at: at + 0.0)  # SQLite stores -0.0 as 0.0
 counts = st.integers(0, 2**53 - 1)
 headers = st.builds(
     RunHeader,
@@ -133,7 +133,7 @@ open_rows = st.builds(
 
 @st.composite
 def whole_runs(draw: st.DrawFn) -> tuple[StoredRun, list[StepRow]]:
-    """Draw any run that a store can contain, with its steps in the order of the store."""
+    """Draw any run that a store can contain, with its steps in the store's order."""
     rows: list[StepRow] = draw(st.lists(open_rows, max_size=4, unique_by=lambda one: one.key))
     finished = draw(st.integers(0, len(rows)))
     done = [
@@ -166,7 +166,7 @@ many_runs = st.lists(whole_runs(), max_size=3, unique_by=lambda one: one[0].head
 
 @given(many_runs)
 def test_runs_survive_export_and_import_between_stores(runs: list[tuple[StoredRun, list[StepRow]]]) -> None:
-    """All fields are equal, whatever their contents, with several runs in one file; each line fits the schema."""
+    """All fields are equal, whatever their contents, even with several runs in one file. Each line fits the schema."""
     check = jsonschema.Draft202012Validator(export_schema())
 
     async def there_and_back(folder: str) -> None:
@@ -177,24 +177,24 @@ def test_runs_survive_export_and_import_between_stores(runs: list[tuple[StoredRu
         assert await write_export(f"{folder}/one.jsonl", memory, ids) == len(ids)
         done = await import_runs(sqlite, read_export(f"{folder}/one.jsonl"), trusted=True)
         assert done == Imported(added=tuple(ids))
-        assert await everything(sqlite) == await everything(memory)
+        assert await read_everything(sqlite) == await read_everything(memory)
         lines = [line for run_id in ids for line in await lines_of(sqlite, run_id)]
         assert "".join(f"{line}\n" for line in lines).encode() == b"".join(read_export(f"{folder}/one.jsonl"))
         assert all(check.is_valid(json.loads(line)) for line in lines)
         await import_runs(last, "\n".join(lines).splitlines(), trusted=True)
-        assert await everything(last) == await everything(memory)
+        assert await read_everything(last) == await read_everything(memory)
         await sqlite.close()
 
     with TemporaryDirectory() as folder:
         asyncio.run(there_and_back(folder))
 
 
-async def test_a_file_of_the_first_format_stays_readable() -> None:
+async def test_a_file_in_the_first_format_stays_readable() -> None:
     """The file dates from the creation of the format and is never rewritten."""
     store = MemoryStore()
     done = await import_runs(store, read_export(DATA / "run-export-1.jsonl"))
     assert done.added == ("20260101-rent", "20260102-trams")
-    run, rows = (await everything(store))[-1]
+    run, rows = (await read_everything(store))[-1]
     assert (run.header.question, run.status, run.steps) == ("Should rents be capped? — Überall!", "complete", 2)
     assert run.header.fingerprint == {"outline": "rent\n  pro\n  con", "models": "m"}
     assert run.outcome == {"output": "Yes.", "raw": None, "usage": {"calls": 2}, "seconds": 1.5, "error": None}
@@ -205,9 +205,9 @@ async def test_a_file_of_the_first_format_stays_readable() -> None:
 
 
 async def test_a_running_run_can_be_exported() -> None:
-    """The export is a snapshot; the imported run has no owner and can be resumed."""
+    """The export is a snapshot. The imported run has no owner and can be resumed."""
     store, copy = MemoryStore(), MemoryStore()
-    await store.create(header())
+    await store.create(make_header())
     await store.intend("r1", "a", "call", "ab")
     await store.commit("r1", "a", "call", "1", 2.0)
     await store.intend("r1", "b", "call", "cd")
@@ -221,17 +221,17 @@ async def test_invalid_json_is_not_exported() -> None:
     """A missing run is not exported either."""
     store = MemoryStore()
     for number, given_ in enumerate((float("nan"), object(), {1, 2})):
-        await store.create(header(f"r{number}", input=given_))
+        await store.create(make_header(f"r{number}", input=given_))
         with pytest.raises(StoreError, match=f"run r{number} cannot be exported"):
             await lines_of(store, f"r{number}")
     with pytest.raises(RunNotFound):
         await lines_of(store, "none")
 
 
-# What is refused
+# Rejected files
 
 
-def changed(line: str, *path: str, to: Any) -> str:
+def change_line(line: str, *path: str, to: Any) -> str:
     """Return the line with another value at `path`."""
     value = inner = json.loads(line)
     for part in path[:-1]:
@@ -280,10 +280,10 @@ STEP_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
 }
 
 
-async def test_a_run_with_a_plan_of_another_version_is_not_imported() -> None:
-    """The error states both versions and what to do."""
-    lines = await lines_of(await filled("r1"))
-    lines[0] = changed(lines[0], "run", "header", "plan", to={"format": 2, "pattern": "debate", "options": {}})
+async def test_a_run_with_another_plan_version_is_not_imported() -> None:
+    """The error states both versions and suggests what to do."""
+    lines = await lines_of(await filled_store("r1"))
+    lines[0] = change_line(lines[0], "run", "header", "plan", to={"format": 2, "pattern": "debate", "options": {}})
     store, problem = (
         MemoryStore(),
         r"run r1 was exported by another version .*2, known: 1\). Import it with that version",
@@ -295,11 +295,11 @@ async def test_a_run_with_a_plan_of_another_version_is_not_imported() -> None:
 
 @pytest.mark.parametrize(("index", "name"), [(0, n) for n in RUN_CHANGES] + [(1, n) for n in STEP_CHANGES])
 async def test_an_invalid_line_is_rejected_with_its_field(index: int, name: str) -> None:
-    """The error names the line, the field, the allowed and the given value; nothing of its run is kept."""
+    """The error names the line, the field, the allowed values and the actual one. None of the run is stored."""
     path, to, message = (RUN_CHANGES, STEP_CHANGES)[index][name]
-    lines = await lines_of(await filled("r1"))
-    lines[index] = changed(lines[index], *path, to=to)
-    await refused(lines, message)
+    lines = await lines_of(await filled_store("r1"))
+    lines[index] = change_line(lines[index], *path, to=to)
+    await assert_rejected(lines, message)
 
 
 HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
@@ -333,24 +333,24 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_line_is_refused(name: str) -> None:
-    """The error gives the line's number, and nothing of its run is stored."""
+async def test_a_hostile_line_is_rejected(name: str) -> None:
+    """The error gives the line number, and nothing of the run is stored."""
     change, message = HOSTILE[name]
-    lines: list[str | bytes] = [*await lines_of(await filled("r1"))]
+    lines: list[str | bytes] = [*await lines_of(await filled_store("r1"))]
     lines[2] = change(str(lines[2]))
-    await refused(lines, message)
+    await assert_rejected(lines, message)
 
 
-async def refused(lines: list[Any], message: str) -> None:
-    """Check that neither kind of store keeps anything of these lines; a valid run before them stays."""
-    good = await lines_of(await filled("good"), "good")
+async def assert_rejected(lines: list[Any], message: str) -> None:
+    """Check that no kind of store keeps any of these lines, while a valid run before them is kept."""
+    good = await lines_of(await filled_store("good"), "good")
     with TemporaryDirectory() as folder:
         for store in (MemoryStore(), SqliteStore(f"{folder}/runs.sqlite3")):
             with pytest.raises(BadFile, match=message) as caught:
                 await import_runs(store, lines, source="some.jsonl")
             assert str(caught.value).startswith("some.jsonl: line ")
             assert len(str(caught.value)) < 700
-            assert await everything(store) == []
+            assert await read_everything(store) == []
             with pytest.raises(BadFile) as caught:
                 await import_runs(store, [*good, *lines])
             assert caught.value.__notes__ == ["imported before it: good"]
@@ -359,11 +359,14 @@ async def refused(lines: list[Any], message: str) -> None:
 
 
 @given(st.data())
-def test_a_damaged_file_yields_only_complete_runs(data: st.DataObject) -> None:
-    """If it is cut or has other bytes, there is at most one clear error, and each imported run has all its steps."""
+def test_a_damaged_file_gives_only_complete_runs(data: st.DataObject) -> None:
+    """There is at most one clear error, and each imported run has all its steps.
+
+    The file is truncated or has changed bytes.
+    """
 
     async def befall() -> None:
-        source, store = await filled("r1", "r2"), MemoryStore()
+        source, store = await filled_store("r1", "r2"), MemoryStore()
         lines = [*await lines_of(source, "r1"), *await lines_of(source, "r2")]
         content = "".join(f"{line}\n" for line in lines).encode()
         at = data.draw(st.integers(0, len(content)))
@@ -373,20 +376,20 @@ def test_a_damaged_file_yields_only_complete_runs(data: st.DataObject) -> None:
             await import_runs(store, broken.splitlines(keepends=True))
         except FlowDebateError as error:
             assert isinstance(error, (BadFile, RunExists))  # noqa: PT017 - most draws raise, and some do not
-        assert all(len(rows) == len(ROWS) and run.steps == 2 for run, rows in await everything(store))
+        assert all(len(rows) == len(ROWS) and run.steps == 2 for run, rows in await read_everything(store))
 
     asyncio.run(befall())
 
 
 async def test_a_truncated_export_is_reported() -> None:
-    """The cut may be within a line, or between two."""
-    lines = await lines_of(await filled("r1"))
+    """The file may end within a line or between two lines."""
+    lines = await lines_of(await filled_store("r1"))
     for cut in ([*lines[:-1], lines[-1][:20]], lines[:-1]):
         with pytest.raises(BadFile, match="the end of the file may have been cut off"):
             await import_runs(MemoryStore(), cut)
 
 
-async def test_a_line_that_is_too_long_is_rejected_before_it_is_read(tmp_path: Path) -> None:
+async def test_an_overlong_line_is_rejected_unread(tmp_path: Path) -> None:
     """The line costs neither memory nor time."""
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
@@ -398,10 +401,10 @@ async def test_a_line_that_is_too_long_is_rejected_before_it_is_read(tmp_path: P
 
 
 async def test_an_existing_run_is_rejected_or_skipped() -> None:
-    """The existing run is unchanged; a partly imported file can be imported again."""
-    store, target = await filled("r2"), MemoryStore()
-    lines = [line for one in ("r1", "r2", "r3") for line in await lines_of(await filled("r1", "r2", "r3"), one)]
-    await target.add(stored("r2"), [])
+    """The existing run is unchanged. A partly imported file can be imported again."""
+    store, target = await filled_store("r2"), MemoryStore()
+    lines = [line for one in ("r1", "r2", "r3") for line in await lines_of(await filled_store("r1", "r2", "r3"), one)]
+    await target.add(make_run("r2"), [])
     before = (await target.run("r2"), await target.steps("r2"))
     with pytest.raises(RunExists) as caught:
         await import_runs(target, lines)
@@ -416,12 +419,12 @@ async def test_an_existing_run_is_rejected_or_skipped() -> None:
 
 
 async def test_changes_by_editors_are_harmless() -> None:
-    """A byte order mark, other line ends and empty lines are ignored; a file may have no run."""
-    lines = await lines_of(await filled("r1"))
+    """A byte order mark, other line endings and empty lines are ignored. A file may contain no run."""
+    lines = await lines_of(await filled_store("r1"))
     store = MemoryStore()
     text = "\ufeff" + "\r\n\r\n".join(lines) + "\r\n\n"
     assert (await import_runs(store, text.encode().splitlines(keepends=True), trusted=True)).added == ("r1",)
-    assert await everything(store) == await everything(await filled("r1"))
+    assert await read_everything(store) == await read_everything(await filled_store("r1"))
     assert await import_runs(store, []) == Imported()
 
 
@@ -433,9 +436,9 @@ def names_in(folder: Path) -> list[str]:
 
 
 async def test_an_export_is_written_atomically(tmp_path: Path) -> None:
-    """A failed export leaves the previous file and no temporary one."""
+    """A failed export keeps the previous file and leaves no temporary one."""
     path = tmp_path / "runs.jsonl"
-    store = await filled("r1", "r2")
+    store = await filled_store("r1", "r2")
     with pytest.raises(RunNotFound):
         await write_export(path, store, ["r1", "none"])
     assert names_in(tmp_path) == []
@@ -453,7 +456,7 @@ async def test_an_export_is_written_atomically(tmp_path: Path) -> None:
 
 async def test_an_inaccessible_path_is_named(tmp_path: Path) -> None:
     """The error includes the reason."""
-    store = await filled("r1")
+    store = await filled_store("r1")
     for path in (tmp_path / "none" / "runs.jsonl", tmp_path / ("x" * 300)):
         with pytest.raises(BadFile, match="cannot be written"):
             await write_export(path, store, ["r1"])
@@ -465,7 +468,7 @@ async def test_an_inaccessible_path_is_named(tmp_path: Path) -> None:
 
 async def test_an_export_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
     """This holds for any umask, and when it replaces a public file."""
-    path, store = tmp_path / "runs.jsonl", await filled("r1")
+    path, store = tmp_path / "runs.jsonl", await filled_store("r1")
     for overwrite in (False, True):
         await write_export(path, store, ["r1"], overwrite=overwrite)
         assert os.name == "nt" or stat.filemode(path.stat().st_mode) == "-rw-------"
@@ -473,9 +476,9 @@ async def test_an_export_is_private_to_its_owner(tmp_path: Path, open_umask: Non
 
 
 async def test_an_imported_run_stays_foreign(tmp_path: Path) -> None:
-    """The mark survives an export and a trusted import; no file can claim the contrary."""
+    """The mark survives an export and a trusted import. No file can remove it."""
     path, store = tmp_path / "runs.sqlite3", SqliteStore(tmp_path / "runs.sqlite3")
-    lines = await lines_of(await filled("r1"))
+    lines = await lines_of(await filled_store("r1"))
     assert "foreign" not in lines[0]
     await import_runs(store, [lines[0].replace('"format": 1}', '"foreign": false, "format": 1}'), *lines[1:]])
     await store.close()
@@ -489,12 +492,12 @@ async def test_an_imported_run_stays_foreign(tmp_path: Path) -> None:
 async def test_a_trusted_file_is_imported_unchanged() -> None:
     """The application's own runs are not marked as foreign."""
     store = MemoryStore()
-    await import_runs(store, await lines_of(await filled("r1")), trusted=True)
-    assert await everything(store) == await everything(await filled("r1"))
+    await import_runs(store, await lines_of(await filled_store("r1")), trusted=True)
+    assert await read_everything(store) == await read_everything(await filled_store("r1"))
 
 
 def test_the_schema_is_a_valid_json_schema() -> None:
-    """The schema is of draft 2020-12, and has the format's version and the fields and values of the rows."""
+    """The schema follows draft 2020-12, and has the format's version and the fields and values of the rows."""
     schema = export_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$defs"]["run_line"]["properties"]["format"]["const"] == 1
@@ -506,8 +509,8 @@ def test_the_schema_is_a_valid_json_schema() -> None:
 
 
 async def test_documents_of_a_run_are_exported_with_it() -> None:
-    """The target store may be new or have deleted them; deleted documents are not exported."""
-    store, target = await filled("r1"), MemoryStore()
+    """The target store may be new, or may have deleted them. Deleted documents are not exported."""
+    store, target = await filled_store("r1"), MemoryStore()
     for key, body in {"votes/a": '{"winner": "y\\u0000"}', "votes/b": "[1]", "votes/c": GONE}.items():
         assert await store.put(documents_of("r1"), key, body)
     await target.put(documents_of("r1"), "votes/b", GONE)
@@ -515,12 +518,12 @@ async def test_documents_of_a_run_are_exported_with_it() -> None:
     jsonschema.Draft202012Validator(export_schema()).validate(json.loads(lines[0]))
     await import_runs(target, lines)
     assert await target.documents(documents_of("r1")) == {"votes/b": "[1]", "votes/a": '{"winner": "y\\u0000"}'}
-    assert "documents" not in json.loads((await lines_of(await filled("r1")))[0])
+    assert "documents" not in json.loads((await lines_of(await filled_store("r1")))[0])
 
 
 async def test_a_document_with_invalid_json_is_rejected() -> None:
-    """The error gives the key, before anything is stored."""
-    line, *steps = await lines_of(await filled("r1"))
+    """The error names the key and is raised before anything is stored."""
+    line, *steps = await lines_of(await filled_store("r1"))
     changed = json.dumps({**json.loads(line), "documents": {"votes/a": "{"}})
     store = MemoryStore()
     with pytest.raises(BadFile, match=r"line 1: `documents.votes/a` is not valid JSON"):
@@ -530,7 +533,7 @@ async def test_a_document_with_invalid_json_is_rejected() -> None:
 
 @pytest.mark.parametrize("name", ["runs.jsonl", "RUNS.NDJSON"])
 def test_an_export_cannot_be_opened_as_a_store(name: str, tmp_path: Path) -> None:
-    """The error says how to read it, and nothing is written."""
+    """The error explains how to read it, and nothing is written."""
     with pytest.raises(ConfigurationError, match=f"`store` must be a Store, .*flowdebate import .*{name}"):
         open_store(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
@@ -544,7 +547,7 @@ OUTCOMES = st.dictionaries(
 
 @given(OUTCOMES)
 def test_an_outcome_survives_storage(outcome: dict[str, Any]) -> None:
-    """An output that equals the raw output is written once."""
+    """An output that equals the raw output is written only once."""
     packed = json.loads(json.dumps(pack_outcome(outcome)))
     assert json.dumps(unpack_outcome(packed), sort_keys=True) == json.dumps(outcome, sort_keys=True)
     once = outcome.keys() & {"output", "raw", "output_is_raw"} == {"output", "raw"} and (

@@ -1,4 +1,4 @@
-"""Behaviour of a store in a SQLite file when the disk, the file or the process really fails."""
+"""Behavior of a SQLite store when the disk, the file or the process actually fails."""
 
 # ruff: noqa: ASYNC221, ASYNC240, S603 - nothing else runs on the loop, and the processes are the test's own
 
@@ -60,19 +60,19 @@ async def refused(call):
 """
 
 
-def header(run_id: str = "r1") -> RunHeader:
+def make_header(run_id: str = "r1") -> RunHeader:
     """Return a run's header."""
     return RunHeader(run_id=run_id, block="b", seed=1, created_at=1.0, question="Q", input="Q", fingerprint={})
 
 
-def child(code: str, path: Path) -> str:
+def run_code(code: str, path: Path) -> str:
     """Run code in another process, which must succeed, and return its output."""
-    done = warm.run(QUIET + COMMON + textwrap.dedent(code) + "\nasyncio.run(main())\n", str(path))
+    done = warm.run_warm(QUIET + COMMON + textwrap.dedent(code) + "\nasyncio.run(main())\n", str(path))
     assert done.stderr == ""
     return done.stdout
 
 
-async def keys_in(path: Path, run_id: str = "r1") -> list[str]:
+async def read_keys(path: Path, run_id: str = "r1") -> list[str]:
     """Return the keys of a run's finished steps, as read by a new process."""
     store = SqliteStore(path)
     rows = await store.steps(run_id)
@@ -82,11 +82,11 @@ async def keys_in(path: Path, run_id: str = "r1") -> list[str]:
     return [row.key for row in rows if row.seq is not None]
 
 
-# No space
+# Disk space
 
 
 async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    """Confirmed steps are stored, rejected ones are not, and the store works once there is space again."""
+    """Confirmed steps are stored, rejected ones are not, and the store works again once there is space."""
     code = """
     import resource
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -109,12 +109,12 @@ async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None
         await store.close()
         print(kept)
     """
-    committed = int(child(code, tmp_path / "runs.sqlite3"))
-    assert await keys_in(tmp_path / "runs.sqlite3") == [*(f"k{number}" for number in range(committed)), "after"]
+    committed = int(run_code(code, tmp_path / "runs.sqlite3"))
+    assert await read_keys(tmp_path / "runs.sqlite3") == [*(f"k{number}" for number in range(committed)), "after"]
 
 
 async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    """The file system has 256 kB; without permission to mount one, the test is skipped."""
+    """The file system has 256 kB. Without permission to mount one, the test is skipped."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount, unmount = shutil.which("mount"), shutil.which("umount")
@@ -126,7 +126,7 @@ async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -
     store, committed = SqliteStore(disk / "runs.sqlite3"), 0
     try:
         (disk / "ballast").write_bytes(b"x" * 60_000)
-        await store.create(header())
+        await store.create(make_header())
         with pytest.raises(StoreError, match=r"cannot be used: .*(full|I/O)"):  # noqa: PT012 - until it is full
             while True:
                 await store.commit("r1", f"k{committed}", "call", '"' + "x" * 3000 + '"', 1.0)
@@ -135,13 +135,13 @@ async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -
         (disk / "ballast").unlink()
         await store.commit("r1", "after", "call", "1", 1.0)
         await store.close()
-        assert await keys_in(disk / "runs.sqlite3") == [*(f"k{number}" for number in range(committed)), "after"]
+        assert await read_keys(disk / "runs.sqlite3") == [*(f"k{number}" for number in range(committed)), "after"]
     finally:
         await store.close()
         subprocess.run([unmount, "--lazy", str(disk)], timeout=60, check=True)
 
 
-async def test_running_out_of_file_handles_is_reported_and_recoverable(tmp_path: Path) -> None:
+async def test_missing_file_handles_are_reported_and_recoverable(tmp_path: Path) -> None:
     """Nothing is left half created."""
     code = """
     import resource
@@ -167,33 +167,33 @@ async def test_running_out_of_file_handles_is_reported_and_recoverable(tmp_path:
         await store.commit("r1", "k", "call", "1", 1.0)
         await store.close()
     """
-    child(code, tmp_path / "runs.sqlite3")
-    assert await keys_in(tmp_path / "runs.sqlite3") == ["k"]
+    run_code(code, tmp_path / "runs.sqlite3")
+    assert await read_keys(tmp_path / "runs.sqlite3") == ["k"]
 
 
-async def test_processes_may_create_the_file_at_once(tmp_path: Path) -> None:
+async def test_processes_can_create_the_file_simultaneously(tmp_path: Path) -> None:
     """One process creates the file, and all others wait for it."""
     for number in range(5):
         stores = [SqliteStore(tmp_path / f"{number}.sqlite3") for _ in range(8)]
-        await asyncio.gather(*(store.create(header(f"r{index}")) for index, store in enumerate(stores)))
+        await asyncio.gather(*(store.create(make_header(f"r{index}")) for index, store in enumerate(stores)))
         assert len(await stores[0].runs()) == len(stores)
         await asyncio.gather(*(store.close() for store in stores))
 
 
 async def test_writes_of_other_objects_and_processes_are_preserved(tmp_path: Path) -> None:
-    """POSIX releases all locks of a process on a file when any of its handles is closed."""
+    """POSIX releases all of a process's locks on a file when any of its handles is closed."""
     path = tmp_path / "runs.sqlite3"
     store, second = SqliteStore(path), SqliteStore(path)
-    await store.create(header("r1"))
-    await store.create(header("r2"))  # by the store's other connection
+    await store.create(make_header("r1"))
+    await store.create(make_header("r2"))  # by the store's other connection
     await second.runs()
-    assert await asyncio.to_thread(ids_elsewhere, path) == ["r1", "r2"]
-    await store.create(header("r3"))
-    assert await asyncio.to_thread(ids_elsewhere, path) == ["r1", "r2", "r3"]
+    assert await asyncio.to_thread(read_ids, path) == ["r1", "r2"]
+    await store.create(make_header("r3"))
+    assert await asyncio.to_thread(read_ids, path) == ["r1", "r2", "r3"]
     await asyncio.gather(store.close(), second.close())
 
 
-def ids_elsewhere(path: Path) -> list[str]:
+def read_ids(path: Path) -> list[str]:
     """Return the ids of the runs, as read by another process."""
     code = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute('SELECT run_id FROM runs').fetchall())"
     done = subprocess.run(
@@ -202,29 +202,29 @@ def ids_elsewhere(path: Path) -> list[str]:
     return sorted(re.findall(r"r\d+", done.stdout))
 
 
-# Rights
+# Permissions
 
 
-def modes(folder: Path) -> set[str]:
-    """Return the modes of the folder and everything in it."""
+def list_modes(folder: Path) -> set[str]:
+    """Return the modes of the folder and of everything in it."""
     return {stat.filemode(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
 
 
 async def test_a_new_store_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
     """This holds for the file, log, locks, lists of open steps and created folders, with any umask."""
     store = SqliteStore(tmp_path / "new" / "deep" / "runs.sqlite3")
-    await store.create(header())
+    await store.create(make_header())
     await store.intend("r1", "a", "call", "x" * 2_000_000)
-    await store.intend("r1", "b", "call", "x")  # its list is written anew
+    await store.intend("r1", "b", "call", "x")  # its list is rewritten
     await store.commit("r1", "a", "call", "1", 1.0)
     files = {path.name for path in (tmp_path / "new" / "deep").iterdir()}
     assert {"runs.sqlite3", "runs.sqlite3-wal", "runs.sqlite3-shm", "runs.sqlite3-owners"} <= files
-    assert modes(tmp_path / "new") == {"-rw-------", "drwx------"}
+    assert list_modes(tmp_path / "new") == {"-rw-------", "drwx------"}
     await store.close()
 
 
 async def test_an_existing_store_keeps_its_mode(tmp_path: Path, open_umask: None) -> None:
-    """The owner may have opened it to others on purpose."""
+    """The owner may have granted others access on purpose."""
     path = tmp_path / "runs.sqlite3"
     await open_and_close(path)
     path.chmod(0o640)
@@ -241,13 +241,13 @@ async def open_and_close(path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["file", "folder"])
 async def test_a_read_only_store_is_reported_and_unchanged(target: str) -> None:
-    """The user may read the file or the folder, but not write to it."""
+    """The user can read the file or the folder but not write to it."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = Path(folder, "runs.sqlite3")
         if target == "file":
             store = SqliteStore(path)
-            await store.create(header("r0"))
+            await store.create(make_header("r0"))
             await store.close()
             path.chmod(0o444)
         before = path.read_bytes() if path.exists() else None
@@ -263,7 +263,7 @@ async def test_a_read_only_store_is_reported_and_unchanged(target: str) -> None:
             print(await refused(store.runs()))
             await store.close()
         """
-        messages = child(code, path).splitlines()
+        messages = run_code(code, path).splitlines()
         Path(folder).chmod(0o755)
         assert len(messages) == 2
         assert all("runs.sqlite3: is read-only: " in line for line in messages)
@@ -273,11 +273,11 @@ async def test_a_read_only_store_is_reported_and_unchanged(target: str) -> None:
 # Locks
 
 
-async def test_a_lock_of_another_program_is_waited_for_and_then_reported(tmp_path: Path) -> None:
-    """The event loop is not blocked, and the store works again without the lock."""
+async def test_a_lock_of_another_program_is_awaited_and_then_reported(tmp_path: Path) -> None:
+    """The event loop is not blocked, and the store works again once the lock is released."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.3)
-    await store.create(header())
+    await store.create(make_header())
     code = f"""
 import sqlite3, sys
 connection = sqlite3.connect({str(path)!r}, isolation_level=None)
@@ -310,27 +310,27 @@ sys.stdin.read()
         await late.commit("r1", "early", "call", "1", 1.0)
     await late.close()
     await store.close()
-    assert await keys_in(path) == ["k"]
+    assert await read_keys(path) == ["k"]
 
 
-# Files that are no stores
+# Invalid store files
 
 
-async def a_store(path: Path) -> bytes:
-    """Return a closed store's file with enough contents to be cut."""
+async def closed_store(path: Path) -> bytes:
+    """Return the file of a closed store that is large enough to be truncated."""
     store = SqliteStore(path)
-    await store.create(header())
+    await store.create(make_header())
     for number in range(20):
         await store.commit("r1", f"k{number}", "call", '"' + "x" * 3000 + '"', 1.0)
     await store.close()
     return path.read_bytes()
 
 
-async def stays_as_it_is(path: Path, problem: str) -> None:
+async def assert_unusable(path: Path, problem: str) -> None:
     """Check that every access to the file is rejected and leaves it unchanged."""
     before = path.read_bytes()
     store = SqliteStore(path)
-    for call in (store.create(header("new")), store.run("r1"), store.runs(), store.put("c", "k", "1")):
+    for call in (store.create(make_header("new")), store.run("r1"), store.runs(), store.put("c", "k", "1")):
         with pytest.raises(StoreError, match=problem) as caught:
             await call
         assert str(caught.value).startswith(f"store {path}: ")
@@ -342,17 +342,17 @@ async def stays_as_it_is(path: Path, problem: str) -> None:
 async def test_a_truncated_file_is_reported(tmp_path: Path, share: float) -> None:
     """The file is not written to."""
     path = tmp_path / "runs.sqlite3"
-    content = await a_store(path)
+    content = await closed_store(path)
     path.write_bytes(content[: int(len(content) * share)])
-    await stays_as_it_is(path, "cannot be used: ")
+    await assert_unusable(path, "cannot be used: ")
 
 
 @pytest.mark.parametrize("content", [random.Random(7).randbytes(50_000), b"rents", b"[runs]\ncap = 3\n" * 999])
-async def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path, content: bytes) -> None:
+async def test_a_non_database_file_is_reported(tmp_path: Path, content: bytes) -> None:
     """The file is unchanged, since it may be valuable."""
     path = tmp_path / "runs.sqlite3"
     path.write_bytes(content)
-    await stays_as_it_is(path, "cannot be used: file is not a database")
+    await assert_unusable(path, "cannot be used: file is not a database")
 
 
 @pytest.mark.parametrize("application", [0, 7])
@@ -363,28 +363,28 @@ async def test_a_database_of_another_program_is_reported(tmp_path: Path, applica
         connection.execute(f"PRAGMA application_id = {application}")
         connection.execute("CREATE TABLE runs (name)")
         connection.commit()
-    await stays_as_it_is(path, "is the database of another program")
+    await assert_unusable(path, "is the database of another program")
     assert [one.name for one in tmp_path.iterdir()] == ["runs.sqlite3"]
 
 
 @pytest.mark.parametrize("version", [0, 2, 99])
-async def test_a_store_of_another_version_is_rejected(version: int, tmp_path: Path) -> None:
-    """The error states both versions and what to do."""
+async def test_a_store_with_another_version_is_rejected(version: int, tmp_path: Path) -> None:
+    """The error states both versions and suggests what to do."""
     path = tmp_path / "runs.sqlite3"
-    await a_store(path)
+    await closed_store(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
     problem = rf"was written by another version of flowdebate \(its schema is {version}, known: 1\): open it with that"
-    await stays_as_it_is(path, problem)
+    await assert_unusable(path, problem)
 
 
-async def test_nothing_starts_in_a_file_that_another_version_changed(tmp_path: Path) -> None:
-    """Runs in progress are recorded to their end."""
+async def test_no_run_starts_in_a_file_changed_by_another_version(tmp_path: Path) -> None:
+    """Runs in progress are recorded until they end."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
-    await store.create(header("r"))
+    await store.create(make_header("r"))
     with closing(sqlite3.connect(tmp_path / "runs.sqlite3")) as connection:
         connection.execute("PRAGMA user_version = 99")
-    for operation in (store.create(header("s")), store.take("r")):
+    for operation in (store.create(make_header("s")), store.take("r")):
         with pytest.raises(StoreError, match=r"its schema is 99, known: 1\): open it with that version"):
             await operation
     await store.commit("r", "k", "call", "{}", 1.0)
@@ -396,7 +396,7 @@ async def test_nothing_starts_in_a_file_that_another_version_changed(tmp_path: P
 async def test_overwritten_pages_are_reported(tmp_path: Path) -> None:
     """The process continues, and readable data is correct."""
     path = tmp_path / "runs.sqlite3"
-    content = await a_store(path)
+    content = await closed_store(path)
     path.write_bytes(content[:12_288] + random.Random(7).randbytes(20_000) + content[32_288:])
     store = SqliteStore(path)
     with pytest.raises(StoreError, match=r"cannot be used: .*malformed"):
@@ -410,18 +410,18 @@ async def test_an_impossible_path_is_reported(tmp_path: Path, path: str) -> None
     (tmp_path / "file").touch()
     store = SqliteStore(tmp_path / path)
     with pytest.raises(StoreError, match="cannot be used: "):
-        await store.create(header())
+        await store.create(make_header())
     await store.close()
 
 
 async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
-    """An empty file is treated like a missing one: nothing is lost."""
+    """It is treated like a missing file."""
     (tmp_path / "runs.sqlite3").touch()
-    assert await a_store(tmp_path / "runs.sqlite3")
-    assert len(await keys_in(tmp_path / "runs.sqlite3")) == 20
+    assert await closed_store(tmp_path / "runs.sqlite3")
+    assert len(await read_keys(tmp_path / "runs.sqlite3")) == 20
 
 
-# The process
+# Process
 
 KILLED = """
 async def main():
@@ -442,8 +442,8 @@ asyncio.run(main())
 """
 
 
-async def test_answers_survive_a_killed_process(tmp_path: Path) -> None:
-    """Twenty processes resume one run, each is killed at another moment, and the next one takes over at once."""
+async def test_answers_survive_killed_processes(tmp_path: Path) -> None:
+    """Twenty processes resume one run. Each is killed at another moment, and the next one takes over at once."""
     path = tmp_path / "runs.sqlite3"
     moments = random.Random(7)
     printed: list[str] = []
@@ -454,19 +454,19 @@ async def test_answers_survive_a_killed_process(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
             printed += process.stdout.read().decode().split()
             assert process.wait(60) == -signal.SIGKILL
-    keys = await keys_in(path)
+    keys = await read_keys(path)
     assert len(set(keys)) == len(keys)
-    # Of each process one commit may be in the file that it could not tell of any more.
+    # each process may have committed one answer that it could not report
     acknowledged = set(printed)
     assert [key for key in keys if key in acknowledged] == printed
     assert len(keys) - len(printed) <= 20
 
 
 async def test_a_commit_survives_double_cancellation(tmp_path: Path) -> None:
-    """The writer is in the middle of the commit; the task is notified of its cancellation at once."""
+    """The writer is in the middle of the commit. The task is notified of its cancellation at once."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
-    await store.create(header())
+    await store.create(make_header())
     with closing(sqlite3.connect(path, isolation_level=None)) as lock:
         lock.execute("BEGIN IMMEDIATE")
         task = asyncio.ensure_future(store.commit("r1", "k", "call", "1", 1.0))
@@ -477,12 +477,12 @@ async def test_a_commit_survives_double_cancellation(tmp_path: Path) -> None:
             await task
         lock.execute("COMMIT")
     await store.close()
-    assert await keys_in(path) == ["k"]
+    assert await read_keys(path) == ["k"]
 
 
 @pytest.mark.parametrize("end", ["", "sys.exit(0)", "os.kill(os.getpid(), signal.SIGINT)"])
 async def test_pending_writes_finish_before_the_process_ends(tmp_path: Path, end: str) -> None:
-    """The tasks that wrote are cancelled, and the loop is closed."""
+    """The tasks that wrote them are cancelled, and the loop is closed."""
     code = f"""
     signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
 
@@ -495,13 +495,13 @@ async def test_pending_writes_finish_before_the_process_ends(tmp_path: Path, end
             task.cancel()
         {end or "pass"}
     """
-    child(code, tmp_path / "runs.sqlite3")
-    assert await keys_in(tmp_path / "runs.sqlite3") == [f"k{number}" for number in range(50)]
+    run_code(code, tmp_path / "runs.sqlite3")
+    assert await read_keys(tmp_path / "runs.sqlite3") == [f"k{number}" for number in range(50)]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -> None:
-    """Thread and connection stay with the parent; an unused store may be used in the child."""
+    """Thread and connection stay with the parent. An unused store can be used in the child."""
     code = """
     fresh = SqliteStore(path)
 
@@ -536,15 +536,15 @@ async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -
 
     asyncio.run(still_owned())
     """
-    child(code, tmp_path / "runs.sqlite3")
-    assert await keys_in(tmp_path / "runs.sqlite3") == ["parent"]
-    assert await keys_in(tmp_path / "runs.sqlite3", "r2") == ["child"]
+    run_code(code, tmp_path / "runs.sqlite3")
+    assert await read_keys(tmp_path / "runs.sqlite3") == ["parent"]
+    assert await read_keys(tmp_path / "runs.sqlite3", "r2") == ["child"]
 
 
 def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
-    """The next user of the store finishes them, since the loop was stopped before its next turn."""
+    """The next user of the store finishes them, since the loop was stopped before its next iteration."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
-    asyncio.run(store.create(header()))
+    asyncio.run(store.create(make_header()))
     loop = asyncio.new_event_loop()
     tasks = [loop.create_task(store.commit("r1", f"k{number}", "call", "1", 1.0)) for number in range(5)]
     loop.call_soon(loop.stop)
@@ -557,13 +557,13 @@ def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
     asyncio.run(store.close())
 
 
-# The disk
+# Disk errors
 
 
 async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -> None:
-    """A failed sync is not retried, since a second one may claim to have done what the first could not."""
+    """A failed sync is not retried, since a second sync may report success although the first one's data is lost."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
-    await store.create(header())
+    await store.create(make_header())
     broken = OSError(errno.EIO, "Input/output error")
 
     async def commits(names: str) -> list[object]:
@@ -580,23 +580,23 @@ async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -
             await call
     await store.close()
     assert sync.call_count == 1
-    assert set(await keys_in(tmp_path / "runs.sqlite3")) >= {*"abc"}
+    assert set(await read_keys(tmp_path / "runs.sqlite3")) >= {*"abc"}
     second_store = SqliteStore(tmp_path / "runs.sqlite3")
     await second_store.take("r1")
     await second_store.commit("r1", "late", "call", "1", 1.0)
     await second_store.close()
 
 
-async def test_the_log_does_not_grow_without_limit(tmp_path: Path) -> None:
+async def test_log_size_is_bounded(tmp_path: Path) -> None:
     """All writes come from many concurrent tasks."""
     path = tmp_path / "runs.sqlite3"
     store, longest = SqliteStore(path), 0
     with patch.object(writer, "_LOG_JOBS", 50):
-        await store.create(header())
+        await store.create(make_header())
         for turn in range(200):
             body = '"' + "x" * 3000 + '"'
             await asyncio.gather(*(store.commit("r1", f"{turn}-{n}", "call", body, 1.0) for n in range(10)))
             longest = max(longest, path.with_name("runs.sqlite3-wal").stat().st_size)
     assert longest < 6_000_000, "14 MB, were it never begun anew"
     await store.close()
-    assert len(await keys_in(path)) == 2_000
+    assert len(await read_keys(path)) == 2_000

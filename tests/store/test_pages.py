@@ -1,4 +1,4 @@
-"""Pages of lists are read from an index: the last one costs no more than the first."""
+"""Pages of lists are read from an index: the last page costs no more than the first."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ FILTERS: dict[str, dict[str, Any]] = {
     "runs_block": {"block": "x"},
     "run_labels": {"labels": {"t": "1"}, "text": "a"},
 }
-"""Filters by the index whose order is used for their runs."""
+"""Filters, keyed by the index that orders their runs."""
 
 
 @pytest.mark.parametrize("index", FILTERS)
-def test_sqlite_begins_a_page_where_the_last_one_ended(tmp_path: Path, index: str) -> None:
+def test_sqlite_seeks_to_the_start_of_a_page(tmp_path: Path, index: str) -> None:
     """The query seeks in the index and sorts nothing."""
-    plan = sqlite_plan(tmp_path, **{**ASKED, **FILTERS[index]})
+    plan = query_plan(tmp_path, **{**ASKED, **FILTERS[index]})
     assert plan[0].startswith("SEARCH run")
     assert index in plan[0] or "USING PRIMARY KEY (label=? AND" in plan[0]
     assert "created_at<?" in plan[0]
@@ -64,8 +64,8 @@ TEXTS = st.text(st.sampled_from("aAäÄßsS \"*^-'\x00\x1a\ud8000🙂\n")) | st.
 
 
 @given(questions=st.lists(TEXTS, min_size=1, max_size=8), text=TEXTS.filter(bool), many=st.booleans())
-def test_sqlite_finds_a_text_anywhere_in_a_question(questions: list[str], text: str, *, many: bool) -> None:
-    """Case does not matter; the index of trigrams is used unless many questions contain the text."""
+def test_sqlite_finds_text_anywhere_in_a_question(questions: list[str], text: str, *, many: bool) -> None:
+    """Case does not matter. The trigram index is used unless many questions contain the text."""
     with (
         TemporaryDirectory() as folder,
         closing(connect(Path(folder) / "runs.sqlite3", 1.0, name="runs")) as connection,
@@ -85,22 +85,22 @@ def test_sqlite_finds_a_text_anywhere_in_a_question(questions: list[str], text: 
             assert listed == ([] if labels else fit[:50])
 
 
-def test_sqlite_finds_a_rare_text_among_many_runs_by_its_index(tmp_path: Path) -> None:
+def test_sqlite_finds_rare_text_with_the_index(tmp_path: Path) -> None:
     """The query reads no other run."""
-    plan = sqlite_plan(tmp_path, parts='"abc"', text="abc", status="complete", labels={"t": "1"})
+    plan = query_plan(tmp_path, parts='"abc"', text="abc", status="complete", labels={"t": "1"})
     assert plan[0].startswith("SCAN run_texts VIRTUAL TABLE")
     assert plan[1] == "SEARCH run_numbers USING INTEGER PRIMARY KEY (rowid=?)"
     assert plan[2].startswith("SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)")
 
 
-def test_sqlite_finds_runs_of_a_pattern_and_status_by_one_index(tmp_path: Path) -> None:
+def test_sqlite_filters_by_pattern_and_status_with_one_index(tmp_path: Path) -> None:
     """No run is read to find out that none has the status."""
-    plan = sqlite_plan(tmp_path, **{**ASKED, "block": "x", "status": "limit"})
+    plan = query_plan(tmp_path, **{**ASKED, "block": "x", "status": "limit"})
     assert "runs_block_status (block=? AND status=? AND created_at<?" in plan[0]
 
 
-def test_sqlite_looks_for_two_characters_in_the_newest_runs(tmp_path: Path) -> None:
-    """An index of trigrams cannot find two characters, and a search of all runs would take linear time."""
+def test_sqlite_searches_the_newest_runs_for_two_characters(tmp_path: Path) -> None:
+    """A trigram index cannot find two characters, and a search of all runs would take linear time."""
     with closing(connect(tmp_path / "runs.sqlite3", 1.0, name="runs")) as connection:
         questions = ["rarely xy", *["often"] * NEWEST_SEARCHED, "lately xy"]
         headers = [header("", question=question) for question in questions]
@@ -111,13 +111,13 @@ def test_sqlite_looks_for_two_characters_in_the_newest_runs(tmp_path: Path) -> N
             assert len(sqlite.find_runs(connection, text=text).fetchall()) == count
 
 
-def test_sqlite_finds_ids_that_begin_with_a_text_by_their_index(tmp_path: Path) -> None:
+def test_sqlite_finds_id_prefixes_with_the_index(tmp_path: Path) -> None:
     """Both ends of the range are looked up."""
-    assert "(run_id>? AND run_id<?)" in sqlite_plan(tmp_path, prefix="r1")[0]
+    assert "(run_id>? AND run_id<?)" in query_plan(tmp_path, prefix="r1")[0]
 
 
-def sqlite_plan(folder: Path, **filters: Any) -> list[str]:
-    """Return the query plan of SQLite for a list of runs."""
+def query_plan(folder: Path, **filters: Any) -> list[str]:
+    """Return SQLite's query plan for a list of runs."""
     connection = connect(folder / "runs.sqlite3", 1.0, name="runs")
     try:
         statement, values = sqlite.build_query(filters.pop("parts", None), **filters)
@@ -127,10 +127,10 @@ def sqlite_plan(folder: Path, **filters: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("index", [*FILTERS, "runs_grams", "runs_pkey"])
-async def test_postgresql_begins_a_page_where_the_last_one_ended(a_server: Server, index: str) -> None:
-    """An index is used once the table is large enough; rare texts and ids have their own indexes."""
+async def test_postgresql_seeks_to_the_start_of_a_page(postgres_server: Server, index: str) -> None:
+    """An index is used once the table is large enough. Rare texts and ids have separate indexes."""
     schema = f"t{secrets.token_hex(8)}"
-    store = PostgresStore(a_server.url, schema=schema)
+    store = PostgresStore(postgres_server.url, schema=schema)
     await store.runs()
     await store.close()
     insert = """
@@ -144,24 +144,24 @@ async def test_postgresql_begins_a_page_where_the_last_one_ended(a_server: Serve
     before = (350.0, "r350") if index in FILTERS else None
     filters["run_labels"] = {"labels": {"t": "0"}, "text": "a"}
     statement, values = postgres.build_query(**{**ASKED, "before": before, **filters[index]})
-    with psycopg.connect(a_server.url, autocommit=True) as session, psycopg.ClientCursor(session) as cursor:
+    with psycopg.connect(postgres_server.url, autocommit=True) as session, psycopg.ClientCursor(session) as cursor:
         cursor.execute(f"SET search_path TO {schema}".encode())
         cursor.execute(insert)
         cursor.execute("ANALYZE runs")
         cursor.execute("ANALYZE run_labels")
         plan = "\n".join(row[0] for row in cursor.execute(b"EXPLAIN " + statement, values).fetchall())
     assert index in plan
-    plan = re.sub(r"\n  InitPlan.*(?:\n {4,}.*)*", "", plan)  # where the newest runs begin, for a short text
+    plan = re.sub(r"\n  InitPlan.*(?:\n {4,}.*)*", "", plan)  # the lower bound of the newest runs, for a short text
     assert "Seq Scan on run" not in plan
     if before is not None:
         assert "created_at <= " in plan
         assert "Sort" not in plan
 
 
-async def test_postgresql_looks_for_two_letters_in_the_newest_runs(a_server: Server) -> None:
-    """PostgreSQL's trigrams consist of bytes, so that two Chinese or Cyrillic characters are found in all runs."""
+async def test_postgresql_searches_the_newest_runs_for_two_letters(postgres_server: Server) -> None:
+    """PostgreSQL's trigrams consist of bytes, so two Chinese or Cyrillic characters are found in all runs."""
     schema, letters = f"t{secrets.token_hex(8)}", "\u0436\u0436"
-    store = PostgresStore(a_server.url, schema=schema)
+    store = PostgresStore(postgres_server.url, schema=schema)
     await store.runs()
     insert = """
         INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, claim, header)
@@ -170,7 +170,7 @@ async def test_postgresql_looks_for_two_letters_in_the_newest_runs(a_server: Ser
         FROM generate_series(1, %s) AS n
     """
     number = NEWEST_SEARCHED + 1
-    with psycopg.connect(a_server.url, autocommit=True) as session:
+    with psycopg.connect(postgres_server.url, autocommit=True) as session:
         session.execute(f"SET search_path TO {schema}".encode())
         session.execute(insert, (f"first xy {letters}", number, header_text(header("r-id")), number))
     results = {text: [run.header.run_id for run in await store.runs(text=text)] for text in ("xy", " xy", letters)}
@@ -179,7 +179,7 @@ async def test_postgresql_looks_for_two_letters_in_the_newest_runs(a_server: Ser
 
 
 async def test_sqlite_keeps_no_listed_rows_in_memory(tmp_path: Path) -> None:
-    """Memory of a long list is freed when its reader releases it, not only at the next read."""
+    """The memory of a long list is freed as soon as its reader releases it, not only at the next read."""
 
     class Result:
         pass
@@ -194,8 +194,8 @@ async def test_sqlite_keeps_no_listed_rows_in_memory(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_ids_that_are_no_valid_unicode_are_listed_in_one_order(tmp_path: Path) -> None:
-    """A database stores half of a surrogate pair escaped and sorts the escaped text; memory does the same."""
+async def test_ids_with_invalid_unicode_are_listed_in_one_order(tmp_path: Path) -> None:
+    """A database stores an unpaired surrogate escaped and sorts the escaped text. The in-memory store does the same."""
     listed = []
     for store in (MemoryStore(), SqliteStore(tmp_path / "runs.sqlite3")):
         for run_id in ("0", "\ud800", "z", "\ue000", "\U0001f600"):

@@ -1,4 +1,4 @@
-"""PostgreSQL stores whose server is stopped, whose sessions are ended, and whose owners are killed."""
+"""PostgreSQL stores whose server is stopped, whose sessions are closed, and whose owners are killed."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ HOLDER = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND (classid::big
 
 
 @pytest.fixture
-def schema() -> str:
-    """Return a schema of the test's own."""
+def own_schema() -> str:
+    """Return a schema for this test."""
     return f"t{secrets.token_hex(8)}"
 
 
-def asked(server: Server, statement: str, *values: object) -> list[tuple[Any, ...]]:
+def execute_as_admin(server: Server, statement: str, *values: object) -> list[tuple[Any, ...]]:
     """Run a statement as an administrator and return the rows."""
     with psycopg.connect(server.url, autocommit=True) as session:
         return session.execute(statement.encode(), values or None).fetchall()
 
 
-async def written(store: PostgresStore, *numbers: int) -> None:
-    """Write steps of run r, one after the other."""
+async def write_steps(store: PostgresStore, *numbers: int) -> None:
+    """Write steps of run r one after the other."""
     for number in range(*numbers):
         await store.intend("r", f"k{number}", "call", None)
         await store.commit("r", f"k{number}", "call", str(number), 1.0)
 
 
-async def taken(store: PostgresStore, run_id: str, within: float) -> StoredRun:
+async def take_run(store: PostgresStore, run_id: str, within: float) -> StoredRun:
     """Take the run as soon as it is available."""
     end = time.monotonic() + within
     while True:
@@ -66,15 +66,18 @@ async def taken(store: PostgresStore, run_id: str, within: float) -> StoredRun:
                 raise
 
 
-async def test_a_restarted_server_loses_nothing(a_server: Server, schema: str) -> None:
-    """Steps written meanwhile wait for it; all are stored once, in order, and the run keeps its owner."""
-    store, second_store = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
+async def test_a_restarted_server_loses_nothing(postgres_server: Server, own_schema: str) -> None:
+    """Steps written in the meantime wait for it.
+
+    All of them are stored once and in order, and the run keeps its owner.
+    """
+    store, second_store = (PostgresStore(postgres_server.url, schema=own_schema) for _ in range(2))
     await store.create(header("r"))
-    await written(store, 10)
-    writing = asyncio.create_task(written(store, 300))
-    await asyncio.to_thread(a_server.stop)
+    await write_steps(store, 10)
+    writing = asyncio.create_task(write_steps(store, 300))
+    await asyncio.to_thread(postgres_server.stop)
     assert not writing.done()
-    await asyncio.to_thread(a_server.start)
+    await asyncio.to_thread(postgres_server.start)
     await writing
     assert [(row.seq, row.body) for row in await store.steps("r")] == [(n + 1, str(n)) for n in range(300)]
     with pytest.raises(RunConflict):
@@ -83,14 +86,14 @@ async def test_a_restarted_server_loses_nothing(a_server: Server, schema: str) -
     await second_store.close()
 
 
-async def test_closed_sessions_are_reopened(a_server: Server, schema: str) -> None:
-    """An administrator ends them all repeatedly while steps are written."""
-    store, second_store = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
+async def test_closed_sessions_are_reopened(postgres_server: Server, own_schema: str) -> None:
+    """An administrator closes all of them repeatedly while steps are written."""
+    store, second_store = (PostgresStore(postgres_server.url, schema=own_schema) for _ in range(2))
     await store.create(header("r"))
     ended = 0
     for first in range(0, 200, 40):
-        writing = asyncio.create_task(written(store, first, first + 40))
-        ended += len(await asyncio.to_thread(asked, a_server, END_ALL))
+        writing = asyncio.create_task(write_steps(store, first, first + 40))
+        ended += len(await asyncio.to_thread(execute_as_admin, postgres_server, END_ALL))
         await writing
     assert ended >= 5
     assert [row.body for row in await store.steps("r")] == [str(number) for number in range(200)]
@@ -100,22 +103,22 @@ async def test_closed_sessions_are_reopened(a_server: Server, schema: str) -> No
     await second_store.close()
 
 
-async def test_an_owner_reconnects_by_itself(a_server: Server, schema: str) -> None:
-    """During a long call without writes, another session holds its lock before long."""
-    store = PostgresStore(a_server.url, schema=schema)
+async def test_an_owner_reconnects_automatically(postgres_server: Server, own_schema: str) -> None:
+    """During a long call without writes, another session soon holds the lock."""
+    store = PostgresStore(postgres_server.url, schema=own_schema)
     await store.create(header("r"))
-    (before,) = asked(a_server, HOLDER, store._owner.id)
-    asked(a_server, END_ALL)
+    (before,) = execute_as_admin(postgres_server, HOLDER, store._owner.id)
+    execute_as_admin(postgres_server, END_ALL)
     end = time.monotonic() + 10
-    while asked(a_server, HOLDER, store._owner.id) in ([], [before]):
+    while execute_as_admin(postgres_server, HOLDER, store._owner.id) in ([], [before]):
         assert time.monotonic() < end
     await store.commit("r", "k", "call", "1", 1.0)
     await store.close()
 
 
-async def test_an_owner_that_was_away_too_long_loses_its_run(a_server: Server, schema: str) -> None:
-    """The run was taken in between: later writes of the old owner are rejected, although earlier ones succeeded."""
-    old, new = (PostgresStore(a_server.url, schema=schema, grace=0) for _ in range(2))
+async def test_an_owner_absent_too_long_loses_its_run(postgres_server: Server, own_schema: str) -> None:
+    """The run was taken in between. Later writes of the old owner are rejected, although earlier ones succeeded."""
+    old, new = (PostgresStore(postgres_server.url, schema=own_schema, grace=0) for _ in range(2))
     await old.create(header("r"))
     old._owner.end()
     await new.take("r")
@@ -142,17 +145,17 @@ asyncio.run(main())
 """
 
 
-async def test_runs_of_a_killed_process_are_released_within_seconds(a_server: Server, schema: str) -> None:
-    """The lock ends with the process; until then the run is not available."""
-    store = PostgresStore(a_server.url, schema=schema)
-    with launched(DYING, a_server.url, schema) as process:
+async def test_runs_of_a_killed_process_are_released_within_seconds(postgres_server: Server, own_schema: str) -> None:
+    """The lock ends with the process. Until then the run is not available."""
+    store = PostgresStore(postgres_server.url, schema=own_schema)
+    with launch(DYING, postgres_server.url, own_schema) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         with pytest.raises(RunConflict):
             await store.take("r")
         process.send_signal(signal.SIGKILL)
         process.wait(60)
-    run = await taken(store, "r", within=3)
+    run = await take_run(store, "r", within=3)
     assert (run.status, run.recoveries) == ("running", 1)
     assert await store.intend("r", "k", "call", None) == 2
     await store.close()
@@ -184,40 +187,42 @@ asyncio.run(main())
 """
 
 
-async def test_a_process_that_exits_without_closing_has_written_everything(a_server: Server, schema: str) -> None:
-    """Pending writes are stored although the event loop is gone, and the process exits silently."""
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", LEAVING, a_server.url, schema]
+async def test_a_process_that_exits_without_closing_has_written_everything(
+    postgres_server: Server, own_schema: str
+) -> None:
+    """Pending writes are stored although the event loop is gone. The process exits silently."""
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", LEAVING, postgres_server.url, own_schema]
     done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=True)  # noqa: S603, ASYNC221
     assert (done.stdout, [line for line in done.stderr.splitlines() if "Executing <" not in line]) == ("", [])
-    store = PostgresStore(a_server.url, schema=schema)
+    store = PostgresStore(postgres_server.url, schema=own_schema)
     assert (await store.run("r")).steps == 50
     await store.close()
 
 
-async def test_four_processes_may_create_the_schema_at_once(a_server: Server, schema: str) -> None:
-    """One of them creates the tables, the others wait, and all have their runs."""
+async def test_four_processes_can_create_the_schema_at_once(postgres_server: Server, own_schema: str) -> None:
+    """One of them creates the tables and the others wait. All have their runs."""
     waiting, go = os.pipe()
-    processes = [Warm(FIRST, a_server.url, schema, name, stdin=waiting) for name in "abcd"]
+    processes = [Warm(FIRST, postgres_server.url, own_schema, name, stdin=waiting) for name in "abcd"]
     os.close(waiting)
     os.close(go)
     assert [process.wait(60) for process in processes] == [0] * 4
-    store = PostgresStore(a_server.url, schema=schema)
+    store = PostgresStore(postgres_server.url, schema=own_schema)
     assert {run.header.run_id for run in await store.runs()} == set("abcd")
-    assert asked(a_server, f"SELECT version_num FROM {schema}.migrations") == [(KNOWN,)]  # noqa: S608
+    assert execute_as_admin(postgres_server, f"SELECT version_num FROM {own_schema}.migrations") == [(KNOWN,)]  # noqa: S608
     await store.close()
 
 
-async def test_a_process_works_with_a_compatible_newer_schema(a_server: Server, schema: str) -> None:
-    """An incompatible schema is rejected, even while the store is used, with advice."""
-    running = PostgresStore(a_server.url, schema=schema)
+async def test_a_process_works_with_a_compatible_newer_schema(postgres_server: Server, own_schema: str) -> None:
+    """An incompatible schema is rejected with advice, even while the store is in use."""
+    running = PostgresStore(postgres_server.url, schema=own_schema)
     await running.create(header("r"))
-    change = f"UPDATE {schema}.migrations SET version_num = '0999', oldest = '{{}}' RETURNING 1"  # noqa: S608
-    asked(a_server, change.format(KNOWN))
-    opened = PostgresStore(a_server.url, schema=schema)
+    change = f"UPDATE {own_schema}.migrations SET version_num = '0999', oldest = '{{}}' RETURNING 1"  # noqa: S608
+    execute_as_admin(postgres_server, change.format(KNOWN))
+    opened = PostgresStore(postgres_server.url, schema=own_schema)
     running._checked -= 31
     for store in (running, opened):
         assert (await store.run("r")).status == "running"
-    asked(a_server, change.format("0999"))
+    execute_as_admin(postgres_server, change.format("0999"))
     for store in (running, opened):
         store._checked -= 31
         with pytest.raises(StoreError, match=rf"its schema is 0999, known: {KNOWN}\).*update this one"):
@@ -255,20 +260,22 @@ asyncio.run(main())
 """
 
 
-async def test_tables_can_be_created_while_another_thread_imports_sqlalchemy(a_server: Server, schema: str) -> None:
-    """A service does so when it queues its first run while its worker starts."""
+async def test_tables_can_be_created_while_another_thread_imports_sqlalchemy(
+    postgres_server: Server, own_schema: str
+) -> None:
+    """A service does so when it queues its first run while its worker is starting."""
     pytest.importorskip("dbos")
-    command = [sys.executable, "-c", HALFWAY, a_server.url, schema]
+    command = [sys.executable, "-c", HALFWAY, postgres_server.url, own_schema]
     done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603, ASYNC221
     assert (done.returncode, done.stderr) == (0, "")
-    assert asked(a_server, f"SELECT version_num FROM {schema}.migrations") == [(KNOWN,)]  # noqa: S608
+    assert execute_as_admin(postgres_server, f"SELECT version_num FROM {own_schema}.migrations") == [(KNOWN,)]  # noqa: S608
 
 
-class Unheard(PostgresStore):
-    """Store that loses the first answer; before the retry, another client changes the document."""
+class LosesFirstAnswer(PostgresStore):
+    """Store that loses the first answer. Before the retry, another client changes the document."""
 
-    def __init__(self, url: str, *, schema: str, ends: bool) -> None:
-        super().__init__(url, schema=schema)
+    def __init__(self, url: str, *, own_schema: str, ends: bool) -> None:
+        super().__init__(url, schema=own_schema)
         self._ends = ends
         self._heard = False
 
@@ -277,7 +284,7 @@ class Unheard(PostgresStore):
             if self._heard:
                 return work(session)
             self._heard = True
-            if not self._ends:  # it is lost before it is done
+            if not self._ends:  # the answer is lost before the operation is done
                 with suppress(ZeroDivisionError), session.transaction():
                     work(session)
                     raise ZeroDivisionError
@@ -290,62 +297,71 @@ class Unheard(PostgresStore):
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_an_unconfirmed_document_change_is_applied_once(a_server: Server, schema: str, *, ends: bool) -> None:
-    """A committed change is not repeated after another client's change; an uncommitted one is rejected then."""
-    store = PostgresStore(a_server.url, schema=schema)
+async def test_an_unconfirmed_document_change_is_applied_once(
+    postgres_server: Server, own_schema: str, *, ends: bool
+) -> None:
+    """A committed change is not repeated after another client's change.
+
+    An uncommitted change is rejected in that case.
+    """
+    store = PostgresStore(postgres_server.url, schema=own_schema)
     assert await store.put("c", "n", "1")
-    unheard = Unheard(a_server.url, schema=schema, ends=ends)
+    unheard = LosesFirstAnswer(postgres_server.url, schema=own_schema, ends=ends)
     assert await unheard.put("c", "n", "2", expected="1") is ends
     assert await store.documents("c") == {"n": "3"}
     for target in (store, unheard):
         await target.close()
 
 
-async def test_statements_have_a_time_limit(a_server: Server, schema: str) -> None:
+async def test_statements_have_a_time_limit(postgres_server: Server, own_schema: str) -> None:
     """StoreError states the time, and the store works again afterwards."""
-    store = PostgresStore(a_server.url, schema=schema, timeout=0.2)
+    store = PostgresStore(postgres_server.url, schema=own_schema, timeout=0.2)
     await store.create(header("r"))
-    with psycopg.connect(a_server.url) as session:
-        session.execute(f"LOCK TABLE {schema}.runs".encode())
+    with psycopg.connect(postgres_server.url) as session:
+        session.execute(f"LOCK TABLE {own_schema}.runs".encode())
         with pytest.raises(StoreError, match=r"did not answer within 0\.2 s"):
             await store.create(header("s"))
     await store.create(header("s"))
     await store.close()
 
 
-async def test_waiting_ends_after_the_configured_patience(a_server: Server, schema: str) -> None:
-    """A server that stays away causes a StoreError after that time, and is used again when it is back."""
-    store = PostgresStore(a_server.url, schema=schema, patience=0.3)
+async def test_waiting_ends_after_the_configured_patience(postgres_server: Server, own_schema: str) -> None:
+    """An unavailable server causes a StoreError after that time, and is used again when it is back."""
+    store = PostgresStore(postgres_server.url, schema=own_schema, patience=0.3)
     await store.create(header("r"))
-    await asyncio.to_thread(a_server.stop)
+    await asyncio.to_thread(postgres_server.stop)
     start = time.monotonic()
     with pytest.raises(StoreError, match="cannot be used"):
         await store.commit("r", "k", "call", "1", 1.0)
     assert 0.3 <= time.monotonic() - start < 5
-    await asyncio.to_thread(a_server.start)
+    await asyncio.to_thread(postgres_server.start)
     await store.commit("r", "k", "call", "1", 1.0)
     await store.close()
 
 
-async def test_a_newer_schema_is_not_changed(a_server: Server, schema: str) -> None:
-    """StoreError states both versions; nothing is changed."""
-    store = PostgresStore(a_server.url, schema=schema)
+async def test_a_newer_schema_is_not_modified(postgres_server: Server, own_schema: str) -> None:
+    """StoreError states both versions, and nothing is changed."""
+    store = PostgresStore(postgres_server.url, schema=own_schema)
     await store.create(header("r"))
     await store.close()
-    asked(a_server, f"UPDATE {schema}.migrations SET version_num = '0999', oldest = '0999' RETURNING 1")  # noqa: S608
-    store = PostgresStore(a_server.url, schema=schema)
+    statement = f"UPDATE {own_schema}.migrations SET version_num = '0999', oldest = '0999' RETURNING 1"  # noqa: S608
+    execute_as_admin(postgres_server, statement)
+    store = PostgresStore(postgres_server.url, schema=own_schema)
     with pytest.raises(StoreError, match="newer version of flowdebate"):
         await store.release("r")
     await store.close()
-    assert asked(a_server, f"SELECT owner IS NOT NULL FROM {schema}.runs") == [(True,)]  # noqa: S608
+    assert execute_as_admin(postgres_server, f"SELECT owner IS NOT NULL FROM {own_schema}.runs") == [(True,)]  # noqa: S608
 
 
-async def test_an_unusable_database_is_reported_clearly(a_server: Server) -> None:
-    """StoreError names the place without its password: a wrong password, a missing database, server or PostgreSQL."""
-    right = f"127.0.0.1:{a_server.port}"
+async def test_an_unusable_database_is_reported_clearly(postgres_server: Server) -> None:
+    """Examples are a wrong password and a missing database, server or PostgreSQL.
+
+    StoreError names the address without its password.
+    """
+    right = f"127.0.0.1:{postgres_server.port}"
     with closing(socket.create_server(("127.0.0.1", 0))) as listening, closing(socket.socket()) as unused:
         unused.bind(("127.0.0.1", 0))
-        threading.Thread(target=page, args=(listening,), daemon=True).start()
+        threading.Thread(target=serve_page, args=(listening,), daemon=True).start()
         places = (
             (f"{right}/postgres", "password authentication failed"),
             (f"127.0.0.1:{unused.getsockname()[1]}/runs", "refused"),
@@ -359,14 +375,14 @@ async def test_an_unusable_database_is_reported_clearly(a_server: Server) -> Non
             assert store.name in str(caught.value)
             assert "s3cret" not in "".join(traceback.format_exception(caught.value))
             await store.close()
-    store = PostgresStore(a_server.url.replace("/postgres", "/nowhere").replace("//nowhere", "//postgres"))
+    store = PostgresStore(postgres_server.url.replace("/postgres", "/nowhere").replace("//nowhere", "//postgres"))
     with pytest.raises(StoreError, match="nowhere"):
         await store.runs()
     await store.close()
 
 
-def page(listening: socket.socket) -> None:
-    """Serve a page for any request, like a server of another kind."""
+def serve_page(listening: socket.socket) -> None:
+    """Serve a page for any request, like a different kind of server."""
     while True:
         try:
             client, _ = listening.accept()
@@ -397,8 +413,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> No
         PostgresStore("postgresql://localhost/x", **options)
 
 
-def test_a_missing_driver_error_says_what_to_install() -> None:
-    """ConfigurationError gives the command."""
+def test_a_missing_driver_error_has_the_install_command() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from flowdebate.store.postgres.store import PostgresStore\n"
@@ -410,15 +425,15 @@ def test_a_missing_driver_error_says_what_to_install() -> None:
 
 
 def test_the_last_migration_is_the_current_schema() -> None:
-    """The migrations are numbered without a gap."""
+    """The migrations are numbered without gaps."""
     names = sorted(path.name for path in (_FOLDER / "versions").glob("v*.py"))
     assert [name[1:5] for name in names] == [f"{number:04d}" for number in range(1, len(names) + 1)]
     assert names[-1][1:5] == KNOWN
 
 
 @contextmanager
-def launched(code: str, *arguments: str) -> Iterator[Warm]:
-    """Start a process that is always ended; while it is read from, its stdin has no end."""
+def launch(code: str, *arguments: str) -> Iterator[Warm]:
+    """Start a process that is always ended; while its output is read, its stdin stays open."""
     reading, writing = os.pipe()
     try:
         with Warm(code, *arguments, stdin=reading, stdout=subprocess.PIPE) as process:

@@ -1,6 +1,6 @@
-"""Record the stored runs that `test_stored_runs` reads: `python -m tests.stored.record`.
+"""Record the stored runs read by `test_stored_runs`: `python -m tests.stored.record`.
 
-Record them again only where the format of stores is meant to change, and with it the number of the format.
+Record them again only when the store's format is meant to change, along with its version number.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DATA = Path(__file__).with_name("data")
 STORE = DATA / "runs.sqlite3"
 EXPORT = DATA / "runs.jsonl"
 SHOWN = DATA / "shown.json"
-"""By the id of a run, its pattern and how the command shows it."""
+"""Each run's pattern and expected output of the command, keyed by run id."""
 
 _SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents")
 PATTERNS: dict[str, tuple[str, ...]] = {
@@ -38,16 +38,16 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "critique": ("--critic", "Ada"),
     "review": ("--gate", "no confirmed blocker"),
 }
-"""The options of each pattern's run, by the pattern's command."""
+"""Options of each pattern's run, keyed by the pattern's command."""
 
 
 def _rank(schema: str) -> dict[str, Any]:
-    """Rank all the letters of the schema, in its order."""
+    """Rank all letters in the schema, in its order."""
     letters: list[str] = json.loads(re.findall(r'"enum": (\[[^]]*\])', schema)[0])
     return {"ranking": [{"answer": letter, "reason": "Sound."} for letter in letters]}
 
 
-def stage() -> Stage:
+def serve_stage() -> Stage:
     """Start a server whose models give each block the same answer, in any order of calls."""
     answers = {word: answer[-1] if isinstance(answer, list) else answer for word, answer in ANSWERS.items()}
     more: dict[str, Any] = {
@@ -63,27 +63,27 @@ def stage() -> Stage:
     return Stage(turns=(("Homes ", "first."),), answers=more | answers | more, decision=decision)
 
 
-def command(*arguments: str, store: Path) -> Result:
-    """Call the command in this process, on the runs in `store`."""
+def run_command(*arguments: str, store: Path) -> Result:
+    """Run the command in this process, on the runs in `store`."""
     environment = {"TERM": "dumb", "NO_COLOR": "1", "FLOWDEBATE_STORE": str(store)}
     return CliRunner(env=environment).invoke(app, list(arguments), catch_exceptions=False)
 
 
-def show(run_id: str, store: Path) -> dict[str, str]:
-    """Show a run step by step and as its command's page; without the time at which it began, which is a local one."""
-    steps, page = command("show", run_id, store=store), command("show", run_id, "--page", store=store)
+def show_run(run_id: str, store: Path) -> dict[str, str]:
+    """Show a run step by step and as its command's page, without its start time, since that is a local time."""
+    steps, page = run_command("show", run_id, store=store), run_command("show", run_id, "--page", store=store)
     return {"steps": re.sub(r"\nStarted: .*", "", steps.stdout), "page": page.stdout}
 
 
-def record() -> None:
-    """Record a run of each pattern, export them, and write down how they are shown."""
+def record_runs() -> None:
+    """Record a run of each pattern, export all of them, and save the command's output."""
     DATA.mkdir(exist_ok=True)
     for path in (STORE, EXPORT, SHOWN):
         path.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory() as folder, stage() as server:
+    with tempfile.TemporaryDirectory() as folder, serve_stage() as server:
         store = Path(folder) / STORE.name
         for verb, options in PATTERNS.items():
-            ended = command(*server.options(*options, "--seed", "5", verb=verb), store=store)
+            ended = run_command(*server.options(*options, "--seed", "5", verb=verb), store=store)
             assert ended.exit_code == 0, ended.output
         with sqlite3.connect(store, isolation_level=None) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -92,11 +92,11 @@ def record() -> None:
             connection.execute("VACUUM")
         connection.close()
         STORE.write_bytes(store.read_bytes())
-        command("export", "--all", "--out", str(EXPORT), store=store)
-        runs = json.loads(command("runs", "--json", store=store).stdout)
-        outputs = {run["runId"]: {"pattern": run["pattern"], **show(run["runId"], store)} for run in reversed(runs)}
+        run_command("export", "--all", "--out", str(EXPORT), store=store)
+        runs = json.loads(run_command("runs", "--json", store=store).stdout)
+        outputs = {run["runId"]: {"pattern": run["pattern"], **show_run(run["runId"], store)} for run in reversed(runs)}
         SHOWN.write_text(json.dumps(outputs, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    record()
+    record_runs()

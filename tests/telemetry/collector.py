@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry data: a real HTTP server that decodes requests."""
+"""A collector for OpenTelemetry data: a real HTTP server that decodes requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ("Collector",)
 
 
 class Collector:
-    """Collector of spans and metrics: `with Collector() as collector:`."""
+    """Collector for spans and metrics: `with Collector() as collector:`."""
 
     def __init__(self) -> None:
         self.spans: list[Any] = []
@@ -41,7 +41,7 @@ class Collector:
 
     @property
     def endpoint(self) -> str:
-        """Address of the collector."""
+        """Return the collector's address."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def receive(self, path: str, body: bytes) -> None:

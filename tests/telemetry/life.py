@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from flowdebate.telemetry import OpenTelemetry
 from flowdebate.testing import FunctionModel
-from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, counted
+from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, answer_with_usage
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _DELTA: dict[type, AggregationTemporality] = dict.fromkeys((Counter, Histogram), AggregationTemporality.DELTA)
 
 
-async def live(endpoint: str, store: str, killed_at: int) -> None:
+async def run_life(endpoint: str, store: str, killed_at: int) -> None:
     """Start or resume the run; SIGKILL ends the process at request number `killed_at`."""
     tracers, requests = TracerProvider(), 0
     tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces")))
@@ -38,7 +38,7 @@ async def live(endpoint: str, store: str, killed_at: int) -> None:
         if requests == killed_at:
             meters.force_flush()
             os.kill(os.getpid(), signal.SIGKILL)
-        return counted(request)
+        return answer_with_usage(request)
 
     await PATTERNS_OF_ALL_KINDS["debate"]().run(
         QUESTION,
@@ -54,4 +54,4 @@ async def live(endpoint: str, store: str, killed_at: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(live(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    asyncio.run(run_life(sys.argv[1], sys.argv[2], int(sys.argv[3])))

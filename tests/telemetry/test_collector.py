@@ -1,4 +1,4 @@
-"""Telemetry sent over HTTP to a collector, including from killed processes and uninstrumented commands."""
+"""Telemetry sent over HTTP to a collector, including that of killed processes and uninstrumented commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowdebate.telemetry import names
 from tests import warm
 from tests.cli.stage import Stage
 from tests.telemetry.collector import Collector
-from tests.telemetry.watched import executed
+from tests.telemetry.watched import run_program
 
 if TYPE_CHECKING:
     import subprocess
@@ -23,14 +23,14 @@ ROOT = Path(__file__).parents[2]
 
 def _life(collector: Collector, store: Path, killed_at: int) -> int:
     arguments = [collector.endpoint, str(store), str(killed_at)]
-    return warm.run(warm.run_module("tests.telemetry.life"), *arguments, cwd=ROOT, check=False).returncode
+    return warm.run_warm(warm.run_module("tests.telemetry.life"), *arguments, cwd=ROOT, check=False).returncode
 
 
 def test_a_killed_and_resumed_run_has_the_same_metrics(tmp_path: Path) -> None:
-    """Tokens, calls and verdicts agree over real OTLP, and the last process links to the first trace."""
+    """Tokens, calls and verdicts agree over real OTLP. The last process links to the first trace."""
     with Collector() as undisturbed, Collector() as disturbed:
         assert _life(undisturbed, tmp_path / "one.sqlite3", 0) == 0
-        for killed_at in (3, 2):  # the third request in all, then the fourth
+        for killed_at in (3, 2):  # the third request overall, then the fourth
             assert _life(disturbed, tmp_path / "two.sqlite3", killed_at) == -signal.SIGKILL
         assert _life(disturbed, tmp_path / "two.sqlite3", 0) == 0
     assert undisturbed.counts[names.TOKEN_USAGE, _about("input")] == 600
@@ -56,10 +56,10 @@ def _instrumented(collector: Collector, stage: Stage) -> subprocess.CompletedPro
         "OTEL_LOGS_EXPORTER": "none",
         "OPENAI_API_KEY": "k",
     }
-    return executed(*command, check=False, **settings)
+    return run_program(*command, check=False, **settings)
 
 
-def test_the_command_is_instrumented_without_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_can_be_instrumented_without_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command `opentelemetry-instrument flowdebate …` exports the run, its calls, and the client's requests."""
     monkeypatch.setenv("FLOWDEBATE_STORE", "memory:")
     with Collector() as collector, Stage() as stage:

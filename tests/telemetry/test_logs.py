@@ -1,4 +1,4 @@
-"""Log records for the end of each run and each skipped failure, without content."""
+"""Log records for the end of each run and for each skipped failure, without content."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from flowdebate.store import MemoryStore
 from flowdebate.telemetry import JsonLines
 from flowdebate.testing import FunctionModel
 from tests.cli.stage import COMMAND, PATIENCE, Stage
-from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, counted
-from tests.warm import Warm, run
+from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, answer_with_usage
+from tests.warm import Warm, run_warm
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-def failing(request: ModelRequest) -> Any:
+def failing_model(request: ModelRequest) -> Any:
     """Return a model whose provider fails for one side."""
     if request.block.endswith("bob"):
         raise ProviderFailed("CANARY", status=503)
-    return counted(request)
+    return answer_with_usage(request)
 
 
 def _skipping() -> Any:
@@ -47,7 +47,7 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 async def test_the_end_of_a_run_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "flowdebate")
-    model = FunctionModel(counted)
+    model = FunctionModel(answer_with_usage)
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=model, run_id="r", seed=1)
     (line,) = _lines(caplog)
     assert line.pop("seconds") >= 0
@@ -66,9 +66,9 @@ async def test_the_end_of_a_run_is_logged(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def test_a_skipped_failure_is_logged_as_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Resuming or viewing the run logs nothing more, and the message, which may contain quotes, is omitted."""
+    """Resuming or viewing the run logs nothing more. The message may contain quotes, so it is omitted."""
     caplog.set_level(logging.INFO, "flowdebate")
-    store, pattern, model = MemoryStore(), _skipping(), FunctionModel(failing)
+    store, pattern, model = MemoryStore(), _skipping(), FunctionModel(failing_model)
     await pattern.run(QUESTION, model=model, run_id="r", store=store)
     warning, end = _lines(caplog)
     assert warning == {
@@ -97,7 +97,7 @@ async def test_a_failed_run_logs_the_error_class(caplog: pytest.LogCaptureFixtur
     sides = [Debater("ann", "for"), Debater("bob", "against")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1)
     with pytest.raises(ProviderFailed):
-        await pattern.run(QUESTION, model=FunctionModel(failing))
+        await pattern.run(QUESTION, model=FunctionModel(failing_model))
     (line,) = _lines(caplog)
     assert (line["status"], line["error"]) == ("failed", "ProviderFailed")
     assert "CANARY" not in json.dumps(line)
@@ -116,18 +116,18 @@ def test_exceptions_are_logged_by_class() -> None:
 
 
 def test_a_program_without_logging_sees_nothing_on_stderr() -> None:
-    """Only the application decides where records go."""
+    """Only the application decides where log records go."""
     program = (
-        "import logging; assert logging.root.handlers == []\n"  # warnings would go to stderr if nobody took them
+        "import logging; assert logging.root.handlers == []\n"  # without a handler, warnings would go to stderr
         "from tests.telemetry.test_logs import _skipping, failing, FunctionModel\n"
         "_skipping().run_sync('?', model=FunctionModel(failing))"
     )
-    done = run(program, cwd=Path(__file__).parents[2])
+    done = run_warm(program, cwd=Path(__file__).parents[2])
     assert done.stderr == ""
 
 
-def test_the_command_appends_lines_of_json(tmp_path: Path) -> None:
-    """With `--log-json FILE` the file gets a line per run; "-" sends the line to stderr."""
+def test_the_command_appends_json_lines(tmp_path: Path) -> None:
+    """With `--log-json FILE`, the file gets one line per run. The value "-" sends the lines to stderr."""
     log = tmp_path / "runs.jsonl"
     with Stage() as stage:
         debate_ = [*stage.options("--debater", "pro=Yes", "--debater", "con=No", "--no-store", "--json")]
@@ -145,6 +145,6 @@ def test_the_command_appends_lines_of_json(tmp_path: Path) -> None:
 
 
 def test_an_unwritable_log_is_reported_before_any_call(tmp_path: Path) -> None:
-    done = run(COMMAND, "--log-json", str(tmp_path / "no" / "log"), "debate", "?", check=False)
+    done = run_warm(COMMAND, "--log-json", str(tmp_path / "no" / "log"), "debate", "?", check=False)
     assert done.returncode == 2
     assert "cannot be written: there is no folder" in done.stderr

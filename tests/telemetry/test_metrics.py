@@ -1,4 +1,4 @@
-"""Metrics: what is counted, with which attributes, and without duplicates."""
+"""Metrics: what they count, their attributes, and the absence of duplicates."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from flowdebate.models import ModelResponse, Usage
 from flowdebate.store import MemoryStore
 from flowdebate.telemetry import names
 from flowdebate.testing import FunctionModel
-from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, Watched, counted
+from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, Watched, answer_with_usage
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
 
 pytestmark = pytest.mark.anyio
 
-MODEL = FunctionModel(counted, name="openai/small")
+MODEL = FunctionModel(answer_with_usage, name="openai/small")
 
 
 async def test_a_debate_emits_its_metrics() -> None:
@@ -40,8 +40,8 @@ async def test_a_debate_emits_its_metrics() -> None:
     )
 
 
-async def test_histograms_use_the_buckets_of_the_conventions() -> None:
-    """A metric reader may still choose others."""
+async def test_histograms_use_the_conventional_buckets() -> None:
+    """A metric reader can still choose other buckets."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
     bounds = watched.bounds()
@@ -52,7 +52,7 @@ async def test_histograms_use_the_buckets_of_the_conventions() -> None:
 
 
 async def test_unknown_usage_is_not_counted() -> None:
-    """A server that reports no tokens adds nothing, rather than an estimate."""
+    """If a server reports no tokens, nothing is added, not even an estimate."""
     watched = Watched()
     model = FunctionModel(lambda _: "A line.")
     await PATTERNS_OF_ALL_KINDS["handoff"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
@@ -62,8 +62,8 @@ async def test_unknown_usage_is_not_counted() -> None:
     assert watched.totals()[names.TOKEN_USAGE] == before
 
 
-async def test_cost_is_counted_where_it_is_known() -> None:
-    """Prices are the run's and tokens the server's; each call counts once, even after a resume."""
+async def test_known_cost_is_counted() -> None:
+    """Prices come from the run and tokens from the server. Each call counts once, even after a resume."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     await pattern.run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
@@ -92,7 +92,7 @@ async def test_the_cost_of_unknown_tokens_is_not_counted() -> None:
 
 
 async def test_invalid_prices_count_nothing() -> None:
-    """An exception in the application's price function is the run's error and is not hidden by metrics."""
+    """An exception in the application's price function becomes the run's error and is not hidden by metrics."""
 
     def prices(model: str, usage: Usage) -> float:
         if usage.prompt_tokens == 100:
@@ -119,8 +119,8 @@ def _judge(_: object, __: object) -> Any:
 
 
 @pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
-async def test_no_metric_has_an_id_or_the_name_of_a_person(name: str) -> None:
-    """Attributes take few values, whatever the topic and the participants."""
+async def test_no_metric_has_an_id_or_a_person_s_name(name: str) -> None:
+    """Attributes have few values, whatever the topic and the participants."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=MODEL, run_id="r-1234", observe=watched.observe)
     text = " ".join(attributes for points in watched.totals().values() for attributes in points)
@@ -131,12 +131,12 @@ async def test_no_metric_has_an_id_or_the_name_of_a_person(name: str) -> None:
 
 
 async def test_a_skipped_failure_is_counted() -> None:
-    """Attributes are the role, the error and the action taken; the failed call has its error too."""
+    """Attributes are the role, the error and the recovery action. The failed call also has its error."""
 
     def failing(request: ModelRequest) -> Any:
         if request.block.endswith("bob"):
             raise ProviderFailed("overloaded", status=503)
-        return counted(request)
+        return answer_with_usage(request)
 
     watched = Watched()
     policy = FailurePolicy(on_failure="skip", quorum=1)
@@ -155,8 +155,8 @@ async def test_a_skipped_failure_is_counted() -> None:
     )
 
 
-async def test_a_verdict_names_sides_by_their_number() -> None:
-    """Sides are numbered in declaration order, even where a judge reads several orders."""
+async def test_a_verdict_identifies_sides_by_number() -> None:
+    """Sides are numbered in declaration order, even if a judge reads several orders."""
 
     def bob_wins(request: ModelRequest) -> Any:
         if "judge" in request.block:
@@ -164,7 +164,7 @@ async def test_a_verdict_names_sides_by_their_number() -> None:
             sides = scored["properties"]
             scores = {side: 90 if side == "against" else 10 for side in sides}
             return {"scores": scores, "verdict": "Build.", "reasoning": "It was measured."}
-        return counted(request)
+        return answer_with_usage(request)
 
     watched = Watched()
     sides = [Debater("ann", "for"), Debater("bob", "against")]
@@ -187,12 +187,12 @@ async def test_a_verdict_names_sides_by_their_number() -> None:
 
 
 async def test_replayed_answers_verdicts_and_failures_are_counted_once() -> None:
-    """Resuming a complete run, at any time, adds only the time it takes."""
+    """Resuming a complete run, at any time, adds only its duration."""
 
     def failing(request: ModelRequest) -> Any:
         if request.block.endswith("bob"):
             raise ProviderFailed("overloaded", status=503)
-        return counted(request)
+        return answer_with_usage(request)
 
     watched, store = Watched(), MemoryStore()
     model = FunctionModel(failing, name="openai/small")

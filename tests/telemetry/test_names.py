@@ -1,4 +1,4 @@
-"""The documented names are exactly those of the code."""
+"""The documented names are exactly those in the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Privacy: no content without opt-in, and no dependency without use."""
+"""Privacy: no content without opt-in, and no dependency unless used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowdebate.errors import ProviderFailed
 from flowdebate.runs.observer import observer_of
 from flowdebate.telemetry import FlowDebateInstrumentor, names
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
-from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, Watched, answer, python
+from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, Watched, answer, start_python
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
@@ -23,8 +23,8 @@ CANARY = "canary-7f3a"
 QUESTION = f"Should we {CANARY}-question?"
 
 
-def singing(request: ModelRequest) -> Any:
-    """Return the usual answer with a canary in each text that is not a choice."""
+def answer_with_canary(request: ModelRequest) -> Any:
+    """Return the usual answer, with a canary in each text that is not a choice."""
     return _sing(answer(request))
 
 
@@ -38,13 +38,16 @@ def _sing(reply: Any) -> Any:
 
 @pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
 async def test_content_is_exported_only_on_request(name: str) -> None:
-    """Without content, no span or metric contains a word of a prompt or an answer; with content, both appear."""
+    """Without the content option, no span or metric contains a word from a prompt or an answer.
+
+    With it, both appear.
+    """
     texts = {}
     contents: list[Content] = ["none", "spans"]
     for content in contents:
         watched = Watched(content)
         pattern = PATTERNS_OF_ALL_KINDS[name]()
-        await pattern.run(QUESTION, model=FunctionModel(singing), seed=1, observe=watched.observe)
+        await pattern.run(QUESTION, model=FunctionModel(answer_with_canary), seed=1, observe=watched.observe)
         texts[content] = watched.text()
         assert CANARY not in str(watched.totals())
     assert CANARY not in texts["none"]
@@ -56,7 +59,7 @@ async def test_tool_arguments_and_results_are_content() -> None:
     """The messages that return them to the model are content as well."""
 
     def look_up(word: str) -> str:
-        """Look it up."""
+        """Look up a fact."""
         return f"{word} {CANARY}-result"
 
     call = ToolCall(id="a", name="look_up", arguments=f'{{"word": "{CANARY}-argument"}}')
@@ -77,8 +80,8 @@ async def test_tool_arguments_and_results_are_content() -> None:
     assert (second.attributes or {})[names.SYSTEM_INSTRUCTIONS] == '[{"type": "text", "content": "Help."}]'
 
 
-async def test_messages_of_errors_stay_inside() -> None:
-    """Skipped failures and application errors are exported by class only."""
+async def test_error_messages_are_not_exported() -> None:
+    """Only the class of skipped failures and application errors is exported."""
 
     class Own(Exception):
         pass
@@ -102,7 +105,7 @@ async def test_messages_of_errors_stay_inside() -> None:
 async def test_an_instrumented_process_observes_runs_without_an_observer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Observation ends with the instrumentation; the conventions' environment variable enables content."""
+    """Observation ends with the instrumentation. The environment variable from the conventions enables content."""
     watched, own_observer, verbose = Watched(), Watched(), Watched()
     instrumentor, poet = FlowDebateInstrumentor(), generator(name="poet")
     monkeypatch.delenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", raising=False)
@@ -133,6 +136,6 @@ generator(name="poet").run_sync("?", model=ScriptedModel("A."))""",
     ids=["import", "front ends", "run"],
 )
 def test_opentelemetry_is_imported_only_when_used(used: str) -> None:
-    """Without `observe` the package may be missing."""
+    """Without `observe`, the package may be missing."""
     program = f"{used}\nimport sys\nprint([name for name in sys.modules if name.startswith('opentelemetry')])"
-    assert python("-c", program).stdout.strip() == "[]"
+    assert start_python("-c", program).stdout.strip() == "[]"

@@ -21,7 +21,7 @@ from flowdebate.store import MemoryStore
 from flowdebate.telemetry import OpenTelemetry, names
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
 from tests.models.server import ChatServer
-from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, Watched, answer, small
+from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, Watched, answer, small_model
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -108,9 +108,9 @@ invoke_workflow ship
 
 @pytest.mark.parametrize("name", ["debate", "deliberation", "handoff", "round_robin", "consensus", "council"])
 async def test_each_pattern_has_its_span_tree(name: str) -> None:
-    """The tree is the run, its agents' answers, and their calls."""
+    """The tree consists of the run, its agents' answers, and their calls."""
     watched = Watched()
-    await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=small(), seed=1, observe=watched.observe)
+    await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=small_model(), seed=1, observe=watched.observe)
     assert watched.tree() == TREES[name]
     assert len({span.get_span_context().trace_id for span in watched.spans}) == 1  # type: ignore[union-attr]
 
@@ -197,7 +197,7 @@ async def test_tool_spans_are_below_their_agent() -> None:
     tracer = watched.tracers.get_tracer("application")
 
     def look_up(word: str) -> str:
-        """Look it up."""
+        """Look up a fact."""
         with tracer.start_as_current_span("GET dictionary"):
             return f"{word}: a word"
 
@@ -230,7 +230,7 @@ invoke_workflow ask
 
 
 async def test_the_http_request_of_the_client_is_below_the_call() -> None:
-    """The request sent by the openai client has the call's span as its parent."""
+    """The parent of the openai client's request is the span of the call."""
     watched = Watched()
     AioHttpClientInstrumentor().instrument(tracer_provider=watched.tracers)
     try:
@@ -259,12 +259,12 @@ async def test_the_http_request_of_the_client_is_below_the_call() -> None:
     [
         ("https://me:hunter2@api.mistral.ai/v1", "mistral_ai"),
         ("https://api.openai.com/v1", "openai"),
-        ("http://localhost:11434/v1", "custom"),  # anything may be there
+        ("http://localhost:11434/v1", "custom"),  # any server may be at this address
         ("no address", "custom"),
     ],
 )
 async def test_a_provider_behind_a_base_url_has_its_own_name(address: str, provider: str) -> None:
-    """Spans and metrics name the provider for any model; the rest of the URL is not exported."""
+    """Spans and metrics name the provider, whatever the model. The rest of the URL is not exported."""
     watched = Watched()
 
     class Elsewhere(FunctionModel):
@@ -279,7 +279,7 @@ async def test_a_provider_behind_a_base_url_has_its_own_name(address: str, provi
 
 
 async def test_a_retry_is_an_event_of_the_call() -> None:
-    """The event has the error's class and the wait, and the call counts its attempts."""
+    """The event has the error class and the wait. The call counts its attempts."""
 
     class Busy(FunctionModel):
         retry = Retry(attempts=3, first_wait=0.0)
@@ -306,7 +306,7 @@ async def test_a_retry_is_an_event_of_the_call() -> None:
 
 
 async def test_skipped_and_fatal_failures_are_marked() -> None:
-    """Each span on a failure's way names the error's class but not the message, which may quote models."""
+    """Each span that a failure passes through names the error class, but not the message, which may quote models."""
 
     def failing(request: ModelRequest) -> Any:
         if request.block.endswith("bob"):
@@ -359,23 +359,23 @@ async def test_cancelled_and_limited_runs_are_marked() -> None:
     assert (watched.spans[0].attributes or {})[names.STATUS] == "interrupted"
     limited = Watched()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
-    result = await pattern.run(QUESTION, model=small(), limits=Limits(calls=2), observe=limited.observe)
+    result = await pattern.run(QUESTION, model=small_model(), limits=Limits(calls=2), observe=limited.observe)
     assert result.status == "limit"
     attributes = limited.spans[0].attributes or {}
     assert (attributes[names.STATUS], attributes[names.ERROR]) == ("limit", LimitReached.__name__)
 
 
 async def test_a_suspended_run_ends_its_span_and_the_next_one_links_to_it() -> None:
-    """No span stays open during suspension; replayed answers are counted but have neither spans nor metrics."""
+    """No span stays open during suspension. Replayed answers are counted but have neither spans nor metrics."""
     watched, store = Watched(), MemoryStore()
     sides = [Debater("ann", "for"), Debater("cy", "against", block=human(name="cy"))]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
-    await pattern.run(QUESTION, model=small(), store=store, run_id="r", observe=watched.observe)
+    await pattern.run(QUESTION, model=small_model(), store=store, run_id="r", observe=watched.observe)
     (first,) = watched.named("invoke_workflow")
     assert (first.attributes or {})[names.STATUS] == "awaiting"
     assert first.status.status_code is StatusCode.UNSET
     await submit_answer(store, "r", "Build more.")
-    await pattern.resume("r", model=small(), store=store, observe=watched.observe)
+    await pattern.resume("r", model=small_model(), store=store, observe=watched.observe)
     first, second = watched.named("invoke_workflow")
     (link,) = second.links
     first_context: Any = first.get_span_context()
@@ -390,10 +390,10 @@ invoke_workflow rent > invoke_agent rent-judge > chat small\
 
 
 async def test_a_fork_links_to_the_trace_of_its_parent() -> None:
-    """Every resume of the fork has the link as long as the parent is in the store; the link has a kind."""
+    """Every resume of the fork has the link as long as the parent is in the store. The link states its kind."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
-    options: dict[str, Any] = {"model": small(), "store": store, "observe": watched.observe}
+    options: dict[str, Any] = {"model": small_model(), "store": store, "observe": watched.observe}
     labelled = StoreOptions(store=store, labels={"series": "rents"})
     await pattern.run(QUESTION, run_id="r", **{**options, "store": labelled})
     fork = await pattern.fork("r", fork_id="f", **options)
@@ -403,59 +403,59 @@ async def test_a_fork_links_to_the_trace_of_its_parent() -> None:
     orphan = await pattern.resume("f", **options)
     assert orphan.parent_labels == {}
     parent, first, second, third = watched.named("invoke_workflow")
-    assert links_of(first) == {names.FORKED: context_of(parent)}
-    assert links_of(second) == {names.FORKED: context_of(parent), names.RESUMED: context_of(first)}
-    assert links_of(third) == {names.RESUMED: context_of(first)}
+    assert list_links(first) == {names.FORKED: span_ids(parent)}
+    assert list_links(second) == {names.FORKED: span_ids(parent), names.RESUMED: span_ids(first)}
+    assert list_links(third) == {names.RESUMED: span_ids(first)}
 
 
-def links_of(span: ReadableSpan) -> dict[Any, tuple[int, int]]:
+def list_links(span: ReadableSpan) -> dict[Any, tuple[int, int]]:
     """Return the spans that a span links to, by kind of link."""
     return {(link.attributes or {})[names.LINK]: (link.context.trace_id, link.context.span_id) for link in span.links}
 
 
-def context_of(span: ReadableSpan) -> tuple[int, int]:
+def span_ids(span: ReadableSpan) -> tuple[int, int]:
     """Return the ids of a span."""
     context: Any = span.get_span_context()
     return context.trace_id, context.span_id
 
 
-async def test_an_invalid_trace_label_is_not_linked() -> None:
+async def test_an_invalid_trace_label_is_ignored() -> None:
     """Labels of an imported run are untrusted."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
-    await pattern.run(QUESTION, model=small(), store=store, run_id="r")
+    await pattern.run(QUESTION, model=small_model(), store=store, run_id="r")
     header = (await store.run("r")).header
     for label in ("", "00-1-2-3", "x" * 10_000, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"):
         header.labels["traceparent"] = label  # type: ignore[index]  # as somebody else may have stored it
-        await pattern.resume("r", model=small(), store=store, observe=watched.observe)
+        await pattern.resume("r", model=small_model(), store=store, observe=watched.observe)
     assert [span.links for span in watched.named("invoke_workflow")] == [()] * 4
 
 
 async def test_batches_and_services_are_observed() -> None:
-    """Each run of a batch or a service has its own workflow span."""
+    """Each run of a batch or a service has a separate workflow span."""
     watched = Watched()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
-    await pattern.batch(["A?", "B?"], model=small(), observe=watched.observe).all()
-    async with Service({"rent": pattern}, store=MemoryStore(), model=small(), observe=watched.observe) as service:
+    await pattern.batch(["A?", "B?"], model=small_model(), observe=watched.observe).all()
+    async with Service({"rent": pattern}, store=MemoryStore(), model=small_model(), observe=watched.observe) as service:
         run = await service.begin("rent", QUESTION)
         await service.wait(run.run_id)
-        await service.run(run.run_id)  # reading it again is no run
+        await service.run(run.run_id)  # reading the run again does not start one
     workflows = watched.named("invoke_workflow")
     assert len(workflows) == 3
     assert [span.parent for span in workflows] == [None] * 3
 
 
-async def test_a_run_is_below_the_current_span() -> None:
+async def test_a_run_is_a_child_of_the_current_span() -> None:
     """The current span may be a server's request span."""
     watched = Watched()
     with watched.tracers.get_tracer("application").start_as_current_span("GET /debate"):
-        await generator(name="poet").run("?", model=small(), observe=watched.observe)
+        await generator(name="poet").run("?", model=small_model(), observe=watched.observe)
     assert watched.tree() == "GET /debate > invoke_workflow poet > invoke_agent poet > chat small"
     assert not trace.get_current_span().get_span_context().is_valid
 
 
 async def test_a_frozen_exception_passes_through_all_spans_unchanged() -> None:
-    """An application's exception may reject new attributes; ending spans needs none."""
+    """An application's exception may reject new attributes, and ending spans requires none."""
 
     @dataclass(frozen=True)
     class Record(Exception):
@@ -480,9 +480,9 @@ async def test_a_frozen_exception_passes_through_all_spans_unchanged() -> None:
 
 
 async def test_options_are_checked() -> None:
-    """Misspelt options and objects that cannot observe are rejected."""
+    """Misspelled options and objects that cannot observe are rejected."""
     with pytest.raises(ConfigurationError, match="'none' or 'spans'"):
         OpenTelemetry(content="all")  # type: ignore[arg-type]
     wrong: Any = print
     with pytest.raises(ConfigurationError, match="an Observer"):
-        await generator(name="poet").run("?", model=small(), observe=wrong)
+        await generator(name="poet").run("?", model=small_model(), observe=wrong)

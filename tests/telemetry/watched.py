@@ -28,20 +28,29 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from flowdebate.telemetry.opentelemetry import Content
 
-__all__ = ("PATTERNS_OF_ALL_KINDS", "QUESTION", "Watched", "answer", "counted", "executed", "python", "small")
+__all__ = (
+    "PATTERNS_OF_ALL_KINDS",
+    "QUESTION",
+    "Watched",
+    "answer",
+    "answer_with_usage",
+    "run_program",
+    "small_model",
+    "start_python",
+)
 
 
 _PREFIX = re.compile(r"^(gen_ai|flowdebate)\.")
 _ROOT = Path(__file__).parents[2]
 
 
-def python(*arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+def start_python(*arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
     """Run Python with the arguments in a separate process."""
-    return executed(sys.executable, *arguments, check=check, **env)
+    return run_program(sys.executable, *arguments, check=check, **env)
 
 
-def executed(*command: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-    """Return a finished program's process."""
+def run_program(*command: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+    """Return the process of a program that has finished."""
     environment = {**os.environ, **env}
     return subprocess.run(  # noqa: S603 - our own
         command, check=check, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=100
@@ -55,18 +64,18 @@ def _council() -> Any:
 PATTERNS_OF_ALL_KINDS = {**PATTERNS, "council": _council}
 
 
-def small(**options: Any) -> FunctionModel:
+def small_model(**options: Any) -> FunctionModel:
     """Return a model that answers any request."""
     return FunctionModel(answer, name="openai/small", **options)
 
 
 def answer(request: ModelRequest) -> Any:
-    """Return an answer computed from the request alone."""
+    """Return an answer computed only from the request."""
     return reply(request) if request.block.startswith("ship-") else answer_to(request)
 
 
-def counted(request: ModelRequest) -> ModelResponse:
-    """Answer like a server that reports 100 tokens for each prompt and 10 for each answer."""
+def answer_with_usage(request: ModelRequest) -> ModelResponse:
+    """Answer like a server that reports 100 tokens per prompt and 10 per answer."""
     content, usage = answer(request), Usage(calls=1, prompt_tokens=100, completion_tokens=10)
     return (
         ModelResponse(text=content, usage=usage)
@@ -76,7 +85,7 @@ def counted(request: ModelRequest) -> ModelResponse:
 
 
 class Watched:
-    """An observer and its exported data."""
+    """Observer with its exported data."""
 
     def __init__(self, content: Content = "none") -> None:
         self._exporter, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
@@ -95,7 +104,7 @@ class Watched:
         return [span for span in self.spans if span.name.startswith(start)]
 
     def tree(self) -> str:
-        """Return the names of all spans as a tree, with a childless only child on its parent's line."""
+        """Return the names of all spans as a tree. An only child without children is on its parent's line."""
         below: dict[int | None, list[ReadableSpan]] = {}
         for span in self.spans:
             below.setdefault(None if span.parent is None else span.parent.span_id, []).append(span)
@@ -111,7 +120,7 @@ class Watched:
         return "\n".join(lines(None, 0))
 
     def totals(self) -> dict[str, dict[str, float]]:
-        """Return counter values, histogram sums and duration counts by metric and short attributes."""
+        """Return counter values, histogram sums and duration counts, keyed by metric and short attributes."""
         sums: dict[str, dict[str, float]] = {}
         data = self._reader.get_metrics_data()
         for metric in [] if data is None else data.resource_metrics[0].scope_metrics[0].metrics:

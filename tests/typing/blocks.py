@@ -28,7 +28,7 @@ def count(text: str, ctx: Context) -> int:
     return len(text)
 
 
-async def late(text: str, ctx: Context) -> float:
+async def count_later(text: str, ctx: Context) -> float:
     """Return the length of `text`."""
     return float(len(text))
 
@@ -41,12 +41,12 @@ def steps_of(plan: Any, response: ModelResponse, ctx: Context) -> list[str]:
 def check_a_handler_has_the_types_of_its_function() -> None:
     """Sync and async functions are covered."""
     assert_type(handler(count), Handler[str, int])
-    assert_type(handler(late, name="late"), Handler[str, float])
+    assert_type(handler(count_later, name="late"), Handler[str, float])
     assert_type(handler(count).run_sync("rents").output, int)
 
 
-async def check_a_generator_gives_what_is_asked_for() -> None:
-    """The output type is text, the schema's type, or the result type of `transform`."""
+async def check_a_generator_has_the_requested_type() -> None:
+    """The output type is text, the schema's type, or the return type of `transform`."""
     assert_type(generator(name="a", prompt="Say it.", max_tool_rounds=2), Generator[str])
     assert_type(generator(name="a", output_schema=Plan, model="local"), Generator[Plan])
     assert_type(generator(name="a", output_schema=Plan, transform=steps_of), Generator[list[str]])
@@ -55,7 +55,7 @@ async def check_a_generator_gives_what_is_asked_for() -> None:
     assert_type(generator(name="a", output_schema=Plan).start("?"), RunHandle[Plan])
 
 
-def check_a_sequencer_gives_what_its_last_block_gives() -> None:
+def check_a_sequencer_has_the_type_of_its_last_block() -> None:
     """A `tap` keeps the type, and `then` changes it."""
     planner = generator(name="a", output_schema=Plan)
     pipeline = sequencer(name="all").then(planner)

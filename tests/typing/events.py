@@ -1,4 +1,4 @@
-"""Exhaustive matches over all events, in which a new kind of event is a type error."""
+"""Exhaustive matches over all events: a new kind of event is a type error."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: C
 
 
 def check_the_events_of_a_run_are_narrowed_by_the_union(event: object) -> None:
-    """A stream may contain events of the application, which have any type."""
+    """A stream may contain application events of any type."""
     if isinstance(event, Event):
         assert_type(event, Event)

@@ -62,7 +62,7 @@ SUBSET = {
     *((tag, *sorted(name)) for tag, names in ATTRIBUTES.items() for name in names),
     ("li", "value"),
 }
-"""Permitted elements with the names of their attributes."""
+"""Permitted elements, with the names of their attributes."""
 VOID = {"br", "hr"}
 END = "\n\nThat is all."
 TABLE = (
@@ -72,7 +72,7 @@ TABLE = (
 
 
 class Page(HTMLParser):
-    """Elements of a piece of HTML, and its letters with list numbers."""
+    """Elements of an HTML fragment, and its letters with list numbers."""
 
     def __init__(self, html: str, *, marks: str = "") -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Page(HTMLParser):
                 self.read += attributes["value"] or ""
             else:
                 assert attributes in ATTRIBUTES.get(tag, [{}])
-        if attributes.get("aria-label") == "done":  # stands for [x] in the text
+        if attributes.get("aria-label") == "done":  # written as [x] in the text
             self.read += "x"
         self.blocks += not self.open
         if tag not in VOID:
@@ -112,31 +112,31 @@ class Page(HTMLParser):
             self.marked += data
 
 
-def letters(text: str) -> str:
-    """Return the letters and digits of a text as pages show it; task marks may be x or X."""
+def visible_letters(text: str) -> str:
+    """Return the letters and digits of a text as pages show it; a task mark may be x or X."""
     return re.sub(r"[\W_]", "", module._plain(text)).replace("X", "x")
 
 
 @given(TEXTS)
 def test_html_has_only_the_subset_and_hides_no_text(text: str) -> None:
-    """Tags and attributes are in the subset, none has an address, and all letters appear in order."""
+    """Tags and attributes are in the subset, none of them has an address, and all letters appear in order."""
     for html in (prose(text), inline(text)):
-        assert re.sub(r"[\W_]", "", Page(html).read) == letters(text)
+        assert re.sub(r"[\W_]", "", Page(html).read) == visible_letters(text)
 
 
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=6, unique=True).map(sorted))
 def test_marks_cover_exactly_the_words_of_their_spans(text: str, places: list[int]) -> None:
-    """Spans can start and end anywhere in the Markdown; the rest is unchanged."""
+    """Spans can start and end anywhere in the Markdown. The rest is unchanged."""
     places = [point for point in places if point <= len(text)]
     spans = [Span(start, end, "ins") for start, end in zip(places[::2], places[1::2], strict=False)]
     page = Page(prose(text, spans), marks="ins")
-    assert re.sub(r"[\W_]", "", page.read) == letters(text)
+    assert re.sub(r"[\W_]", "", page.read) == visible_letters(text)
     if "\\" not in text and "&" not in text and text.isprintable():
         cut = "".join(text[span.start : span.end] for span in spans)
-        assert len(re.sub(r"[\W_]", "", page.marked)) <= len(letters(cut))
+        assert len(re.sub(r"[\W_]", "", page.marked)) <= len(visible_letters(cut))
 
 
-def grown(pieces: list[str]) -> list[str]:
+def grow_text(pieces: list[str]) -> list[str]:
     """Grow a text piece by piece, and join its blocks as a browser does."""
     growing, blocks, text = GrowingProse(), list[str](), ""
     for piece in pieces:
@@ -145,7 +145,7 @@ def grown(pieces: list[str]) -> list[str]:
             blocks = [*blocks[: growing.kept], *growing.news]
             complete = GrowingProse()
             complete.grow(text)
-            assert blocks[:-1] == complete.blocks[:-1]  # undecided text of the last one may be missing
+            assert blocks[:-1] == complete.blocks[:-1]  # the undecided end of the last block may be missing
         assert blocks == growing.blocks
         for block in blocks:
             assert Page(block).blocks == 1
@@ -153,24 +153,24 @@ def grown(pieces: list[str]) -> list[str]:
 
 
 @given(st.lists(TEXTS, max_size=5))
-@example(["[r]: data:x 'T'\n***", "a"])  # a rule goes on a paragraph
+@example(["[r]: data:x 'T'\n***", "a"])  # a rule continues a paragraph
 @example(["a\nb|c\n-|-", "x"])  # and so does a table
-@example(["* a\n\n* * *", "b"])  # a rule is an item of the list before
+@example(["* a\n\n* * *", "b"])  # a rule is an item of the preceding list
 @example(["1. a\n\n2", ". b"])  # and so is a paragraph
-@example(["*a*\n\nb\n\xa0\nc"])  # spaces that only Unicode has
+@example(["*a*\n\nb\n\xa0\nc"])  # spaces that exist only in Unicode
 @example(["*a*\n\nb\n\u3000c"])
 @example(["a\r", "\n# b"])
 def test_growing_text_ends_as_the_whole_text(pieces: list[str]) -> None:
-    """For any chunks, the sent blocks are those of the whole text; the last block may change until the end."""
+    """For any chunks, the sent blocks are those of the whole text. The last block may change until the end."""
     text = "".join(pieces)
     if not text.lstrip().startswith("{"):
-        assert "\n".join(grown([*pieces, END])) == prose(text + END)
+        assert "\n".join(grow_text([*pieces, END])) == prose(text + END)
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
 def test_text_growing_by_characters_ends_as_the_whole_text(text: str) -> None:
     """Each character can change the meaning of the last line."""
-    assert "\n".join(grown([*text, END])) == prose(text + END)
+    assert "\n".join(grow_text([*text, END])) == prose(text + END)
 
 
 @given(st.text("ab .,:;!?()\n\t'\"\xa0\u3000\r\v\x1f\u2028", max_size=60))
@@ -201,8 +201,8 @@ def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
         ("[x]: https://x.example 'T'", "<p>[x]: https://x.example &#39;T&#39;</p>"),
     ],
 )  # fmt: skip
-def test_subset_is_rendered_as_specified(text: str, html: str) -> None:
-    """Each element is covered, and text that Markdown would hide."""
+def test_the_subset_is_rendered_as_specified(text: str, html: str) -> None:
+    """Each element is covered, and so is text that Markdown would hide."""
     assert prose(text) == html
 
 
@@ -219,7 +219,7 @@ def test_subset_is_rendered_as_specified(text: str, html: str) -> None:
     ],
 )
 def test_growing_text_is_shown_in_its_final_form(text: str, html: str) -> None:
-    """Open marks are closed at the end, so that no raw mark appears for a moment."""
+    """Open marks are closed provisionally, so that no raw mark appears even briefly."""
     growing = GrowingProse()
     assert growing.grow(text)
     assert growing.blocks == [html]
@@ -236,16 +236,16 @@ def test_repeated_text_starts_again() -> None:
     assert data.blocks == []
 
 
-def test_a_text_that_outgrows_the_parser_becomes_plain() -> None:
-    """Blocks that were already rendered as Markdown become plain, too."""
+def test_text_that_outgrows_the_parser_becomes_plain() -> None:
+    """Blocks that were already rendered as Markdown become plain too."""
     paragraph = "So *it* is.\n\n"
     text = paragraph * (module._MAX_LENGTH // len(paragraph))
-    assert "<em>" in "\n".join(grown([text]))
-    assert "\n".join(grown([text, paragraph, paragraph])) == prose(text + paragraph * 2)
+    assert "<em>" in "\n".join(grow_text([text]))
+    assert "\n".join(grow_text([text, paragraph, paragraph])) == prose(text + paragraph * 2)
 
 
 def test_finished_blocks_are_not_sent_again() -> None:
-    """Only the last paragraphs are sent again, as the next line can still change them."""
+    """Only the last paragraphs are sent again, since the next line can still change them."""
     for begin, maximum in (("So", 2), ("**So**", 3)):
         growing, text = GrowingProse(), ""
         for _ in range(50):
@@ -256,8 +256,8 @@ def test_finished_blocks_are_not_sent_again() -> None:
         assert len(growing.blocks) == 50
 
 
-def test_long_block_is_not_rendered_again_for_each_word() -> None:
-    """Streaming a list of three hundred lines takes at most some dozen times as long as rendering it once."""
+def test_a_long_block_is_not_rendered_again_for_each_word() -> None:
+    """Streaming a list of three hundred lines takes at most a few dozen times as long as rendering it once."""
     growing, times, text = GrowingProse(), 0, ""
     for number in range(300):
         text += f"- line {number}\n"
@@ -266,7 +266,7 @@ def test_long_block_is_not_rendered_again_for_each_word() -> None:
 
 
 def test_formulas_and_tasks_are_rendered() -> None:
-    """Inline, display and list positions work; amounts of money, code and invalid formulas are unchanged."""
+    """Inline, display and list positions work. Amounts of money, code and invalid formulas are unchanged."""
     html = prose("So $x_1$ and $$\\frac{a}{b}$$, \\(y\\) or \\[z\\].\n\n- [ ] open\n- [x] *done*")
     assert html.count("<math>") == html.count('<math display="block">') == 2
     assert "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>" in html
@@ -285,7 +285,7 @@ def test_formulas_and_tasks_are_rendered() -> None:
         "\\text{&lt;b&gt;}",
     ],
 )
-def test_formula_has_no_foreign_elements(latex: str) -> None:
+def test_a_formula_has_no_foreign_elements(latex: str) -> None:
     """Text stays text, and addresses and styles are removed."""
     html = prose(f"Look: ${latex}$")
     drawn = html.partition("<annotation")[0]
@@ -296,7 +296,7 @@ def test_formula_has_no_foreign_elements(latex: str) -> None:
 
 @pytest.mark.parametrize("piece", ["$", "\\(", "\\[", "$a ", "$a$ ", "$$a", "{", "$\\sqrt"])
 def test_hostile_formulas_are_rendered_quickly(piece: str) -> None:
-    """Texts full of opening marks take as long as ordinary texts of this length."""
+    """Texts full of opening marks take no longer than ordinary texts of the same length."""
     start = time.process_time()
     prose(piece * (100_000 // len(piece)))
     assert time.process_time() - start < 5

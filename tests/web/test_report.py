@@ -1,4 +1,4 @@
-"""Reports: one inert file that shows a run and follows from its journal."""
+"""Reports: inert single files that show a run and follow from its journal."""
 
 from __future__ import annotations
 
@@ -40,37 +40,37 @@ WORDS = ("reasoning", "verdict", "briefing")
 JOURNAL = re.compile(r"(?<=base64,)[^\"]+")
 
 
-def answering() -> FunctionModel:
-    """Return a model with a constant answer for every request."""
+def constant_model() -> FunctionModel:
+    """Return a model with a constant answer to every request."""
     return FunctionModel(answer_to)
 
 
-async def report_of(pattern: str, options: dict[str, Any] | None = None, *, model: Any = None) -> str:
+async def make_report(pattern: str, options: dict[str, Any] | None = None, *, model: Any = None) -> str:
     """Return the report of a built-in pattern's run, however it ended."""
-    async with Service(store=MemoryStore(), model=model or answering()) as service:
+    async with Service(store=MemoryStore(), model=model or constant_model()) as service:
         options = {"debaters": SIDES} if options is None and pattern == "debate" else options
         run = await service.begin(pattern, QUESTION, options=options, run_id="r", seed=1)
         await service.wait(run.run_id)
         return await report_html(*await service.evidence("r"))
 
 
-def journal_in(html: str) -> str:
+def extract_journal(html: str) -> str:
     """Return the journal in a report."""
     match = JOURNAL.search(html)
     assert match is not None
     return gzip.decompress(base64.b64decode(match[0])).decode()
 
 
-def with_journal(html: str, journal: str, *, rehashed: bool = True) -> str:
+def replace_journal(html: str, journal: str, *, rehashed: bool = True) -> str:
     """Replace the journal of a report, and its hash."""
     packed = base64.b64encode(gzip.compress(journal.encode())).decode()
-    before, after = (sha256(text.encode()).hexdigest() for text in (journal_in(html), journal))
+    before, after = (sha256(text.encode()).hexdigest() for text in (extract_journal(html), journal))
     changed = JOURNAL.sub(lambda _: packed, html)
     return changed.replace(before, after) if rehashed else changed
 
 
 class Parts(HTMLParser):
-    """Elements of a page, its attributes and active content, and its visible texts with positions."""
+    """Elements of a page with their attributes and active content, and its visible texts with positions."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=False)
@@ -96,9 +96,9 @@ class Parts(HTMLParser):
 
 
 @pytest.mark.parametrize("name", REGISTERED)
-async def test_a_report_of_every_pattern_is_verified(name: str) -> None:
+async def test_reports_of_all_patterns_are_verified(name: str) -> None:
     """The report shows the run, is self-contained and small, and follows from its journal."""
-    html = await report_of(name)
+    html = await make_report(name)
     assert QUESTION in html
     assert "<script" not in html
     assert all(address.startswith(("data:application/gzip", "#")) for address in Parts(html).addresses)
@@ -110,14 +110,14 @@ async def test_a_report_of_every_pattern_is_verified(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-async def test_a_report_of_a_program_s_pattern_is_verified_with_it(name: str) -> None:
+async def test_a_report_of_an_application_s_pattern_is_verified_with_it(name: str) -> None:
     """Without the pattern, the outcome is "unknown"."""
     pattern = PATTERNS[name]()
-    async with Service({"it": pattern}, store=MemoryStore(), model=answering()) as service:
+    async with Service({"it": pattern}, store=MemoryStore(), model=constant_model()) as service:
         await service.begin("it", QUESTION, run_id="r", seed=4)
         await service.wait("r")
         html = await report_html(*await service.evidence("r"))
-    finding = await verify_report(html, block=pattern, model=answering())
+    finding = await verify_report(html, block=pattern, model=constant_model())
     assert (finding.outcome, finding.problems) == ("verified", ())
     unknown = await verify_report(html)
     assert unknown.outcome != "verified"
@@ -126,7 +126,7 @@ async def test_a_report_of_a_program_s_pattern_is_verified_with_it(name: str) ->
 
 async def test_a_fork_is_verified() -> None:
     """The fork has an edited and a reused answer, and is verified without its parent."""
-    async with Service(store=MemoryStore(), model=answering()) as service:
+    async with Service(store=MemoryStore(), model=constant_model()) as service:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
         await service.wait("r")
         place = next(step.key for step in await service.store.steps("r") if "ann" in step.key)
@@ -151,14 +151,14 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-async def test_a_report_of_any_options_is_verified(name: str) -> None:
-    """Drawing, measuring and additional calls are included."""
-    finding = await verify_report(await report_of(*VARIANTS[name]))
+async def test_reports_with_any_options_are_verified(name: str) -> None:
+    """Random draws, measures and additional calls are included."""
+    finding = await verify_report(await make_report(*VARIANTS[name]))
     assert (finding.outcome, finding.problems) == ("verified", ())
 
 
 @pytest.mark.parametrize("role", ["debater-bob", "judge", "synthesizer", "moderator"])
-async def test_run_continued_without_a_role_is_verified(role: str) -> None:
+async def test_a_run_continued_without_a_role_is_verified(role: str) -> None:
     """The page mentions the missing role."""
 
     def answer(request: ModelRequest) -> Any:
@@ -166,7 +166,7 @@ async def test_run_continued_without_a_role_is_verified(role: str) -> None:
             raise ProviderFailed("down", status=503)
         return answer_to(request)
 
-    html = await report_of("debate", {**SHORT, "moderator": True, "on_failure": "skip"}, model=FunctionModel(answer))
+    html = await make_report("debate", {**SHORT, "moderator": True, "on_failure": "skip"}, model=FunctionModel(answer))
     finding = await verify_report(html)
     assert (finding.outcome, finding.problems) == ("verified", ())
 
@@ -177,13 +177,13 @@ async def test_a_run_of_a_small_model_object_is_verified() -> None:
     class Small(FunctionModel):
         profile = "concise"
 
-    finding = await verify_report(await report_of("debate", SHORT, model=Small(answer_to)))
+    finding = await verify_report(await make_report("debate", SHORT, model=Small(answer_to)))
     assert (finding.outcome, finding.problems) == ("verified", ())
 
 
-async def test_votes_of_readers_are_in_the_report() -> None:
-    """The page has their number and says that they are not verified: the author of a report can invent votes."""
-    async with Service(store=MemoryStore(), model=answering()) as service:
+async def test_reader_votes_are_in_the_report() -> None:
+    """The page states their number and that they are not verified, since the author of a report can make up votes."""
+    async with Service(store=MemoryStore(), model=constant_model()) as service:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
         await service.wait("r")
         await service.vote("r", "a reader", "cap rents")
@@ -194,8 +194,8 @@ async def test_votes_of_readers_are_in_the_report() -> None:
     assert (finding.outcome, finding.unchecked[0]) == ("verified", "votes of readers")
 
 
-def failing(block: str) -> FunctionModel:
-    """Make a model that fails in one role."""
+def failing_model(block: str) -> FunctionModel:
+    """Create a model that fails in one role."""
 
     def answer(request: ModelRequest) -> Any:
         if block in request.block:
@@ -206,20 +206,20 @@ def failing(block: str) -> FunctionModel:
 
 
 @pytest.mark.parametrize("block", ["debater-ann", "debater-bob", "judge", "synthesizer"])
-async def test_failed_run_is_verified_up_to_its_failure(block: str) -> None:
+async def test_a_failed_run_is_verified_up_to_its_failure(block: str) -> None:
     """The page has the reason."""
-    html = await report_of("debate", SHORT, model=failing(block))
+    html = await make_report("debate", SHORT, model=failing_model(block))
     assert "gone" in html
     finding = await verify_report(html)
     assert (finding.outcome, finding.problems) == ("verified", ())
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
-async def test_a_run_that_a_limit_ended_is_verified(calls: int) -> None:
+async def test_a_run_ended_by_a_limit_is_verified(calls: int) -> None:
     """The finished part is verified."""
     from flowdebate import Limits
 
-    async with Service(store=MemoryStore(), model=answering(), limits=Limits(calls=calls)) as service:
+    async with Service(store=MemoryStore(), model=constant_model(), limits=Limits(calls=calls)) as service:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
         assert (await service.wait("r")).status == "limit"
         html = await report_html(*await service.evidence("r"))
@@ -227,10 +227,10 @@ async def test_a_run_that_a_limit_ended_is_verified(calls: int) -> None:
     assert (finding.outcome, finding.problems) == ("verified", ())
 
 
-async def test_a_run_in_progress_or_waiting_for_a_person_is_verified() -> None:
-    """The transcript so far follows from the answers so far."""
+async def test_an_unfinished_run_is_verified() -> None:
+    """The run is in progress or waits for a person. The transcript so far follows from the answers so far."""
     waits = {**SHORT, "humans": ["judge"], "suspend": True}
-    assert (await verify_report(await report_of("debate", waits))).outcome == "verified"
+    assert (await verify_report(await make_report("debate", waits))).outcome == "verified"
     reached = asyncio.Event()
 
     async def answer(request: ModelRequest) -> Any:
@@ -250,16 +250,16 @@ async def test_a_run_in_progress_or_waiting_for_a_person_is_verified() -> None:
         assert (finding.outcome, finding.problems) == ("verified", ())
 
 
-# What was changed
+# Manipulated reports
 
 
-REPORT = asyncio.run(report_of("debate", {**SHORT, "moderator": True, "schedule": "swap"}))
+REPORT = asyncio.run(make_report("debate", {**SHORT, "moderator": True, "schedule": "swap"}))
 TEXTS = Parts(REPORT).texts
 
 
 @given(at=st.integers(0, sum(len(text) for *_, text in TEXTS) - 1), char=st.characters(exclude_categories=["Cs", "Cc"]))
-async def test_any_changed_character_on_the_page_is_found(at: int, char: str) -> None:
-    """Words of debaters, words of the page, and numbers are included."""
+async def test_any_changed_character_on_the_page_is_detected(at: int, char: str) -> None:
+    """This covers the debaters' words, the page's own words, and numbers."""
     row, column = [(line - 1, column + at) for line, column, text in TEXTS for at in range(len(text))][at]
     lines = REPORT.split("\n")
     if lines[row][column] == char:
@@ -268,27 +268,31 @@ async def test_any_changed_character_on_the_page_is_found(at: int, char: str) ->
     changed = "\n".join(lines)
     try:
         finding = await verify_report(changed)
-    except BadFile:  # it was part of the file signature
+    except BadFile:  # the character was part of the file signature
         return
     assert finding.outcome == "differs"
     assert finding.problems
 
 
-@given(at=st.integers(0, len(journal_in(REPORT)) - 1), char=st.characters(min_codepoint=32, exclude_categories=["Cs"]))
-async def test_any_changed_character_in_the_journal_is_found(at: int, char: str) -> None:
-    """Recorded answers and all other values are included."""
-    journal = journal_in(REPORT)
+@given(
+    at=st.integers(0, len(extract_journal(REPORT)) - 1), char=st.characters(min_codepoint=32, exclude_categories=["Cs"])
+)
+async def test_any_changed_character_in_the_journal_is_detected(at: int, char: str) -> None:
+    """This covers recorded answers and all other values."""
+    journal = extract_journal(REPORT)
     if journal[at] == char:
         return
     try:
-        finding = await verify_report(with_journal(REPORT, f"{journal[:at]}{char}{journal[at + 1 :]}", rehashed=False))
+        finding = await verify_report(
+            replace_journal(REPORT, f"{journal[:at]}{char}{journal[at + 1 :]}", rehashed=False)
+        )
     except BadFile:
         return
     assert finding.outcome == "differs"
     assert "SHA-256" in finding.problems[0]
 
 
-async def remade(journal: str) -> Finding:
+async def rebuild_report(journal: str) -> Finding:
     """Rebuild the report from a changed journal, as a forger would."""
     from flowdebate.service.evidence import evidence_of
     from flowdebate.store.export import read_runs
@@ -299,9 +303,9 @@ async def remade(journal: str) -> Finding:
 
 
 @pytest.mark.parametrize("role", ["debater-ann", "debater-bob", "moderator", "judge", "synthesizer"])
-async def test_answer_changed_in_journal_hash_and_page_is_found(role: str) -> None:
+async def test_a_changed_answer_with_matching_hash_and_page_is_detected(role: str) -> None:
     """The result does not follow from the answer, and later prompts have different hashes."""
-    lines = journal_in(REPORT).splitlines()
+    lines = extract_journal(REPORT).splitlines()
     index = next(at for at, line in enumerate(lines) if '"kind": "step"' in line and role in line)
     step = json.loads(lines[index])
     body = json.loads(step["row"]["body"])
@@ -310,22 +314,22 @@ async def test_answer_changed_in_journal_hash_and_page_is_found(role: str) -> No
     else:
         body["text"] = f"Never {body['text']}"
     step["row"]["body"] = json.dumps(body)
-    finding = await remade("\n".join([*lines[:index], json.dumps(step), *lines[index + 1 :]]))
+    finding = await rebuild_report("\n".join([*lines[:index], json.dumps(step), *lines[index + 1 :]]))
     assert finding.outcome == "differs"
     assert "the journal gives" in finding.problems[0]
 
 
-async def test_answer_changed_consistently_is_found_by_later_prompts() -> None:
-    """The last answer is the exception: the author of a whole journal can invent all of it."""
-    journal = journal_in(REPORT)
+async def test_a_consistently_changed_answer_is_detected_by_later_prompts() -> None:
+    """The last answer is the exception: the author of a whole journal can make up all of it."""
+    journal = extract_journal(REPORT)
     quoted_text = next(text for text in re.findall(r'"text": "([^"]+)"', journal))
-    finding = await remade(journal.replace(quoted_text, f"{quoted_text} Never!"))
+    finding = await rebuild_report(journal.replace(quoted_text, f"{quoted_text} Never!"))
     assert finding.outcome == "differs"
     assert "other prompts" in finding.problems[0]
 
 
-async def test_report_of_another_version_is_not_called_false() -> None:
-    """Its page may have a different layout, so the outcome is "unknown"."""
+async def test_a_report_of_another_version_is_unknown() -> None:
+    """Its page may have a different layout, so the report does not count as false."""
     html = REPORT.replace('generator" content="flowdebate ', 'generator" content="flowdebate 0.0.1-')
     finding = await verify_report(html)
     assert finding.outcome == "unknown"
@@ -335,7 +339,7 @@ async def test_report_of_another_version_is_not_called_false() -> None:
 # Hostile files
 
 
-def bomb() -> str:
+def make_bomb() -> str:
     """Build a journal of 200 MB."""
     return base64.b64encode(gzip.compress(b"0" * 200_000_000, 9)).decode()
 
@@ -346,30 +350,30 @@ DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
     "no base64": (lambda html: JOURNAL.sub("====", html), "its journal is not base64"),
     "other base64": (lambda html: JOURNAL.sub("AAAA", html), "its journal cannot be unpacked"),
     "cut off": (
-        lambda html: with_packed(html, base64.b64decode(JOURNAL.findall(html)[0])[:-40]),
+        lambda html: replace_bytes(html, base64.b64decode(JOURNAL.findall(html)[0])[:-40]),
         "its journal is cut off",
     ),
     "followed": (
-        lambda html: with_packed(html, base64.b64decode(JOURNAL.findall(html)[0]) + b"more"),
+        lambda html: replace_bytes(html, base64.b64decode(JOURNAL.findall(html)[0]) + b"more"),
         "its journal is followed by other data",
     ),
-    "a bomb": (lambda html: JOURNAL.sub(bomb(), html), "its journal is larger than 64 MB"),
-    "no journal": (lambda html: with_journal(html, ""), "its journal has 0 runs, not one"),
-    "two runs": (lambda html: with_journal(html, journal_in(html) * 2), "its journal has 2 runs, not one"),
-    "deep": (lambda html: with_journal(html, "[" * 100_000), "its journal: line 1: "),
-    "no line": (lambda html: with_journal(html, journal_in(html).split("\n", 1)[0]), "its journal: line 1: "),
+    "a bomb": (lambda html: JOURNAL.sub(make_bomb(), html), "its journal is larger than 64 MB"),
+    "no journal": (lambda html: replace_journal(html, ""), "its journal has 0 runs, not one"),
+    "two runs": (lambda html: replace_journal(html, extract_journal(html) * 2), "its journal has 2 runs, not one"),
+    "deep": (lambda html: replace_journal(html, "[" * 100_000), "its journal: line 1: "),
+    "no line": (lambda html: replace_journal(html, extract_journal(html).split("\n", 1)[0]), "its journal: line 1: "),
 }
 JOURNAL_LINK = '<a id="journal" download="x" href="data:application/gzip;base64,">'
 
 
-def with_packed(html: str, data: bytes) -> str:
-    """Replace the journal of a report by these bytes."""
+def replace_bytes(html: str, data: bytes) -> str:
+    """Replace the journal of a report with the given bytes."""
     return JOURNAL.sub(lambda _: base64.b64encode(data).decode(), html)
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-async def test_damaged_file_is_rejected_with_the_damaged_location(name: str) -> None:
-    """The memory is bounded."""
+async def test_a_damaged_file_is_rejected_with_its_location(name: str) -> None:
+    """Memory usage is bounded."""
     damage, problem = DAMAGED[name]
     with pytest.raises(BadFile, match=re.escape(problem)) as caught:
         await verify_report(damage(REPORT), source="report.html")
@@ -377,16 +381,16 @@ async def test_damaged_file_is_rejected_with_the_damaged_location(name: str) -> 
 
 
 async def test_a_plan_of_another_version_is_unknown() -> None:
-    """Any such plan is rejected in words."""
+    """Any such plan is rejected with a message."""
     plan = re.compile(r'"plan": \{"format": 1')
-    finding = await verify_report(with_journal(REPORT, plan.sub('"plan": {"format": 99', journal_in(REPORT))))
+    finding = await verify_report(replace_journal(REPORT, plan.sub('"plan": {"format": 99', extract_journal(REPORT))))
     assert finding.outcome == "unknown"
     assert "another version" in finding.problems[0]
 
 
 async def test_an_export_is_verified_run_by_run(tmp_path: Path) -> None:
-    """Without a page, results are compared with those of the answers; stdin can have any line ends."""
-    journal = journal_in(REPORT)
+    """Without a page, results are compared with those that follow from the answers. Stdin can have any line ends."""
+    journal = extract_journal(REPORT)
     file = tmp_path / "runs.jsonl"
     file.write_bytes(journal.replace("\n", "\r\n").encode())
     assert [report.outcome for report in await verify_file(str(file))] == ["verified"]
@@ -396,8 +400,8 @@ async def test_an_export_is_verified_run_by_run(tmp_path: Path) -> None:
     assert "verdict" in finding.problems[0]
 
 
-async def test_a_report_survives_other_line_ends(tmp_path: Path) -> None:
-    """Mail programs change line ends."""
+async def test_a_report_survives_other_line_endings(tmp_path: Path) -> None:
+    """Mail programs change line endings."""
     file = tmp_path / "report.html"
     file.write_bytes(REPORT.replace("\n", "\r\n").encode())
     assert [report.outcome for report in await verify_file(str(file))] == ["verified"]
@@ -425,7 +429,7 @@ async def test_hostile_text_is_escaped() -> None:
 
         stance = text.encode(errors="replace").decode()[:500]
         sides = [{"name": "A", "stance": stance}, {"name": "B", "stance": "y"}]
-        html = await report_of("debate", {"debaters": sides, "max_rounds": 1}, model=FunctionModel(answer))
+        html = await make_report("debate", {"debaters": sides, "max_rounds": 1}, model=FunctionModel(answer))
         parts = Parts(html)
         plain = plain or parts
         assert parts.found <= plain.found | {("h1", "class"), ("p", "class")} | SUBSET, text
@@ -435,7 +439,7 @@ async def test_hostile_text_is_escaped() -> None:
 
 
 async def test_only_the_library_s_stylesheet_is_trusted() -> None:
-    """The policy of a report has the hash of its single style and allows nothing else."""
+    """The report's policy has the hash of its only style and allows nothing else."""
     [style] = re.findall(r"<style>(.*?)</style>", REPORT, re.DOTALL)
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}'" in report_policy()

@@ -14,9 +14,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from tests.store.postgres import a_server
+from tests.store.postgres import postgres_server
 from tests.warm import Warm, run_module
-from tests.workers.fleet import ModelServer, make, model_server
+from tests.workers.fleet import ModelServer, make_workers, model_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from flowdebate.workers import Workers
     from tests.store.postgres import Server
 
-__all__ = ("Fleet", "a_server", "fleet")
+__all__ = ("Fleet", "fleet", "postgres_server")
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class Fleet:
-    """A queue of its own, a model server, and any number of workers."""
+    """A separate queue, a model server, and any number of workers."""
 
     def __init__(self, url: str, models: ModelServer) -> None:
         self.models = models
@@ -41,7 +41,7 @@ class Fleet:
 
     def workers(self, **options: Any) -> Workers:
         """Return the workers object of one process."""
-        self._made.append(make(**{**self.given, **options}))
+        self._made.append(make_workers(**{**self.given, **options}))
         return self._made[-1]
 
     def process(self, *options: str, **overrides: Any) -> Warm:
@@ -54,7 +54,7 @@ class Fleet:
         return self._processes[-1]
 
     def logs(self, process: Warm) -> list[str]:
-        """Return the lines that a process has logged."""
+        """Return the lines logged by a process."""
         log = self._logs[process.pid]
         log.seek(0)
         return log.read().decode().splitlines()
@@ -67,7 +67,7 @@ class Fleet:
 
     @asynccontextmanager
     async def working(self, workers: Workers, *, patience: float = 10.0) -> AsyncIterator[asyncio.Event]:
-        """Run a worker in this process and yield the event that stops it."""
+        """Run a worker in this process, and yield the event that stops it."""
         stop = asyncio.Event()
         working = asyncio.create_task(workers.work(stop, patience=patience))
         try:
@@ -88,10 +88,10 @@ class Fleet:
 
 
 @pytest.fixture
-async def fleet(a_server: Server) -> AsyncIterator[Fleet]:
+async def fleet(postgres_server: Server) -> AsyncIterator[Fleet]:
     """Provide a fleet for one test."""
     async with model_server(0.0) as models:
-        instance = Fleet(a_server.url, models)
+        instance = Fleet(postgres_server.url, models)
         try:
             yield instance
         finally:
@@ -99,8 +99,8 @@ async def fleet(a_server: Server) -> AsyncIterator[Fleet]:
             await instance.close()
 
 
-async def until(true: Callable[[], Any], *, within: float = 20.0) -> Any:
-    """Poll `true()`, which reads the database, until it returns a true value, and return that value."""
+async def poll_until(true: Callable[[], Any], *, within: float = 20.0) -> Any:
+    """Poll `true()`, which reads the database, until it returns a true value; return that value."""
     async with asyncio.timeout(within):
         while not (value := await true()):  # noqa: ASYNC110 - nothing tells when a row of a database has changed
             await asyncio.sleep(0.1)

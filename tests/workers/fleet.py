@@ -20,11 +20,11 @@ from flowdebate.workers import Workers
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ("Asked", "ModelServer", "RemoteModel", "make", "model_server", "workers")
+__all__ = ("ModelServer", "ReceivedRequest", "RemoteModel", "make_workers", "model_server", "workers")
 
 
 class RemoteModel:
-    """A model behind HTTP that imports nothing slow."""
+    """Model behind HTTP that imports nothing slow."""
 
     name = "test/remote"
 
@@ -47,8 +47,8 @@ class RemoteModel:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request that the server received."""
+class ReceivedRequest:
+    """A request received by the server."""
 
     at: float
     digest: str
@@ -58,20 +58,20 @@ class Asked:
 
 @dataclass
 class ModelServer:
-    """A model server that answers after `seconds` and records its requests."""
+    """Server that answers after `seconds` and records its requests."""
 
     seconds: float = 0.1
     port: int = 0
     open: int = 0
     """Number of unanswered requests."""
-    requests: list[Asked] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     answering: asyncio.Event = field(default_factory=asyncio.Event)
-    """Event that delays answers while it is not set."""
+    """Event that delays answers until it is set."""
     away: bool = False
-    """Whether all requests are refused."""
+    """True while all requests are rejected."""
     poison: bool = True
-    """Whether the run "poison" kills the worker that executes it."""
+    """True if the run "poison" kills the worker that executes it."""
     free: int = 0
     """Number of requests that are answered unconditionally."""
 
@@ -93,7 +93,7 @@ class ModelServer:
             length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
             digest, block, process = json.loads(await reader.readexactly(length))
             async with self.changed:
-                self.requests.append(Asked(time.time(), digest, block, process))
+                self.requests.append(ReceivedRequest(time.time(), digest, block, process))
                 self.open += 1
                 number = len(self.requests)
                 counted = 1
@@ -131,8 +131,11 @@ async def model_server(seconds: float = 0.1) -> AsyncIterator[ModelServer]:
         yield server
 
 
-def make(url: str, *, schema: str, port: int, **options: Any) -> Workers:
-    """Build the workers of the tests: a debate of five calls, one opened by a human, and one that kills its worker."""
+def make_workers(url: str, *, schema: str, port: int, **options: Any) -> Workers:
+    """Build the workers of the tests.
+
+    They have a debate with five calls, a debate opened by a human, and a debate that kills its worker.
+    """
     ann, bob = Debater("ann", "trams"), Debater("bob", "roads")
     city = debate(name="city", debaters=[ann, bob], synthesizer=False)
     person = Debater("ann", "trams", block=human(name="ann"))
@@ -144,5 +147,5 @@ def make(url: str, *, schema: str, port: int, **options: Any) -> Workers:
 
 
 def workers() -> Workers:
-    """Build the same workers in a worker process, from settings in the environment."""
-    return make(**json.loads(os.environ["FLEET"]))
+    """Build the same workers in a worker process, with settings from the environment."""
+    return make_workers(**json.loads(os.environ["FLEET"]))

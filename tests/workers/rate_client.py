@@ -11,10 +11,10 @@ from flowdebate.models.base import ModelRequest
 from flowdebate.models.limits import SharedRateLimit
 from tests.workers.fleet import RemoteModel
 
-__all__ = ("ask",)
+__all__ = ("make_requests",)
 
 
-async def ask(port: int, number: int, **limit: Any) -> None:
+async def make_requests(port: int, number: int, **limit: Any) -> None:
     """Make `count` concurrent requests."""
     model = SharedRateLimit(RemoteModel(port), **limit)
     request = ModelRequest(messages=[{"role": "user", "content": "Well?"}], block="asker")
@@ -23,4 +23,4 @@ async def ask(port: int, number: int, **limit: Any) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(ask(**json.loads(os.environ["CLIENT"])))
+    asyncio.run(make_requests(**json.loads(os.environ["CLIENT"])))

@@ -19,8 +19,8 @@ from tests import warm
 from tests.cli.stage import COMMAND
 from tests.service.test_queued_runs import serve_http
 from tests.telemetry.watched import Watched
-from tests.workers.conftest import ROOT, until
-from tests.workers.test_workers import over
+from tests.workers.conftest import ROOT, poll_until
+from tests.workers.test_workers import wait_for_end
 
 if TYPE_CHECKING:
     from tests.store.postgres import Server
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
-async def command(fleet: Fleet, *arguments: str) -> str:
+async def show_queue(fleet: Fleet, *arguments: str) -> str:
     """Return the output of `flowdebate runs queue`."""
     environment = os.environ | {"FLEET": json.dumps(fleet.given)}
     command_line = (COMMAND, "runs", "queue", "tests.workers.fleet:workers", *arguments)
-    return (await asyncio.to_thread(warm.run, *command_line, cwd=ROOT, env=environment)).stdout
+    return (await asyncio.to_thread(warm.run_warm, *command_line, cwd=ROOT, env=environment)).stdout
 
 
 async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
@@ -47,7 +47,7 @@ async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
     await fleet.workers(version="2").submit("city", "How?")
     async with fleet.working(workers):
         await fleet.models.until(1)
-        state = await until(registered(workers))
+        state = await poll_until(wait_for_worker(workers))
         assert (state.queue, state.waiting, state.running, state.rejected) == (workers.name, 3, 1, 0)
         versions = [(version.version, version.waiting, version.running, version.workers) for version in state.versions]
         assert versions == [("1", 2, 1, 1), ("2", 1, 0, 0)]
@@ -56,10 +56,10 @@ async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
         async with serve_http(Service(workers=workers)) as http:
             (overview,) = (await http.get("/queue")).json()
             assert (overview["waiting"], overview["workers"][0]["worker"]) == (3, state.workers[0].worker)
-        printed = await command(fleet)
+        printed = await show_queue(fleet)
         assert "3 waiting, the oldest for" in printed
         assert state.workers[0].worker in printed
-        assert json.loads(await command(fleet, "--json"))["running"] == 1
+        assert json.loads(await show_queue(fleet, "--json"))["running"] == 1
         gauges = watched.totals()
         attributes = f"queue.name={workers.name}, version"
         assert gauges[names.QUEUED] == {f"{attributes}=1": 2, f"{attributes}=2": 1}
@@ -67,12 +67,12 @@ async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
         assert set(gauges[names.GIVEN_UP].values()) == {0}
         fleet.models.answering.set()
         for run_id in ids:
-            await over(workers, run_id)
+            await wait_for_end(workers, run_id)
     assert (await workers.overview()).workers == ()
 
 
-def registered(workers: Any) -> Any:
-    """Wait for a worker to register and query the queue."""
+def wait_for_worker(workers: Any) -> Any:
+    """Wait for a worker to register, and return the state of the queue."""
 
     async def ask() -> Any:
         state = await workers.overview()
@@ -81,34 +81,34 @@ def registered(workers: Any) -> Any:
     return ask
 
 
-async def test_all_runs_that_match_are_resumed_on_the_command_line(fleet: Fleet) -> None:
-    """`flowdebate runs queue` cancels and resumes runs without executing any."""
+async def test_matching_runs_are_resumed_on_the_command_line(fleet: Fleet) -> None:
+    """`flowdebate runs queue` cancels and resumes runs without executing any of them."""
     workers = fleet.workers()
     run_id = await workers.submit("city", f"{workers.name}?", labels={"team": workers.name})
     other_run = await workers.submit("city", f"{workers.name}!")
-    assert "1 run cancelled" in await command(fleet, "cancel", "--label", f"team={workers.name}")
+    assert "1 run cancelled" in await show_queue(fleet, "cancel", "--label", f"team={workers.name}")
     assert (await workers.status(other_run)).status == "queued"
     assert (await workers.status(run_id)).status == "interrupted"
-    assert "1 run resumed" in await command(fleet, "resume", "--status", "interrupted", "--text", workers.name)
+    assert "1 run resumed" in await show_queue(fleet, "resume", "--status", "interrupted", "--text", workers.name)
     assert (await workers.status(run_id)).delivery == "waiting"
 
 
 async def test_a_run_is_submitted_on_the_command_line(fleet: Fleet) -> None:
-    """Submitting the same id again gives the same run, and a worker executes it as submitted."""
+    """Submitting the same id again gives the same run. A worker executes it as submitted."""
     workers = fleet.workers()
     name = f"{workers.name}-told"
     command_line = ("submit", "How?", "--pattern", "city", "--run-id", name, "--priority", "7", "--label", "owner=ann")
-    assert f"Run {name} is queued." in await command(fleet, *command_line)
-    assert json.loads(await command(fleet, *command_line, "--json")) == {"runId": name}
+    assert f"Run {name} is queued." in await show_queue(fleet, *command_line)
+    assert json.loads(await show_queue(fleet, *command_line, "--json")) == {"runId": name}
     header = (await workers.store.run(name)).header
     assert (header.input, header.labels, priority_of(header)) == ("How?", {"owner": "ann"}, 7)
     assert len(await asyncio.to_thread(workers.queue.of, name)) == 1
     async with fleet.working(workers):
-        assert (await over(workers, name)).status == "complete"
+        assert (await wait_for_end(workers, name)).status == "complete"
 
 
 async def test_a_version_without_live_workers_is_reported(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting clients get an error while the run stays queued for a worker of its version."""
+    """Waiting clients get an error, while the run stays queued for a worker of its version."""
     monkeypatch.setattr("flowdebate.workers.reaper.STRANDED", 0.5)
     old, new = fleet.workers(), fleet.workers(version="2")
     run_id = await old.submit("city", "How?")
@@ -119,17 +119,17 @@ async def test_a_version_without_live_workers_is_reported(fleet: Fleet, monkeypa
         assert ended.problem == "no worker of version '1' is alive, only of '2'"
         assert (await old.overview()).rejected == 1
         async with fleet.working(old):
-            assert (await over(old, run_id)).status in ("rejected", "complete")
-            assert await until(lambda: complete(old, run_id))
+            assert (await wait_for_end(old, run_id)).status in ("rejected", "complete")
+            assert await poll_until(lambda: is_complete(old, run_id))
 
 
-async def complete(workers: Any, run_id: str) -> bool:
+async def is_complete(workers: Any, run_id: str) -> bool:
     """Return whether the run is complete."""
     return bool((await workers.status(run_id)).status == "complete")
 
 
-async def test_a_rejected_run_ends_the_wait_for_it(fleet: Fleet) -> None:
-    """Runs in progress are included: lists show the reason, and followers receive the end."""
+async def test_a_rejected_run_ends_all_waits(fleet: Fleet) -> None:
+    """Runs in progress are included: lists show the reason, and followers see the end."""
     workers, wrong = fleet.workers(), fleet.workers(patterns={"other": fleet.workers().patterns["city"]})
     fleet.models.answering.clear()
     fleet.models.free = 1
@@ -147,14 +147,14 @@ async def test_a_rejected_run_ends_the_wait_for_it(fleet: Fleet) -> None:
         fleet.models.answering.set()
         assert [run.run_id for run in (await service.resume_all(status="rejected")).runs] == [run_id]
         async with fleet.working(workers):
-            assert (await over(workers, run_id)).status == "complete"
+            assert (await wait_for_end(workers, run_id)).status == "complete"
 
 
-async def test_a_server_is_ready_while_its_store_answers(fleet: Fleet, a_server: Server) -> None:
-    """/ready returns 503 within a second or so of a database outage, while /health still succeeds."""
+async def test_a_server_is_ready_while_its_store_responds(fleet: Fleet, postgres_server: Server) -> None:
+    """/ready returns 503 within about a second of a database outage, while /health still succeeds."""
     async with serve_http(Service(workers=fleet.workers())) as http:
         assert (await http.get("/ready", headers={"authorization": ""})).status_code == 200
-        await asyncio.to_thread(a_server.stop)
+        await asyncio.to_thread(postgres_server.stop)
         try:
             async with asyncio.timeout(3):
                 assert (await http.get("/ready")).status_code == 503
@@ -162,20 +162,20 @@ async def test_a_server_is_ready_while_its_store_answers(fleet: Fleet, a_server:
             with pytest.raises(StoreError):
                 await fleet.workers(url="postgresql://127.0.0.1:1/nothing").overview()
         finally:
-            await asyncio.to_thread(a_server.start)
+            await asyncio.to_thread(postgres_server.start)
 
         async def ready() -> bool:
             return (await http.get("/ready")).status_code == 200
 
-        await until(ready)
+        await poll_until(ready)
 
 
 async def test_a_worker_waits_for_its_database_and_reports_its_health(
-    fleet: Fleet, a_server: Server, free_port: int
+    fleet: Fleet, postgres_server: Server, free_port: int
 ) -> None:
-    """The worker starts without a database, healthy but not ready, and logs that as a JSON line."""
+    """The worker starts without a database. It is healthy but not ready, and logs this as a JSON line."""
     run_id = await fleet.workers().submit("city", "How?")
-    await asyncio.to_thread(a_server.stop)
+    await asyncio.to_thread(postgres_server.stop)
     process = fleet.process("--log-json", "--health", str(free_port))
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{free_port}", trust_env=False, verify=False) as http:
 
@@ -189,21 +189,21 @@ async def test_a_worker_waits_for_its_database_and_reports_its_health(
             return await asked("/ready") == 200
 
         try:
-            assert await until(lambda: asked("/health")) == 200
+            assert await poll_until(lambda: asked("/health")) == 200
             assert await asked("/ready") == 503
         finally:
-            await asyncio.to_thread(a_server.start)
-        await until(ready)
-    assert (await over(fleet.workers(), run_id)).status == "complete"
+            await asyncio.to_thread(postgres_server.start)
+        await poll_until(ready)
+    assert (await wait_for_end(fleet.workers(), run_id)).status == "complete"
     process.terminate()
     assert await asyncio.to_thread(process.wait, 30) == 0
     log = [json.loads(line) for line in fleet.logs(process)]
     assert any("waits for its database" in record["message"] for record in log)
 
 
-async def test_a_database_that_denies_access_is_not_waited_for(fleet: Fleet, a_server: Server) -> None:
+async def test_a_database_that_denies_access_is_not_awaited(fleet: Fleet, postgres_server: Server) -> None:
     with pytest.raises(StoreError, match="nobody"):
-        await fleet.workers(url=a_server.url.rpartition("/")[0] + "/nobody").work(asyncio.Event())
+        await fleet.workers(url=postgres_server.url.rpartition("/")[0] + "/nobody").work(asyncio.Event())
 
 
 @pytest.fixture

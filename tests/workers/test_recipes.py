@@ -1,4 +1,4 @@
-"""The programs of docs/workers.md and of examples/workers."""
+"""The programs from docs/workers.md and examples/workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from flowdebate.cli.app import app
 from flowdebate.errors import RunNotFound
 from flowdebate.store.postgres.store import PostgresStore
 from tests.warm import Warm, run_module, run_path
-from tests.workers.conftest import ROOT, until
+from tests.workers.conftest import ROOT, poll_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ model = FunctionModel(answer)
 SERVED = 'model = "openai/gpt-5-mini"\n'
 
 
-def program(name: str) -> str:
+def read_program(name: str) -> str:
     """Read a program from the page or from the examples that it links to."""
     example = ROOT / "examples" / "workers" / name
     if example.exists():
@@ -64,7 +64,7 @@ def program(name: str) -> str:
     return str(code)
 
 
-class Place:
+class ProgramFolder:
     """A folder with the programs, and a separate database."""
 
     def __init__(self, folder: Path, url: str) -> None:
@@ -72,7 +72,7 @@ class Place:
         self.url = url
         self.more: dict[str, str] = {}
         """Further variables of the programs' environment."""
-        debates = program("my_debates.py")
+        debates = read_program("my_debates.py")
         assert SERVED in debates
         (folder / "my_debates.py").write_text(debates.replace(SERVED, MODEL))
 
@@ -82,7 +82,7 @@ class Place:
         return Warm(code, *arguments, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def run(self, code: str, *arguments: str) -> str:
-        """Run a program to its end and return its output."""
+        """Run a program until it ends and return its output."""
         done = self.start(code, *arguments)
         out, errors = done.communicate(timeout=40)
         assert done.returncode == 0, errors.decode()
@@ -94,32 +94,32 @@ class Place:
 
 
 @pytest.fixture
-def place(a_server: Server, tmp_path: Path) -> Iterator[Place]:
+def program_folder(postgres_server: Server, tmp_path: Path) -> Iterator[ProgramFolder]:
     """Provide a folder and a database for one test."""
     name = f"recipe_{secrets.token_hex(6)}"
-    with psycopg.connect(a_server.url, autocommit=True) as session:
+    with psycopg.connect(postgres_server.url, autocommit=True) as session:
         session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    yield Place(tmp_path, a_server.url.rpartition("/")[0] + f"/{name}")
-    with psycopg.connect(a_server.url, autocommit=True) as session:
+    yield ProgramFolder(tmp_path, postgres_server.url.rpartition("/")[0] + f"/{name}")
+    with psycopg.connect(postgres_server.url, autocommit=True) as session:
         session.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-async def on_dbos(place: Place) -> None:
+async def run_dbos(program_folder: ProgramFolder) -> None:
     """Submit a run and start a worker as documented; SIGTERM ends the worker."""
-    (place.folder / "fleet.py").write_text(program("fleet.py"))
-    assert await asyncio.to_thread(place.run, run_path("fleet.py")) == "queued\n"
-    worker = place.start(run_module("flowdebate.workers"), "fleet:workers")
-    store = PostgresStore(place.url)
+    (program_folder.folder / "fleet.py").write_text(read_program("fleet.py"))
+    assert await asyncio.to_thread(program_folder.run, run_path("fleet.py")) == "queued\n"
+    worker = program_folder.start(run_module("flowdebate.workers"), "fleet:workers")
+    store = PostgresStore(program_folder.url)
 
     async def complete() -> bool:
         return (await store.run("city-1")).status == "complete"
 
     try:
-        await until(complete)
+        await poll_until(complete)
         await store.close()
-        with psycopg.connect(place.url) as session:
+        with psycopg.connect(program_folder.url) as session:
             counted = session.execute("SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()")
-            assert next(counted)[0] <= 15  # what the page and compose.yaml count with
+            assert next(counted)[0] <= 15  # the pool sizes on the page and in compose.yaml assume this number
     finally:
         await store.close()
         worker.send_signal(signal.SIGTERM)
@@ -127,16 +127,16 @@ async def on_dbos(place: Place) -> None:
     assert worker.returncode == 0
 
 
-async def on_procrastinate(place: Place) -> None:
+async def run_procrastinate(program_folder: ProgramFolder) -> None:
     """Defer a run, deliver it twice, and start a worker."""
-    (place.folder / "on_procrastinate.py").write_text(program("on_procrastinate.py"))
-    await asyncio.to_thread(place.run, run_path("on_procrastinate.py"), "submit", "it-1", "How?")
-    with psycopg.connect(place.url, autocommit=True) as session:
+    (program_folder.folder / "on_procrastinate.py").write_text(read_program("on_procrastinate.py"))
+    await asyncio.to_thread(program_folder.run, run_path("on_procrastinate.py"), "submit", "it-1", "How?")
+    with psycopg.connect(program_folder.url, autocommit=True) as session:
         session.execute(
             "INSERT INTO procrastinate_jobs (queue_name, task_name, args) "
             "SELECT queue_name, task_name, args FROM procrastinate_jobs"
         )
-    worker = place.start(run_path("on_procrastinate.py"), "work")
+    worker = program_folder.start(run_path("on_procrastinate.py"), "work")
     assert worker.stdout is not None
     try:
         assert [await asyncio.to_thread(worker.stdout.readline) for _ in range(2)] == [b"it-1 complete\n"] * 2
@@ -145,34 +145,34 @@ async def on_procrastinate(place: Place) -> None:
         await asyncio.to_thread(worker.communicate, 40)
 
 
-async def test_the_documented_programs_run(place: Place) -> None:
+async def test_the_documented_programs_run(program_folder: ProgramFolder) -> None:
     """Each program executes its run with five calls, although Procrastinate delivers its run twice."""
-    await asyncio.gather(on_dbos(place), on_procrastinate(place))
-    assert place.call_count() == 2 * 5
+    await asyncio.gather(run_dbos(program_folder), run_procrastinate(program_folder))
+    assert program_folder.call_count() == 2 * 5
 
 
-async def test_a_step_of_a_custom_dbos_workflow_resumes_its_run(place: Place) -> None:
-    """The process is killed at the third call and repeats only that call after its restart."""
-    (place.folder / "with_dbos.py").write_text(program("with_dbos.py"))
-    (place.folder / "die").touch()
-    killed = place.start(run_path("with_dbos.py"), "4711", "How?")
+async def test_a_step_of_a_custom_dbos_workflow_resumes_its_run(program_folder: ProgramFolder) -> None:
+    """The process is killed at the third call. After its restart, only that call is repeated."""
+    (program_folder.folder / "with_dbos.py").write_text(read_program("with_dbos.py"))
+    (program_folder.folder / "die").touch()
+    killed = program_folder.start(run_path("with_dbos.py"), "4711", "How?")
     await asyncio.to_thread(killed.communicate, 40)
     assert killed.returncode == -signal.SIGKILL
-    assert await asyncio.to_thread(place.run, run_path("with_dbos.py"), "4711", "How?") == "complete\n"
-    assert place.call_count() == 5 + 1
+    assert await asyncio.to_thread(program_folder.run, run_path("with_dbos.py"), "4711", "How?") == "complete\n"
+    assert program_folder.call_count() == 5 + 1
 
 
 @pytest.mark.slow
-async def test_a_killed_celery_task_resumes_its_run(place: Place) -> None:
+async def test_a_killed_celery_task_resumes_its_run(program_folder: ProgramFolder) -> None:
     """Another process of the same worker receives the task."""
-    (place.folder / "with_celery.py").write_text(program("with_celery.py"))
-    (place.folder / "die").touch()
-    place.more["CELERY_BROKER"] = "sqla+sqlite:///broker.sqlite3"
+    (program_folder.folder / "with_celery.py").write_text(read_program("with_celery.py"))
+    (program_folder.folder / "die").touch()
+    program_folder.more["CELERY_BROKER"] = "sqla+sqlite:///broker.sqlite3"
     ask = "from with_celery import hold; hold.delay('order-4711', 'How?')"
-    await asyncio.to_thread(place.run, ask)
+    await asyncio.to_thread(program_folder.run, ask)
     options = ("--app", "with_celery", "worker", "--concurrency", "1", "--loglevel", "ERROR")
-    worker = place.start(run_module("celery"), *options)
-    store = PostgresStore(place.url)
+    worker = program_folder.start(run_module("celery"), *options)
+    store = PostgresStore(program_folder.url)
 
     async def complete() -> bool:
         with suppress(RunNotFound):
@@ -180,12 +180,12 @@ async def test_a_killed_celery_task_resumes_its_run(place: Place) -> None:
         return False
 
     try:
-        await until(complete, within=40)
+        await poll_until(complete, within=40)
     finally:
         await store.close()
         worker.send_signal(signal.SIGTERM)
         await asyncio.to_thread(worker.communicate, 40)
-    assert place.call_count() == 5 + 1
+    assert program_folder.call_count() == 5 + 1
 
 
 def test_the_job_uses_existing_command_options() -> None:

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 ROUNDING = 0.002
-"""Clock difference between two processes of one machine, in seconds."""
+"""Clock difference in seconds between two processes on one machine."""
 
 
-def request(deadline: float | None = None) -> ModelRequest:
+def make_request(deadline: float | None = None) -> ModelRequest:
     """Return a request."""
     return ModelRequest(messages=[{"role": "user", "content": "Well?"}], block="asker", deadline=deadline)
 
 
-class Spender:
-    """A model that uses a given number of tokens."""
+class FixedUsage:
+    """Model that uses a fixed number of tokens."""
 
     name = "test/spender"
 
@@ -51,11 +51,11 @@ class Spender:
         return ModelResponse(text="Fine.", usage=Usage(prompt_tokens=self.tokens, completion_tokens=0))
 
 
-async def test_three_processes_keep_one_limit(a_server: Server) -> None:
-    """However the processes start, the server never receives more requests than the burst and the rate allow."""
+async def test_three_processes_share_one_limit(postgres_server: Server) -> None:
+    """The server never receives more requests than the burst and the rate allow, however the processes start."""
     burst, interval, number = 3, 0.04, 9
     key = secrets.token_hex(6)
-    limit = {"url": a_server.url, "schema": "fleet", "key": key, "requests": 25, "per": 1.0, "burst": burst}
+    limit = {"url": postgres_server.url, "schema": "fleet", "key": key, "requests": 25, "per": 1.0, "burst": burst}
     async with model_server(0.0) as models:
         start = time.time()
         environment = os.environ | {"CLIENT": json.dumps({**limit, "port": models.port, "number": number})}
@@ -68,7 +68,7 @@ async def test_three_processes_keep_one_limit(a_server: Server) -> None:
         (place, at - start) for place, at in enumerate(times, 1) if at - start < (place - burst) * interval - ROUNDING
     ]
     assert early == []
-    # the first of them may have been on its way for a while when it came; each limit for itself would take 0.24 s
+    # the first request may have been in transit for a while; three separate limits would take 0.24 s
     assert times[-1] - times[0] >= (3 * number - burst) * interval - 0.25
 
 
@@ -81,11 +81,11 @@ async def test_three_processes_keep_one_limit(a_server: Server) -> None:
     askers=st.integers(1, 3),
 )
 async def test_slots_are_evenly_spaced(
-    a_server: Server, number: int, requests: int, per: float, burst: int, askers: int
+    postgres_server: Server, number: int, requests: int, per: float, burst: int, askers: int
 ) -> None:
-    """The k-th slot is due (k - burst) intervals after the first one, for any process, and never earlier."""
+    """For any process, the k-th slot is due (k - burst) intervals after the first one, and never earlier."""
     key, interval = secrets.token_hex(6), per / requests
-    counters = [PostgresCounter(a_server.url, schema="fleet", patience=1.0) for _ in range(askers)]
+    counters = [PostgresCounter(postgres_server.url, schema="fleet", patience=1.0) for _ in range(askers)]
     values = {"interval": interval, "burst": burst * interval, "brim": per, "longest": 1e9}
     try:
         before = time.monotonic()
@@ -101,56 +101,60 @@ async def test_slots_are_evenly_spaced(
         assert seconds <= max(0.0, due) + elapsed + ROUNDING
 
 
-async def test_a_wait_that_is_too_long_is_rejected_and_takes_no_slot(a_server: Server) -> None:
-    """RateLimited is raised at once with the seconds to wait, and later requests are not delayed."""
-    spender = Spender(1)
-    model = SharedRateLimit(spender, url=a_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=50.0)
-    await model.request(request())
+async def test_an_excessive_wait_is_rejected_and_takes_no_slot(postgres_server: Server) -> None:
+    """RateLimited is raised at once with the seconds to wait. Later requests are not delayed."""
+    spender = FixedUsage(1)
+    model = SharedRateLimit(
+        spender, url=postgres_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=50.0
+    )
+    await model.request(make_request())
     soon = asyncio.get_running_loop().time() + 1.0
     waits = []
     for _ in range(3):
         with pytest.raises(RateLimited) as caught:
-            await model.request(request(soon))
+            await model.request(make_request(soon))
         waits.append(caught.value.retry_after or 0.0)
     assert len(spender.times) == 1
     assert 40 < waits[-1] <= waits[0] <= 50
     await model.close()
 
 
-async def test_tokens_are_counted_across_processes(a_server: Server) -> None:
-    """An answer in one process exceeds the remaining tokens, so the request of another process waits."""
-    first, second = Spender(100), Spender(1)
-    options: dict[str, Any] = {"url": a_server.url, "schema": "fleet", "key": secrets.token_hex(6), "tokens": 50}
+async def test_tokens_are_counted_across_processes(postgres_server: Server) -> None:
+    """An answer in one process exceeds the remaining tokens, so another process's request waits."""
+    first, second = FixedUsage(100), FixedUsage(1)
+    options: dict[str, Any] = {"url": postgres_server.url, "schema": "fleet", "key": secrets.token_hex(6), "tokens": 50}
     one, second_limit = SharedRateLimit(first, per=0.2, **options), SharedRateLimit(second, per=0.2, **options)
-    await one.request(request())
+    await one.request(make_request())
     charged = time.monotonic()
-    model_request = request()
+    model_request = make_request()
     await second_limit.request(model_request)
     assert second.times[0] - charged >= 0.1
     await one.close()
     await second_limit.close()
-    await second_limit.request(request())
+    await second_limit.request(make_request())
     await second_limit.close()
 
 
-async def test_a_request_that_cannot_be_counted_is_not_sent() -> None:
+async def test_an_uncountable_request_is_not_sent() -> None:
     """Without a database, a StoreError names the location and hides secrets."""
-    spender = Spender(1)
+    spender = FixedUsage(1)
     model = SharedRateLimit(spender, url="postgresql://me:secret@127.0.0.1:1/runs", requests=1, patience=0.1)
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/runs") as caught:
-        await model.request(request())
+        await model.request(make_request())
     assert "secret" not in str(caught.value)
     assert spender.times == []
     await model.close()
 
 
-async def test_an_abandoned_slot_stays_empty(a_server: Server) -> None:
-    """A request cancelled while waiting is not sent, and those behind it wait just as long."""
-    spender = Spender(1)
-    model = SharedRateLimit(spender, url=a_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=0.2)
-    await model.request(request())
-    waiting = asyncio.create_task(model.request(request()))
-    last = asyncio.create_task(model.request(request()))
+async def test_an_abandoned_slot_stays_empty(postgres_server: Server) -> None:
+    """A request cancelled while waiting is not sent, and the requests behind it wait just as long."""
+    spender = FixedUsage(1)
+    model = SharedRateLimit(
+        spender, url=postgres_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=0.2
+    )
+    await model.request(make_request())
+    waiting = asyncio.create_task(model.request(make_request()))
+    last = asyncio.create_task(model.request(make_request()))
     await asyncio.sleep(0)
     waiting.cancel()
     await last
@@ -178,7 +182,7 @@ def test_invalid_limits_are_rejected(options: dict[str, Any]) -> None:
 
 
 class Busy:
-    """A model whose endpoint responds with a retry-after."""
+    """Model whose endpoint responds with a retry-after."""
 
     name = "test/busy"
 
@@ -186,22 +190,23 @@ class Busy:
         self.times: list[float] = []
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Refuse the first request."""
+        """Reject the first request."""
         self.times.append(time.monotonic())
         if len(self.times) == 1:
             raise RateLimited("slowly", retry_after=0.5)
         return ModelResponse(text="Fine.")
 
 
-async def test_retry_after_applies_to_all_processes(a_server: Server) -> None:
-    """The header delays the requests of another limit with the same key, although its burst is unused."""
+async def test_retry_after_applies_to_all_processes(postgres_server: Server) -> None:
+    """The header delays the requests of another limit with the same key, even if that limit's burst is unused."""
     model, key = Busy(), secrets.token_hex(6)
     first, second = (
-        SharedRateLimit(model, url=a_server.url, schema="fleet", requests=100, per=1.0, key=key) for _ in range(2)
+        SharedRateLimit(model, url=postgres_server.url, schema="fleet", requests=100, per=1.0, key=key)
+        for _ in range(2)
     )
     with pytest.raises(RateLimited, match="slowly"):
-        await first.request(request())
-    await second.request(request())
+        await first.request(make_request())
+    await second.request(make_request())
     assert model.times[1] - model.times[0] >= 0.5 - ROUNDING
     await first.close()
     await second.close()

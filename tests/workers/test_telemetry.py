@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind
 
 from flowdebate.telemetry import names
 from tests.telemetry.watched import Watched
-from tests.workers.test_workers import CALLS, over
+from tests.workers.test_workers import CALLS, wait_for_end
 
 if TYPE_CHECKING:
     from tests.workers.conftest import Fleet
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_each_delivery_links_to_the_submitting_span(fleet: Fleet) -> None:
-    """Each call has one span in one of two processes, of which only the second resumes.
+    """Each call has one span, in one of two processes. Only the second process resumes the run.
 
     The consumer's span records who took the run and after what delay.
     """
@@ -31,7 +31,7 @@ async def test_each_delivery_links_to_the_submitting_span(fleet: Fleet) -> None:
         stop.set()
         fleet.models.answering.set()
     async with fleet.working(workers):
-        await over(workers, run_id)
+        await wait_for_end(workers, run_id)
     (submitted,) = watched.named("submit")
     assert submitted.name == "submit city"
     context: Any = submitted.get_span_context()
@@ -41,7 +41,7 @@ async def test_each_delivery_links_to_the_submitting_span(fleet: Fleet) -> None:
         assert delivery.kind is SpanKind.CONSUMER
         assert (attributes[names.QUEUE], attributes[names.VERSION]) == (workers.name, workers.version)
         assert 0 <= cast("float", attributes[names.QUEUE_SECONDS]) < 60
-        assert attributes[names.DELIVERY] == 1  # the worker gave it back: it did not die
+        assert attributes[names.DELIVERY] == 1  # the worker returned the run and did not die
         assert life.parent is not None
         assert life.parent.span_id == delivery.context.span_id
         assert [dict(link.attributes or {}) for link in delivery.links] == [{names.LINK: names.SUBMITTED}]

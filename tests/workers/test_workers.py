@@ -32,7 +32,7 @@ from flowdebate.workers.__main__ import load, main
 from flowdebate.workers.queue import DELAYS, History
 from flowdebate.workers.reaper import number_of, worker_id
 from tests.service.test_queued_runs import serve_http
-from tests.workers.conftest import ROOT, until
+from tests.workers.conftest import ROOT, poll_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,24 +45,24 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 CALLS = 5
-"""Number of calls of a debate on the fleet."""
+"""Number of calls per debate on the fleet."""
 
 
-async def over(workers: Workers, run_id: str) -> QueuedRunStatus:
-    """Return the run's status once the run is over."""
+async def wait_for_end(workers: Workers, run_id: str) -> QueuedRunStatus:
+    """Return the run's status once the run has ended."""
 
     async def ended() -> Any:
         standing = await workers.status(run_id)
         return standing if standing.over and not standing.owned and standing.delivery != "taken" else None
 
-    status: QueuedRunStatus = await until(ended)
+    status: QueuedRunStatus = await poll_until(ended)
     return status
 
 
-# Death
+# Crashes
 
 
-async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> None:
+async def test_a_killed_worker_s_runs_are_resumed_by_another(fleet: Fleet) -> None:
     """All of 20 debates end, and only calls in flight are repeated."""
     workers, fleet.models.seconds = fleet.workers(), 0.1
     ids = [await workers.submit("city", f"Question {number}?", run_id=f"it-{number}") for number in range(20)]
@@ -76,10 +76,10 @@ async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> N
         runs = await workers.store.runs(status="complete", labels={})
         return {run.header.run_id for run in runs} >= set(ids)
 
-    await until(all_done, within=40)
+    await poll_until(all_done, within=40)
     seconds = time.time() - killed
     for run_id in ids:
-        assert (await over(workers, run_id)).delivery == "done"
+        assert (await wait_for_end(workers, run_id)).delivery == "done"
     (survivor,) = (process for process in processes.values() if process is not victim)
     survivor.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(survivor.wait, 30) == 0
@@ -99,8 +99,11 @@ async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-async def test_only_the_run_that_kills_its_workers_is_given_up(fleet: Fleet) -> None:
-    """The run crashes twice among others and three times alone; the other runs complete with few repeated calls."""
+async def test_only_the_run_that_kills_its_workers_is_abandoned(fleet: Fleet) -> None:
+    """It crashes twice next to other runs and three times by itself.
+
+    The other runs complete with few repeated calls.
+    """
     workers, fleet.models.seconds = fleet.workers(), 0.5
     poison = await workers.submit("poison", "How?")
     neighbours = [await workers.submit("city", f"Question {number}?") for number in range(3)]
@@ -112,9 +115,9 @@ async def test_only_the_run_that_kills_its_workers_is_given_up(fleet: Fleet) -> 
             process = fleet.process()
         return (await workers.status(poison)).status == "dead_letter"
 
-    await until(given_up, within=150)
+    await poll_until(given_up, within=150)
     for run_id in neighbours:
-        assert (await over(workers, run_id)).status == "complete"
+        assert (await wait_for_end(workers, run_id)).status == "complete"
     standing = await workers.status(poison)
     assert standing.over
     assert "5 workers in a row died" in (standing.problem or "")
@@ -134,13 +137,13 @@ async def test_only_the_run_that_kills_its_workers_is_given_up(fleet: Fleet) -> 
 
 
 @pytest.mark.parametrize("operation", ["submit", "resume"])
-async def test_a_stored_run_is_executed_even_if_its_client_died_before_queueing(fleet: Fleet, operation: str) -> None:
-    """The client dies between the two writes; the next worker finds and completes the run."""
+async def test_a_stored_run_is_executed_if_its_client_died_before_queueing(fleet: Fleet, operation: str) -> None:
+    """The client dies between the two writes. The next worker finds and completes the run."""
     workers, left_out = fleet.workers(), f"left-{operation}-{fleet.given['name']}"
     if operation == "resume":
         await workers.submit("city", "How?", run_id=left_out)
         async with fleet.working(workers):
-            assert (await over(workers, left_out)).status == "complete"
+            assert (await wait_for_end(workers, left_out)).status == "complete"
         await workers.store.take(left_out)
         await workers.store.finish(left_out, "failed", None)
     call = f"submit('city', 'How?', run_id={left_out!r})" if operation == "submit" else f"resume({left_out!r})"
@@ -155,11 +158,11 @@ asyncio.run(made.{call})
     status = await workers.status(left_out)
     assert (status.status, status.delivery) == ("queued", None if operation == "submit" else "done")
     async with fleet.working(workers):
-        assert (await over(workers, left_out)).status == "complete"
+        assert (await wait_for_end(workers, left_out)).status == "complete"
 
 
 async def test_runs_without_a_delivery_are_found_page_by_page(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the number of clients that died before queueing nor runs of other queues in between hide any of them."""
+    """This holds however many clients died before queueing, with runs from other queues in between."""
     monkeypatch.setattr("flowdebate.workers.reaper._PAGE", 2)
     workers, other_workers, name = fleet.workers(), fleet.workers(name="another-queue"), fleet.given["name"]
     for client in (workers, other_workers):
@@ -169,7 +172,7 @@ async def test_runs_without_a_delivery_are_found_page_by_page(fleet: Fleet, monk
                 await client.submit("city", "How?", run_id=f"{name}-{number}-{client.name}")
     async with fleet.working(workers):
         for number in range(5):
-            assert (await over(workers, f"{name}-{number}-{name}")).status == "complete"
+            assert (await wait_for_end(workers, f"{name}-{number}-{name}")).status == "complete"
     for number in range(5):
         status = await other_workers.status(f"{name}-{number}-another-queue")
         assert (status.status, status.delivery) == ("queued", None)
@@ -190,7 +193,7 @@ async def test_nothing_is_stored_while_dbos_is_unavailable(fleet: Fleet, monkeyp
 
 
 async def test_runs_survive_a_provider_outage(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs wait in the queue while their worker retries one now and then, and all of them complete."""
+    """Runs wait in the queue while their worker retries one of them at intervals. All of them complete."""
     monkeypatch.setitem(DELAYS, "outage", (0.1, 0.2))
     monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.5)
     workers, fleet.models.away = fleet.workers(), True
@@ -204,7 +207,7 @@ async def test_runs_survive_a_provider_outage(fleet: Fleet, monkeypatch: pytest.
                 await asyncio.sleep(0.05)
         fleet.models.away = False
         for run_id in ids:
-            assert (await over(workers, run_id)).status == "complete"
+            assert (await wait_for_end(workers, run_id)).status == "complete"
     assert len(fleet.models.requests) <= len(ids) * CALLS + 4 + 4
 
 
@@ -218,11 +221,11 @@ async def test_a_run_is_not_postponed_forever(fleet: Fleet, monkeypatch: pytest.
         fleet.models.requests.clear()
         run_id = await workers.submit("city", "How?")
         async with fleet.working(workers):
-            assert (await over(workers, run_id)).status == "failed"
+            assert (await wait_for_end(workers, run_id)).status == "failed"
         assert len(fleet.models.requests) >= tries
 
 
-async def test_workers_share_the_news_of_a_provider_outage(fleet: Fleet) -> None:
+async def test_workers_share_a_detected_provider_outage(fleet: Fleet) -> None:
     """After one worker detects the outage, the others start nothing."""
     workers = fleet.workers()
     await workers.submit("city", "How?")
@@ -238,8 +241,11 @@ async def test_workers_share_the_news_of_a_provider_outage(fleet: Fleet) -> None
 # Stopping
 
 
-async def test_a_worker_that_stops_loses_no_call(fleet: Fleet) -> None:
-    """The call in flight is answered and recorded; the run returns to the queue, and another worker makes the rest."""
+async def test_a_stopping_worker_loses_no_call(fleet: Fleet) -> None:
+    """The call in flight is answered and recorded.
+
+    The run returns to the queue, and another worker makes the remaining calls.
+    """
     workers = fleet.workers()
     fleet.models.answering.clear()
     run_id = await workers.submit("city", "How?")
@@ -251,17 +257,17 @@ async def test_a_worker_that_stops_loses_no_call(fleet: Fleet) -> None:
     status = await workers.status(run_id)
     assert (status.status, status.steps, status.owned, status.delivery) == ("queued", 1, False, "waiting")
     async with fleet.working(workers):
-        assert (await over(workers, run_id)).status == "complete"
+        assert (await wait_for_end(workers, run_id)).status == "complete"
     assert len(fleet.models.requests) == CALLS
 
 
-async def test_sessions_are_bounded(fleet: Fleet, a_server: Server) -> None:
+async def test_sessions_are_bounded(fleet: Fleet, postgres_server: Server) -> None:
     """The documented numbers hold for a worker with all runs in progress and a client with many submissions."""
     text = (ROOT / "docs" / "workers.md").read_text("utf-8")
     match = re.search(r"A worker opens up to (\d+) PostgreSQL sessions, a client up to (\d+)", text)
     assert match is not None
     workers, peak = fleet.workers(), 0
-    with psycopg.connect(a_server.url, autocommit=True) as watching:
+    with psycopg.connect(postgres_server.url, autocommit=True) as watching:
 
         def count() -> int:
             row = watching.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
@@ -275,7 +281,7 @@ async def test_sessions_are_bounded(fleet: Fleet, a_server: Server) -> None:
             return peak
 
         baseline = count()
-        await workers.overview()  # DBOS is imported, which takes seconds
+        await workers.overview()  # importing DBOS takes seconds
         watched = asyncio.ensure_future(asyncio.to_thread(watch, 2.0))
         await asyncio.gather(*(workers.submit("city", f"Question {number}?") for number in range(16)))
         await workers.overview()
@@ -287,32 +293,32 @@ async def test_sessions_are_bounded(fleet: Fleet, a_server: Server) -> None:
         async def closed() -> bool:
             return count() <= baseline
 
-        await until(closed)
+        await poll_until(closed)
         fleet.process(max_concurrency=8)
         await fleet.models.until(8)
         peak = await asyncio.to_thread(watch, 3.0) - baseline
         assert 0 < peak <= int(match[1])
 
 
-async def test_a_worker_takes_no_run_before_its_sessions_are_open(fleet: Fleet, a_server: Server) -> None:
-    """The worker reports the required and available numbers, and continues once there are more."""
+async def test_a_worker_takes_no_run_without_enough_sessions(fleet: Fleet, postgres_server: Server) -> None:
+    """The worker reports the required and the available number, and continues once there are more."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     await workers.close()
     with ExitStack() as stack:
         with suppress(psycopg.OperationalError):
             while True:
-                stack.enter_context(closing(psycopg.connect(a_server.url, autocommit=True)))
+                stack.enter_context(closing(psycopg.connect(postgres_server.url, autocommit=True)))
         process = fleet.process()
 
         async def told() -> bool:
             return any("needs 16 sessions, there is none" in line for line in fleet.logs(process))
 
-        await until(told)
+        await poll_until(told)
         assert process.poll() is None
         assert not fleet.models.requests
     workers = fleet.workers()
-    assert (await over(workers, run_id)).status == "complete"
+    assert (await wait_for_end(workers, run_id)).status == "complete"
 
 
 async def test_a_worker_does_not_wait_forever(fleet: Fleet) -> None:
@@ -325,23 +331,23 @@ async def test_a_worker_does_not_wait_forever(fleet: Fleet) -> None:
     assert (await workers.status(run_id)).status == "queued"
     fleet.models.answering.set()
     async with fleet.working(workers):
-        assert (await over(workers, run_id)).status == "complete"
+        assert (await wait_for_end(workers, run_id)).status == "complete"
     assert len(fleet.models.requests) == CALLS + 1
 
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
-async def test_a_long_database_outage_ends_no_run(fleet: Fleet, a_server: Server) -> None:
+async def test_a_long_database_outage_ends_no_run(fleet: Fleet, postgres_server: Server) -> None:
     """Only the answer that could not be stored is requested again, and the run completes."""
     workers = fleet.workers()
-    workers._store = PostgresStore(a_server.url, schema="fleet", patience=0.1)
+    workers._store = PostgresStore(postgres_server.url, schema="fleet", patience=0.1)
     fleet.models.answering.clear()
     run_id = await workers.submit("city", "How?")
     async with fleet.working(workers):
         await fleet.models.until(1)
-        await asyncio.to_thread(a_server.stop)
+        await asyncio.to_thread(postgres_server.stop)
         fleet.models.answering.set()
         await fleet.models.answered()
-        await asyncio.to_thread(a_server.start)
+        await asyncio.to_thread(postgres_server.start)
 
         async def complete() -> bool:
             try:
@@ -349,12 +355,12 @@ async def test_a_long_database_outage_ends_no_run(fleet: Fleet, a_server: Server
             except StoreError:
                 return False
 
-        await until(complete)
+        await poll_until(complete)
     assert CALLS <= len(fleet.models.requests) <= CALLS + 1
 
 
-class LetsGoLate(PostgresStore):
-    """A store that fails when an answer is recorded, and again when the run is released."""
+class FailingStore(PostgresStore):
+    """Store that fails when an answer is recorded, and again when the run is released."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, schema="fleet")
@@ -375,22 +381,22 @@ class LetsGoLate(PostgresStore):
 
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
-async def test_a_worker_recognizes_its_own_lock(fleet: Fleet, a_server: Server) -> None:
-    """While the run cannot be released, no other worker gets it; its worker keeps trying, and the run completes."""
+async def test_a_worker_recognizes_its_own_lock(fleet: Fleet, postgres_server: Server) -> None:
+    """While the run cannot be released, no other worker gets it. Its worker keeps trying, and the run completes."""
     workers = fleet.workers()
-    workers._store = store = LetsGoLate(a_server.url)
+    workers._store = store = FailingStore(postgres_server.url)
     run_id = await workers.submit("city", "How?")
     async with fleet.working(workers):
-        assert (await over(workers, run_id)).status == "complete"
+        assert (await wait_for_end(workers, run_id)).status == "complete"
     assert len(fleet.models.requests) == CALLS + 1
     assert not store.faults.total()
 
 
-# Giving and calling off
+# Submitting and cancelling
 
 
 async def test_a_run_submitted_twice_is_one_run(fleet: Fleet) -> None:
-    """Repeating the id, question and pattern adds nothing; a different question or seed is rejected."""
+    """Repeating the id, question and pattern adds nothing. A different question or seed is rejected."""
     workers = fleet.workers()
     name = f"{fleet.given['name']}/a%b_"
     for _ in range(3):
@@ -400,7 +406,7 @@ async def test_a_run_submitted_twice_is_one_run(fleet: Fleet) -> None:
         with pytest.raises(RunExists):
             await workers.submit("city", question, run_id=name, seed=seed)
     async with fleet.working(workers):
-        assert (await over(workers, name)).status == "complete"
+        assert (await wait_for_end(workers, name)).status == "complete"
     assert await workers.submit("city", "How?", run_id=name) == name
     await workers.resume(name)
     standing = await workers.status(name)
@@ -411,7 +417,7 @@ async def test_a_run_submitted_twice_is_one_run(fleet: Fleet) -> None:
 
 
 async def test_a_run_can_be_cancelled_before_it_starts(fleet: Fleet) -> None:
-    """No worker executes the run, and resuming puts it back on the queue."""
+    """No worker executes the run, and resuming puts it back in the queue."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     assert (await workers.status(run_id)).delivery == "waiting"
@@ -421,42 +427,42 @@ async def test_a_run_can_be_cancelled_before_it_starts(fleet: Fleet) -> None:
     assert (standing.status, standing.delivery, standing.over) == ("interrupted", "cancelled", True)
     await workers.resume(run_id)
     async with fleet.working(workers):
-        assert (await over(workers, run_id)).status == "complete"
+        assert (await wait_for_end(workers, run_id)).status == "complete"
         await workers.cancel(run_id)
     assert (await workers.status(run_id)).status == "complete"
 
 
 async def test_a_run_can_be_cancelled_while_it_runs(fleet: Fleet) -> None:
-    """The worker abandons the call in flight; recorded answers stay and are not requested again."""
+    """The worker abandons the call in flight. Recorded answers stay and are not requested again."""
     workers = fleet.workers()
     fleet.models.answering.clear()
     run_id = await workers.submit("city", "How?")
     async with fleet.working(workers):
         await fleet.models.until(1)
         await fleet.workers().cancel(run_id)
-        standing = await over(workers, run_id)
+        standing = await wait_for_end(workers, run_id)
         assert (standing.status, standing.delivery) == ("interrupted", "cancelled")
         fleet.models.answering.set()
         await workers.resume(run_id)
-        assert (await over(workers, run_id)).status == "complete"
+        assert (await wait_for_end(workers, run_id)).status == "complete"
     assert len(fleet.models.requests) == CALLS + 1
 
 
-async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, a_server: Server) -> None:
-    """Both finished and waiting runs are covered, and a run whose id has the same prefix is unaffected."""
+async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, postgres_server: Server) -> None:
+    """Both finished and waiting runs are covered. A run whose id has the same prefix is unaffected."""
     workers = fleet.workers()
     ids = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{name}") for name in ("a", "a/b", "c")]
     async with fleet.working(workers):
         for run_id in ids[:2]:
-            assert (await over(workers, run_id)).status == "complete"
-        await until(lambda: done(workers, ids[0]))
+            assert (await wait_for_end(workers, run_id)).status == "complete"
+        await poll_until(lambda: has_ended(workers, ids[0]))
     await workers.submit("city", "How?", run_id=f"{ids[2]}-waits")
     for run_id in (ids[0], f"{ids[2]}-waits"):
         await workers.store.delete(run_id)
         assert await asyncio.to_thread(workers.queue.of, run_id) == []
     assert await asyncio.to_thread(workers.queue.of, ids[1]) != []
     tables = ("workflow_input", "workflow_output", "operation_outputs", "workflow_status")
-    with psycopg.connect(a_server.url) as session:
+    with psycopg.connect(postgres_server.url) as session:
         for table in tables:
             query = f"SELECT count(*) FROM fleet_queue.{table} WHERE workflow_uuid ~ %s"  # noqa: S608
             row = session.execute(query.encode(), (f"^{ids[0]}/[0-9a-f]+$",)).fetchone()
@@ -464,7 +470,7 @@ async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, a_server:
 
 
 class Program:
-    """An object that runs a program when it is unpickled."""
+    """Object that runs a program when it is unpickled."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -474,10 +480,10 @@ class Program:
 
 
 @pytest.mark.parametrize("mark", ["py_pickle", None, "custom_serializer"])
-async def test_a_row_of_the_queue_runs_no_code(
-    fleet: Fleet, a_server: Server, tmp_path: Path, mark: str | None
+async def test_a_queue_row_cannot_run_code(
+    fleet: Fleet, postgres_server: Server, tmp_path: Path, mark: str | None
 ) -> None:
-    """A forged row turns its run into a dead letter with the reason; other runs continue."""
+    """A forged row turns its run into a dead letter with the reason. Other runs continue."""
     workers = fleet.workers()
     changed, unchanged = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{end}") for end in "ab"]
     worker_path, client_path = tmp_path / "worker", tmp_path / "client"
@@ -485,7 +491,7 @@ async def test_a_row_of_the_queue_runs_no_code(
     payloads = [base64.b64encode(program).decode() for program in programs]
 
     def change(end: str, column: str, payload: str) -> None:
-        with psycopg.connect(a_server.url) as session:
+        with psycopg.connect(postgres_server.url) as session:
             session.execute("SET search_path = fleet_queue")
             which = (f"{changed}/%",)
             session.execute("UPDATE workflow_status SET serialization = %s WHERE workflow_uuid LIKE %s", (mark, *which))
@@ -496,21 +502,21 @@ async def test_a_row_of_the_queue_runs_no_code(
     change("workflow_status", "output", payloads[1])
     assert "not written by this library" in ((await workers.status(changed)).problem or "")
     fleet.process()
-    assert (await over(workers, unchanged)).status == "complete"
-    await until(lambda: is_dead_letter(workers, changed))
+    assert (await wait_for_end(workers, unchanged)).status == "complete"
+    await poll_until(lambda: is_dead_letter(workers, changed))
     assert "not written by this library" in ((await workers.status(changed)).problem or "")
     assert not worker_path.exists()
     assert not client_path.exists()
     assert len(fleet.models.requests) == CALLS
     await workers.resume(changed, retry_dead_letter=True)
-    assert (await over(workers, changed)).status == "complete"
+    assert (await wait_for_end(workers, changed)).status == "complete"
 
 
-async def test_a_forged_output_under_the_own_marker_is_reported(fleet: Fleet, a_server: Server) -> None:
+async def test_a_forged_output_with_our_marker_is_reported(fleet: Fleet, postgres_server: Server) -> None:
     """Reading the run's status does not fail."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-c")
-    with psycopg.connect(a_server.url) as session:
+    with psycopg.connect(postgres_server.url) as session:
         session.execute("SET search_path = fleet_queue")
         query = (
             "UPDATE workflow_status SET serialization = 'portable_json', output = 'gASV' WHERE workflow_uuid LIKE %s"
@@ -520,17 +526,17 @@ async def test_a_forged_output_under_the_own_marker_is_reported(fleet: Fleet, a_
 
 
 async def is_dead_letter(workers: Workers, run_id: str) -> bool:
-    """Return whether the run was given up."""
+    """Return whether the run was abandoned."""
     return (await workers.status(run_id)).status == "dead_letter"
 
 
-async def done(workers: Workers, run_id: str) -> bool:
+async def has_ended(workers: Workers, run_id: str) -> bool:
     """Return whether the run's last delivery has ended."""
     return (await workers.status(run_id)).delivery == "done"
 
 
 async def test_runs_with_a_lower_priority_are_executed_first(fleet: Fleet) -> None:
-    """The time of submission matters only among runs of equal priority."""
+    """The submission time matters only among runs of equal priority."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     for number, priority in enumerate((7, 0, 7, 2)):
         await workers.submit("city", "How?", run_id=f"{name}-{number}", priority=priority)
@@ -540,13 +546,13 @@ async def test_runs_with_a_lower_priority_are_executed_first(fleet: Fleet) -> No
         await workers.submit("city", "How?", priority=101)
     async with fleet.working(workers):
         for number in range(4):
-            await over(workers, f"{name}-{number}")
+            await wait_for_end(workers, f"{name}-{number}")
     ended = sorted(await workers.store.runs(prefix=f"{name}-"), key=lambda run: run.updated_at)
     assert [run.header.run_id[-1] for run in ended] == ["1", "3", "0", "2"]
 
 
 async def test_owners_take_turns(fleet: Fleet) -> None:
-    """A second owner's run comes second, whatever the backlog; a run of lower priority waits for all others."""
+    """A second owner's run comes second, whatever the backlog. A run with lower priority waits for all others."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     for owner, numbers, priority in (("late", range(2), 1), ("ann", range(6), 0), ("bob", range(2), 0), ("", (0,), 0)):
         labels = {"owner": owner} if owner else {}
@@ -554,7 +560,7 @@ async def test_owners_take_turns(fleet: Fleet) -> None:
             await workers.submit("city", "How?", run_id=f"{name}-{owner}{number}", labels=labels, priority=priority)
     async with fleet.working(workers):
         for number in (0, 1):
-            await over(workers, f"{name}-late{number}")
+            await wait_for_end(workers, f"{name}-late{number}")
     ended = sorted(await workers.store.runs(prefix=f"{name}-"), key=lambda run: run.updated_at)
     expected = ["ann0", "bob0", "0", "ann1", "bob1", *(f"ann{number}" for number in range(2, 6)), "late0", "late1"]
     assert [run.header.run_id.removeprefix(f"{name}-") for run in ended] == expected
@@ -573,14 +579,14 @@ async def test_a_new_owner_does_not_catch_up(fleet: Fleet) -> None:
         for number in range(3):
             await submit(run_id=f"{name}-bob{number}", labels={"owner": "bob"})
         fleet.models.answering.set()
-        await over(workers, f"{name}-ann7")
+        await wait_for_end(workers, f"{name}-ann7")
     ended = sorted(await workers.store.runs(prefix=f"{name}-"), key=lambda run: run.updated_at)
     order = "".join(run.header.run_id[-4] for run in ended)
     assert order == "aaaaababab" + "a"
 
 
 async def test_concurrent_runs_per_owner_are_limited(fleet: Fleet) -> None:
-    """The limit holds across all workers, which leaves capacity for other owners; in the end all runs are complete."""
+    """The limit holds across all workers, which leaves capacity for other owners. In the end, all runs are complete."""
     workers, name = fleet.workers(max_concurrency=4, owner_concurrency=1), fleet.given["name"]
     owners = {f"{name}-{number}": "ann" if number < 4 else "bob" for number in range(6)}
     for run_id, owner in owners.items():
@@ -593,14 +599,14 @@ async def test_concurrent_runs_per_owner_are_limited(fleet: Fleet) -> None:
         async def both() -> bool:
             return len((await workers.overview()).workers) == 2
 
-        await until(both)
-        await asyncio.sleep(0.5)  # several polls of both: nothing more may begin
+        await poll_until(both)
+        await asyncio.sleep(0.5)  # several polls by both workers: no further run may start
         assert len(fleet.models.requests) == 2
         running = [run.header.run_id for run in await workers.store.runs(status="running") if run.owned]
         assert sorted(owners[run_id] for run_id in running if run_id in owners) == ["ann", "bob"]
         fleet.models.answering.set()
         for run_id in owners:
-            assert (await over(workers, run_id)).status == "complete"
+            assert (await wait_for_end(workers, run_id)).status == "complete"
 
 
 @pytest.mark.slow
@@ -619,7 +625,7 @@ async def test_a_run_of_a_dead_worker_skips_the_backlog(fleet: Fleet) -> None:
     fleet.models.answering.set()
     async with fleet.working(workers):
         for number in range(20):
-            await over(workers, f"{name}-{number}")
+            await wait_for_end(workers, f"{name}-{number}")
     ended = sorted(await workers.store.runs(prefix=f"{name}-"), key=lambda run: run.updated_at)
     assert [run.header.run_id for run in ended].index(f"{name}-first") < 18
 
@@ -645,33 +651,33 @@ async def test_an_unknown_run_is_not_found(fleet: Fleet) -> None:
         await workers.submit("country", "How?")
 
 
-# Workers that are others
+# Workers with other versions
 
 
-async def test_a_worker_of_another_version_leaves_runs_alone(fleet: Fleet) -> None:
-    """The worker takes its own run and leaves an earlier one of another version to a matching worker."""
+async def test_a_worker_with_another_version_ignores_runs(fleet: Fleet) -> None:
+    """The worker takes its own run and leaves an earlier one for a worker of the matching version."""
     old, new = fleet.workers(), fleet.workers(version="2")
     first = await old.submit("city", "How?")
     second = await new.submit("city", "Why?")
     async with fleet.working(new):
-        assert (await over(new, second)).status == "complete"
+        assert (await wait_for_end(new, second)).status == "complete"
     standing = await old.status(first)
     assert (standing.status, standing.delivery, standing.worker) == ("queued", "waiting", None)
     with pytest.raises(ConfigurationError, match="version 2"):
         await new.resume(first)
     async with fleet.working(old):
-        assert (await over(old, first)).status == "complete"
+        assert (await wait_for_end(old, first)).status == "complete"
 
 
 @pytest.mark.parametrize("difference", ["name", "outline"])
-async def test_a_worker_without_the_pattern_says_so(fleet: Fleet, difference: str) -> None:
-    """The run is unchanged, its status gives the reason, and a worker with the pattern executes it."""
+async def test_a_worker_without_the_pattern_reports_it(fleet: Fleet, difference: str) -> None:
+    """The run is unchanged and its status gives the reason. A worker with the pattern executes it."""
     pattern = debate(name="city", debaters=[Debater("ann", "trams"), Debater("cy", "bikes")], synthesizer=False)
     name = "country" if difference == "name" else "city"
     workers, wrong = fleet.workers(), fleet.workers(patterns={name: pattern})
     run_id = await workers.submit("city", "How?")
     async with fleet.working(wrong):
-        standing = await over(wrong, run_id)
+        standing = await wait_for_end(wrong, run_id)
     assert (standing.status, standing.delivery, standing.steps) == ("rejected", "failed", 0)
     assert ("'city'" if difference == "name" else "RunChanged") in (standing.problem or "")
     assert fleet.models.requests == []
@@ -679,11 +685,11 @@ async def test_a_worker_without_the_pattern_says_so(fleet: Fleet, difference: st
     assert (await workers.status(run_id)).delivery == "waiting"
     if difference == "name":
         async with fleet.working(workers):
-            assert (await over(workers, run_id)).status == "complete"
+            assert (await wait_for_end(workers, run_id)).status == "complete"
 
 
-async def test_duplicate_deliveries_are_ignored_and_leftovers_are_found(fleet: Fleet) -> None:
-    """A worker leaves a run to its current executor, and takes over when that one is gone."""
+async def test_duplicate_deliveries_are_ignored_and_abandoned_runs_are_found(fleet: Fleet) -> None:
+    """A worker leaves a run to its current executor, and takes over when that executor is gone."""
     workers, second_store = fleet.workers(), PostgresStore(fleet.given["url"], schema="fleet")
     run_id = await workers.submit("city", "How?")
     await second_store.take(run_id)
@@ -692,18 +698,18 @@ async def test_duplicate_deliveries_are_ignored_and_leftovers_are_found(fleet: F
         async def let_be() -> bool:
             return (await workers.status(run_id)).delivery == "done"
 
-        await until(let_be)
+        await poll_until(let_be)
         assert fleet.models.requests == []
         await second_store.close()
 
         async def complete() -> bool:
             return (await workers.status(run_id)).status == "complete"
 
-        await until(complete)
+        await poll_until(complete)
     assert len(fleet.models.requests) == CALLS
 
 
-async def test_a_process_is_one_worker(fleet: Fleet) -> None:
+async def test_a_process_has_one_worker(fleet: Fleet) -> None:
     """A second worker in the process is rejected without harm to the first."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
@@ -711,15 +717,15 @@ async def test_a_process_is_one_worker(fleet: Fleet) -> None:
         await fleet.models.until(1)
         with pytest.raises(ConfigurationError, match="unused in the process"):
             await fleet.workers().work(asyncio.Event())
-        assert (await over(workers, run_id)).status == "complete"
+        assert (await wait_for_end(workers, run_id)).status == "complete"
 
 
-# What is given
+# Delays and options
 
 
 @given(st.integers(1, 200), st.integers(0, 9))
-def test_redelivery_waits_twice_as_long_each_time(deaths: int, steps: int) -> None:
-    """The delay grows from half a second to a minute, whatever steps were recorded before; progress resets it."""
+def test_redelivery_delays_double(deaths: int, steps: int) -> None:
+    """The delay grows from half a second to a minute, whatever steps were recorded before. Progress resets it."""
     history = History().after_death(steps)
     for number in range(1, deaths):
         assert history.delay == min(0.5 * 2 ** (number - 1), 60.0)
@@ -775,11 +781,11 @@ def test_a_worker_without_patterns_does_not_start(spec: str, capsys: pytest.Capt
     assert "MODULE:OBJECT" in capsys.readouterr().err
 
 
-# Runs of others
+# Imported runs
 
 
 async def test_workers_reject_imported_runs(fleet: Fleet) -> None:
-    """Both the client and a worker that receives the run reject it; another deployment may accept it."""
+    """Both the client and a worker that receives the run reject it. Another deployment may accept it."""
     workers, lenient = fleet.workers(), fleet.workers(allow_imported=True)
     run_id = await workers.submit("city", "How?")
     lines = [line async for line in export_run(workers.store, run_id)]
@@ -790,13 +796,13 @@ async def test_workers_reject_imported_runs(fleet: Fleet) -> None:
         with pytest.raises(ConfigurationError, match="not imported"):
             await ask()
     async with fleet.working(workers):
-        await until(lambda: refusal(workers, run_id))
+        await poll_until(lambda: is_rejected(workers, run_id))
     assert not fleet.models.requests
     await lenient.resume(run_id)
     async with fleet.working(lenient):
-        assert (await over(lenient, run_id)).status == "complete"
+        assert (await wait_for_end(lenient, run_id)).status == "complete"
 
 
-async def refusal(workers: Workers, run_id: str) -> bool:
+async def is_rejected(workers: Workers, run_id: str) -> bool:
     """Return whether the run's delivery was rejected."""
     return "not imported" in ((await workers.status(run_id)).problem or "")

@@ -10,7 +10,7 @@ from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
 from flowdebate.models.local.gguf import local_model_installed
 from flowdebate.patterns.deliberation import render_deliberation
 from tests.models.small_model import small_test_model
-from tests.test_examples import load
+from tests.test_examples import load_script
 
 from .deliberations import TOPIC, deal
 
@@ -48,7 +48,7 @@ def large() -> Iterator[LocalModel]:
 @pytest.mark.timeout(600)
 def test_large_model_deliberates_on_the_investment(large: LocalModel, capsys: pytest.CaptureFixture[str]) -> None:
     """The personas differ in every round, and each round has a summary."""
-    output = load("investment").main(large)
+    output = load_script("investment").main(large)
     assert 1 <= output.rounds <= 3
     assert len(output.history) == 2 * output.rounds
     assert len({entry.text for entry in output.history if entry.round == 1}) == 2

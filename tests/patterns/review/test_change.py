@@ -24,12 +24,12 @@ from flowdebate.sources.source import check_sources
 from tests.cli.stage import COMMAND
 from tests.server.stage import staged
 from tests.vendors import vendors
-from tests.warm import stand_in
+from tests.warm import stub_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.vendors import Asked, Vendor, VendorName
+    from tests.vendors import Vendor, VendorName, VendorRequest
 
 SECRET = "canary-4f1d-secret"  # noqa: S105 - which must never be sent
 BEFORE = """\
@@ -92,7 +92,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 def path_with_command(folder: Path) -> str:
     """Return a PATH on which programs find `flowdebate`."""
-    (folder / "flowdebate").write_text(f'#!/bin/sh\nexec {shlex.join(stand_in(COMMAND))} "$@"\n')
+    (folder / "flowdebate").write_text(f'#!/bin/sh\nexec {shlex.join(stub_command(COMMAND))} "$@"\n')
     (folder / "flowdebate").chmod(0o755)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
@@ -119,7 +119,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def reply_as_vendor(exchange: Asked) -> Any:
+def reply_as_vendor(exchange: VendorRequest) -> Any:
     """Return each vendor's findings, then verdicts that confirm true findings and refute all others."""
     vendor: VendorName = (
         "openai" if "gpt" in exchange.model else "anthropic" if "claude" in exchange.model else "gemini"
@@ -248,7 +248,7 @@ def test_empty_findings_are_excluded_and_reported_in_every_format(vendor_stubs: 
     """The reviewer is not called again. The other findings remain, and the report names the reviewer."""
     nothing = {"title": "Bug", "claim": " ", "severity": "blocker"}
 
-    def answer(exchange: Asked) -> Any:
+    def answer(exchange: VendorRequest) -> Any:
         reply = reply_as_vendor(exchange)
         if "findings" in reply and "claude" in exchange.model:
             reply = {"findings": [*reply["findings"], nothing, {**nothing, "title": "", "claim": "It fails."}]}

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.store.postgres import a_server
+from tests.store.postgres import postgres_server
 
-__all__ = ("a_server",)
+__all__ = ("postgres_server",)

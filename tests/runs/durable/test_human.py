@@ -340,7 +340,7 @@ def test_three_processes_run_one_debate(tmp_path: Path) -> None:
     """The run is started in one, answered in a second, and resumed in a third. No argument is repeated."""
 
     def run_program(verb: str) -> str:
-        return warm.run(_PROGRAM, verb, str(tmp_path / "runs.sqlite3")).stdout.strip()
+        return warm.run_warm(_PROGRAM, verb, str(tmp_path / "runs.sqlite3")).stdout.strip()
 
     assert [run_program("run"), run_program("answer"), run_program("resume")] == [
         "awaiting",

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes canno
 def run_killed(*options: str) -> dict[str, Any]:
     """Return the report of a campaign in a process without threads, so that it can fork its lives."""
     command = (warm.run_module("tests.runs.durable.kills"), *options)
-    done = warm.run(*command, timeout=100, cwd=ROOT, check=False)
+    done = warm.run_warm(*command, timeout=100, cwd=ROOT, check=False)
     assert done.stdout, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return report
@@ -50,8 +50,8 @@ def test_twenty_kills_in_a_row_do_no_harm() -> None:
 
 
 @pytest.mark.slow
-def test_runs_survive_kills_on_postgresql(a_server: Server) -> None:
+def test_runs_survive_kills_on_postgresql(postgres_server: Server) -> None:
     """The server outlives its killed clients."""
-    report = run_killed("--kills", "4", "--seed", "5", "--store", a_server.url)
+    report = run_killed("--kills", "4", "--seed", "5", "--store", postgres_server.url)
     assert report["kills"] == 4
     assert_nothing_lost(report)

@@ -109,15 +109,15 @@ async def test_a_run_whose_end_was_not_written_can_be_resumed(tmp_path: Path, tr
     await second_store.close()
 
 
-async def test_a_run_whose_end_did_not_reach_the_server_can_be_resumed(a_server: Server) -> None:
+async def test_a_run_whose_end_did_not_reach_the_server_can_be_resumed(postgres_server: Server) -> None:
     """PostgreSQL is unavailable for longer than the store's patience. Afterwards the same object resumes the run."""
     # a busy server takes a while to come back
-    store, counter = PostgresStore(a_server.url, schema="ownership", patience=2.0, grace=0.0), CountingModel()
+    store, counter = PostgresStore(postgres_server.url, schema="ownership", patience=2.0, grace=0.0), CountingModel()
     try:
         with pytest.warns(FlowDebateWarning, match="could not be recorded"):
-            await make_calls(a_server.stop).run("q", model=counter.model, store=store, run_id="it")
+            await make_calls(postgres_server.stop).run("q", model=counter.model, store=store, run_id="it")
     finally:
-        a_server.start()
+        postgres_server.start()
     resumed = await make_calls().resume("it", model=counter.model, store=store)
     assert (resumed.status, counter.calls) == ("complete", CALLS)
     assert not (await store.run("it")).owned

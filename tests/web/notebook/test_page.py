@@ -34,7 +34,7 @@ VERDICT = {"reasoning": "-", "winner": "for", "verdict": "Yes."}
 
 
 class Page(HTMLParser):
-    """Notebook output: its elements, and the page in its frame."""
+    """Elements of a notebook output, and the page in its frame."""
 
     def __init__(self, html: str | None) -> None:
         super().__init__()
@@ -53,15 +53,15 @@ class Page(HTMLParser):
             self.page = attributes["srcdoc"] or ""
 
 
-async def until(events: AsyncIterator[Any], holds: Callable[[Any], object]) -> None:
+async def read_until(events: AsyncIterator[Any], holds: Callable[[Any], object]) -> None:
     """Read events until a condition holds, or to the end of the run."""
     async for event in events:
         if holds(event):
             return
 
 
-def texts_in_progress(live: Live) -> dict[str, str]:
-    """Return the texts in progress by name."""
+def list_texts_in_progress(live: Live) -> dict[str, str]:
+    """Return the texts in progress, keyed by name."""
     return {turn.agent_name: text for turn, text in live.speaking}
 
 
@@ -72,7 +72,7 @@ def is_call(event: object) -> bool:
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_every_pattern_can_be_shown_at_any_time(name: str) -> None:
-    """Before each answer it is a live page, at the end a report in a frame, like its document."""
+    """Before each answer it is a live page. At the end it is a report in a frame, like its document."""
     calls, pages = count(), []
 
     async def answer(request: Any) -> Any:
@@ -91,8 +91,8 @@ async def test_every_pattern_can_be_shown_at_any_time(name: str) -> None:
         assert QUESTION in str(value._repr_markdown_())
 
 
-async def test_live_page_shows_text_in_progress() -> None:
-    """Text in progress is shown until it is recorded; text of a failed attempt disappears."""
+async def test_the_live_page_shows_text_in_progress() -> None:
+    """The text is shown until it is recorded. Text of a failed attempt disappears."""
     gate = asyncio.Semaphore(0)
 
     async def answer(request: Any) -> Any:
@@ -110,23 +110,23 @@ async def test_live_page_shows_text_in_progress() -> None:
 
     handle.listen(take)
     events = handle.follow()
-    await until(events, lambda _: texts_in_progress(live).get("ann"))
-    assert texts_in_progress(live) == {"ann": "Homes come"}
+    await read_until(events, lambda _: list_texts_in_progress(live).get("ann"))
+    assert list_texts_in_progress(live) == {"ann": "Homes come"}
     assert "Homes come" in str(live_html(handle, live))
     gate.release()
-    await until(events, lambda _: texts_in_progress(live).get("bob"))
-    assert texts_in_progress(live) == {"bob": "Homes come"}
+    await read_until(events, lambda _: list_texts_in_progress(live).get("bob"))
+    assert list_texts_in_progress(live) == {"bob": "Homes come"}
     gate.release()
-    await until(events, lambda _: live.others_at_work)
+    await read_until(events, lambda _: live.others_at_work)
     assert "The judge is weighing the arguments" in str(live_html(handle, live))
     gate.release()
     await handle
-    assert texts_in_progress(live) == {}
+    assert list_texts_in_progress(live) == {}
     assert live.others_at_work == []
 
 
 @pytest.mark.parametrize("end", ["Should we move to a monorepo?", "\u0647\u0644 \u0646\u0646\u062a\u0642\u0644\u061f"])
-async def test_question_is_shown_in_full(end: str) -> None:
+async def test_the_question_is_shown_in_full(end: str) -> None:
     """Live pages, reports and untrusted notebooks show the question with its whole background."""
     background = "Forty services share a database. " * 30
     gate = asyncio.Event()
@@ -137,7 +137,7 @@ async def test_question_is_shown_in_full(end: str) -> None:
 
     pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     handle = pattern.start(f"{background}{end}", model=FunctionModel(answer))
-    await until(handle.follow(), lambda event: isinstance(event, CallStarted))
+    await read_until(handle.follow(), lambda event: isinstance(event, CallStarted))
     live = str(live_html(handle))
     gate.set()
     result = await handle
@@ -146,7 +146,7 @@ async def test_question_is_shown_in_full(end: str) -> None:
         assert f"{background}{end}" in text
 
 
-async def test_failed_run_shows_its_progress() -> None:
+async def test_a_failed_run_shows_its_progress() -> None:
     """The error and the earlier contributions are shown, also from the run attached to the error."""
 
     def answer(request: Any) -> str:
@@ -166,8 +166,8 @@ async def test_failed_run_shows_its_progress() -> None:
     assert "ConnectionError" in str(handle._repr_markdown_())
 
 
-async def test_suspended_run_names_the_person_it_waits_for() -> None:
-    """The transcript so far is shown, also in Markdown; a human's block alone works, too."""
+async def test_a_suspended_run_names_the_human_it_waits_for() -> None:
+    """The transcript so far is shown, also in Markdown. A standalone human block works too."""
     sides = [Debater("ann", "for"), Debater("bob", "against", block=human(name="olga"))]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     result = await pattern.run(QUESTION, model=ScriptedModel("Homes."), store="memory:")
@@ -178,8 +178,8 @@ async def test_suspended_run_names_the_person_it_waits_for() -> None:
     assert "waits for an answer from olga" in str(alone._repr_html_())
 
 
-async def test_run_without_a_pattern_shows_its_state() -> None:
-    """Running and failed runs show their state; a result has its repr."""
+async def test_a_run_without_a_pattern_shows_its_state() -> None:
+    """Running and failed runs show their state. A result has its repr."""
     go = asyncio.Event()
 
     async def shout(value: Any, ctx: Any) -> str:
@@ -205,7 +205,7 @@ async def test_run_without_a_pattern_shows_its_state() -> None:
     "text", [HOSTILE, "</style></div><script>", "# [x](javascript:y)", "\u202e\x1b[2J\x00<b>", "```\n</ul>"]
 )
 async def test_hostile_text_is_escaped(text: str) -> None:
-    """Live and finished, no model text adds a script or a frame; the single frame is in a sandbox."""
+    """Neither live nor finished pages contain a script or a frame from model text. The only frame is sandboxed."""
     gate = asyncio.Semaphore(0)
 
     async def answer(request: Any) -> Any:
@@ -215,11 +215,11 @@ async def test_hostile_text_is_escaped(text: str) -> None:
     pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     handle = pattern.start(f"Rent? {text}", model=FunctionModel(answer))
     events = handle.follow()
-    await until(events, is_call)
+    await read_until(events, is_call)
     while not handle.done():
         assert Page(handle._repr_html_()).tags <= {"style", "div", "p", "b", "bdi", "span", "h3", "h4", "pre", "code"}
         gate.release()
-        await until(events, is_call)
+        await read_until(events, is_call)
     result = await handle
     page = Page(result._repr_html_())
     assert page.tags <= {"div", "p", "b", "bdi", "ul", "li", "iframe"}
@@ -228,7 +228,7 @@ async def test_hostile_text_is_escaped(text: str) -> None:
     assert "<script" not in str(result._repr_markdown_()).replace("\\<", "")
 
 
-async def test_a_large_run_stays_small() -> None:
+async def test_output_of_a_large_run_stays_small() -> None:
     """Twenty long turns are shortened with a note, and the verdict is kept."""
 
     def answer(request: Any) -> Any:
@@ -245,8 +245,11 @@ async def test_a_large_run_stays_small() -> None:
         assert "Yes." in text
 
 
-def test_excerpt_omits_the_middle() -> None:
-    """The first and the last contributions are kept, with the heading before the first one after the gap."""
+def test_an_excerpt_omits_the_middle() -> None:
+    """The first and the last contributions are kept.
+
+    After the gap, the heading of the next contribution is repeated.
+    """
     sections: list[Any] = []
     for number in range(1, 11):
         sections.append(Heading(title=f"Round {number}"))
@@ -263,8 +266,8 @@ def test_excerpt_omits_the_middle() -> None:
 
 
 @pytest.mark.parametrize("broken", ["raw", "events", "status"])
-async def test_unshowable_value_raises_nothing(broken: str) -> None:
-    """The notebook shows the repr of unknown results of an application's block."""
+async def test_an_unprintable_value_raises_nothing(broken: str) -> None:
+    """The notebook shows the repr of unknown results from an application's block."""
 
     class Broken(type(await _result())):  # type: ignore[misc]
         def __getattribute__(self, name: str) -> Any:
@@ -314,7 +317,7 @@ async def _reports() -> Sequence[Any]:
 
 
 async def test_reports_of_evaluations_are_tables() -> None:
-    """Audits, benefits and batches have a sentence, a table and findings with foreign text escaped."""
+    """Audits, benefits and batches have a sentence, a table and findings, with untrusted text escaped."""
     for report in await _reports():
         page = Page(report._repr_html_())
         assert page.tags <= {"div", "p", "b", "bdi", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
@@ -344,8 +347,8 @@ def test_notebook_code_is_loaded_only_on_demand() -> None:
 
 
 @pytest.mark.skipif(find_spec("anywidget") is not None, reason="anywidget is installed")
-async def test_missing_extra_raises_an_error_with_the_install_command() -> None:
-    """Both names can be imported, and fail on use."""
+async def test_a_missing_extra_raises_an_error_with_the_install_command() -> None:
+    """Both names can be imported and raise the error on use."""
     from flowdebate.notebook import HumanTurn, show
 
     handle = debate(name="rent", debaters=SIDES, max_rounds=1).start("Q?", model=FunctionModel(answer_to))

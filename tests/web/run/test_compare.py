@@ -15,8 +15,8 @@ WORDS = st.lists(st.sampled_from(["buses", "are", "slow", "\n", "\n\n", " ", "  
 TEXTS = st.one_of(st.text(max_size=60), WORDS.map(" ".join))
 
 
-def call(place: str, text: str = "", **fields: Any) -> Call:
-    """Make a call of a run."""
+def make_call(place: str, text: str = "", **fields: Any) -> Call:
+    """Create a call of a run."""
     facts: dict[str, Any] = {
         "number": 1, "who": place.title(), "party": None, "model": None, "attempts": 1, "failures": (), "seconds": None,
         "prompt_tokens": None, "completion_tokens": None, "starts": None, "origin": "asked", **fields,
@@ -24,18 +24,18 @@ def call(place: str, text: str = "", **fields: Any) -> Call:
     return Call(place=place, text=text or f"{place} says so.", **facts)
 
 
-def run_of(*places: str, **changed: str) -> list[Call]:
-    """Make numbered calls of a run, some with a different text."""
-    return [call(place, changed.get(place, ""), number=number) for number, place in enumerate(places, 1)]
+def make_calls(*places: str, **changed: str) -> list[Call]:
+    """Create numbered calls of a run, some of them with a different text."""
+    return [make_call(place, changed.get(place, ""), number=number) for number, place in enumerate(places, 1)]
 
 
-def compared(one: list[Call], other: list[Call], *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
+def compare_runs(one: list[Call], other: list[Call], *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
     """Compare the steps of two runs."""
     return compare(Course(calls=one), Course(calls=other), fork=fork)
 
 
 def summarize(rows: list[Pair | Same]) -> list[Any]:
-    """Return the parts as names and numbers of equal steps, or the paths of both steps."""
+    """Return the parts: names and numbers of equal steps, or the paths of both steps."""
     return [
         (part.first, part.last)
         if isinstance(part, Same)
@@ -46,7 +46,10 @@ def summarize(rows: list[Pair | Same]) -> list[Any]:
 
 @given(one=TEXTS, other=TEXTS)
 def test_changes_reproduce_both_texts(one: str, other: str) -> None:
-    """Without insertions they are one text, without deletions the other; equal text is not marked."""
+    """Without insertions, the marked text equals the first text; without deletions, the second.
+
+    Equal text is not marked.
+    """
     pieces = changes(one, other)
     assert "".join(piece.text for piece in pieces if piece.kind != "ins") == one
     assert "".join(piece.text for piece in pieces if piece.kind != "del") == other
@@ -66,12 +69,12 @@ def test_long_texts_are_compared_quickly() -> None:
     start = time.perf_counter()
     pieces = changes(one, other)
     assert [piece.kind for piece in pieces] == ["del", "ins"]
-    assert time.perf_counter() - start < 20  # a comparison word by word would take minutes
+    assert time.perf_counter() - start < 20  # a word-by-word comparison would take minutes
 
 
 def test_equal_beginnings_collapse() -> None:
-    """Equal steps are one part; a different step is beside its counterpart."""
-    rows = compared(run_of("a", "b", "c", "d"), run_of("a", "b", "c", "d", c="Else."), fork=None)
+    """Equal steps are collapsed to one part. A different step is next to its counterpart."""
+    rows = compare_runs(make_calls("a", "b", "c", "d"), make_calls("a", "b", "c", "d", c="Else."), fork=None)
     assert summarize(rows) == [(1, 2), ("c", "c"), (4, 4)]
     assert isinstance(rows[0], Same)
     assert rows[0].names == ("A", "B")
@@ -79,8 +82,8 @@ def test_equal_beginnings_collapse() -> None:
 
 
 def test_steps_of_only_one_run_keep_their_position() -> None:
-    """They follow the step that they followed in their run."""
-    rows = compared(run_of("a", "c", "e"), run_of("b", "a", "d", "c"), fork=None)
+    """They come after the same step as in their own run."""
+    rows = compare_runs(make_calls("a", "c", "e"), make_calls("b", "a", "d", "c"), fork=None)
     assert summarize(rows) == [(None, "b"), (1, 1), (None, "d"), (2, 2), ("e", None)]
 
 
@@ -89,9 +92,9 @@ PLACES = st.lists(st.sampled_from("abcdefg"), unique=True)
 
 @given(one=PLACES, other=PLACES)
 def test_no_step_is_lost(one: list[str], other: list[str]) -> None:
-    """Each step of both runs is shown once, those of the first run in order."""
+    """Each step of both runs is shown once, and the first run's steps are in order."""
     assume(set(one) & set(other))
-    rows = compared(run_of(*one), run_of(*other), fork=None)
+    rows = compare_runs(make_calls(*one), make_calls(*other), fork=None)
     numbers: list[int] = []
     extra: list[str] = []
     for part in rows:
@@ -107,18 +110,22 @@ def test_no_step_is_lost(one: list[str], other: list[str]) -> None:
 
 
 def test_runs_without_common_paths_are_shown_step_by_step() -> None:
-    """Runs of two patterns are an example."""
-    assert summarize(compared(run_of("a", "b", "c"), run_of("d", "e"), fork=None)) == [
+    """An example is two runs of different patterns."""
+    assert summarize(compare_runs(make_calls("a", "b", "c"), make_calls("d", "e"), fork=None)) == [
         ("a", "d"),
         ("b", "e"),
         ("c", None),
     ]
 
 
-def test_fork_shows_the_origin_of_each_step() -> None:
-    """Steps are reused, edited, or repeated; the parent has no origin."""
-    fork = [call("a", origin="reused"), call("b", "New.", number=2, origin="edited"), call("c", "Else.", number=3)]
-    rows = compared(run_of("a", "b", "c"), fork, fork="other")
+def test_a_fork_shows_the_origin_of_each_step() -> None:
+    """A step is reused, edited, or repeated. The parent has no origin."""
+    fork = [
+        make_call("a", origin="reused"),
+        make_call("b", "New.", number=2, origin="edited"),
+        make_call("c", "Else.", number=3),
+    ]
+    rows = compare_runs(make_calls("a", "b", "c"), fork, fork="other")
     assert isinstance(rows[0], Same)
     assert rows[0].reused
     pairs = [part for part in rows if isinstance(part, Pair)]
@@ -128,9 +135,9 @@ def test_fork_shows_the_origin_of_each_step() -> None:
 
 def test_dissimilar_texts_are_shown_unchanged() -> None:
     """Edited texts are the exception."""
-    one, other = [call("a", "Buses are slow.")], call("a", "Nothing of the kind, I think.")
+    one, other = [make_call("a", "Buses are slow.")], make_call("a", "Nothing of the kind, I think.")
     for origin, kinds in (("asked", {"same"}), ("edited", {"same", "ins"})):
-        (row,) = compared(one, [call("a", other.text, origin=origin)], fork="other")
+        (row,) = compare_runs(one, [make_call("a", other.text, origin=origin)], fork="other")
         assert isinstance(row, Pair)
         assert row.other is not None
         assert {piece.kind for piece in row.other.pieces} <= kinds
@@ -139,8 +146,8 @@ def test_dissimilar_texts_are_shown_unchanged() -> None:
 
 @given(one=TEXTS, other=TEXTS)
 def test_sides_keep_all_words(one: str, other: str) -> None:
-    """For any marks and line ends, each side has the words of its text."""
-    for part in compared([call("a", one or "x")], [call("a", other or "x")], fork=None):
+    """For any marks and line ends, each side has all words of its text."""
+    for part in compare_runs([make_call("a", one or "x")], [make_call("a", other or "x")], fork=None):
         if isinstance(part, Pair):
             for side, text in ((part.one, one or "x"), (part.other, other or "x")):
                 assert side is not None

@@ -1,4 +1,4 @@
-"""Quotes on pages: each at its position, with the matching source."""
+"""Quotes on pages: each in its position, with the matching source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SAID = "They write: “Rents rose by 15 per cent.” And: “Rents fell\nby a ha
 
 @given(text=TEXTS, places=st.lists(PLACES, max_size=5), is_exact=st.booleans())
 def test_splitting_a_text_at_its_quotes_loses_nothing(text: str, places: list[Any], is_exact: bool) -> None:  # noqa: FBT001 - drawn
-    """This holds for any positions in a journal; the words of each quote are marked once."""
+    """This holds for any positions in a journal. The words of each quote are marked once."""
     looked_up = [(quote.start, quote.end, quote.source) for quote in verify_quotes(text, {"report": "rents rose by a"})]
     quotes = tuple(
         Quoted(start=start, end=end, source=source) for start, end, source in (looked_up if is_exact else places)
@@ -36,13 +36,13 @@ def test_splitting_a_text_at_its_quotes_loses_nothing(text: str, places: list[An
     assert [citation.number for citation in citations] == list(range(3, 3 + len(citations)))
     turn = Turn(number=1, entry=Entry(name="ann", about="", text=text, quotes=quotes), party=None, call=None)
     page = Page(replace(turn, citations=citations).html)
-    assert squeezed(page.read) == squeezed(printable("\n".join(text.splitlines())))
+    assert strip_spaces(page.read) == strip_spaces(printable("\n".join(text.splitlines())))
     for citation in citations:
-        assert squeezed(page.quotes.get(citation.number, "")) == squeezed(text[citation.start : citation.end])
+        assert strip_spaces(page.quotes.get(citation.number, "")) == strip_spaces(text[citation.start : citation.end])
 
 
 class Page(HTMLParser):
-    """Text of a piece of HTML, and the words of its quotes by number."""
+    """Text of an HTML fragment, and the words of its quotes by number."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -64,14 +64,17 @@ class Page(HTMLParser):
         self._quote += data if self._open == "q" else ""
 
 
-def squeezed(text: str) -> str:
+def strip_spaces(text: str) -> str:
     """Return the letters of a text."""
     return re.sub(r"[\W_]", "", text)
 
 
 @pytest.mark.anyio
 async def test_quotes_are_marked_and_listed() -> None:
-    """Each has a number that links to the source, or a note that no source has it; a short one is unchanged."""
+    """Each quote has a number that links to the source, or a note that no source contains it.
+
+    A short quote is unchanged.
+    """
 
     def answer(request: Any) -> Any:
         if request.output_schema is not None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 QUESTION = "Should we ship?"
 
 
-async def run_of(pattern: str) -> tuple[RunDetails, Sheet]:
+async def finish_run(pattern: str) -> tuple[RunDetails, Sheet]:
     """Return a finished run and its sheet."""
     async with Service(store="memory:", model=FunctionModel(answer_of)) as service:
         await service.begin(pattern, QUESTION, run_id="run")
@@ -34,39 +34,39 @@ async def run_of(pattern: str) -> tuple[RunDetails, Sheet]:
 
 
 @pytest.fixture(scope="module", params=PATTERNS)
-def sheet(request: pytest.FixtureRequest) -> Sheet:
+def pattern_sheet(request: pytest.FixtureRequest) -> Sheet:
     """Return a sheet of each pattern."""
-    return asyncio.run(run_of(request.param))[1]
+    return asyncio.run(finish_run(request.param))[1]
 
 
-def numbers(moment: Moment) -> list[int]:
+def turn_numbers(moment: Moment) -> list[int]:
     """Return the step numbers of the turns so far."""
     turns = [part for entry in moment.rounds for part in entry.parts if isinstance(part, Turn)]
     return [turn.call.number for turn in turns if turn.call is not None]
 
 
-def test_transcript_at_a_step_has_all_earlier_turns(sheet: Sheet) -> None:
-    """Each step has the turns of all earlier steps, but not its own or a later one."""
-    every = [turn for sheet_round in sheet.rounds for turn in sheet_round.parts if isinstance(turn, Turn)]
+def test_the_transcript_at_a_step_has_all_earlier_turns(pattern_sheet: Sheet) -> None:
+    """It has neither the step's own turn nor a later one."""
+    every = [turn for sheet_round in pattern_sheet.rounds for turn in sheet_round.parts if isinstance(turn, Turn)]
     spoken = sorted(turn.call.number for turn in every if turn.call is not None)
     assert spoken
-    for number in range(1, len(sheet.trace.calls) + 1):
-        moment = moment_at(sheet, number)
+    for number in range(1, len(pattern_sheet.trace.calls) + 1):
+        moment = moment_at(pattern_sheet, number)
         assert moment is not None
         assert moment.call.number == number
-        assert (moment.before, moment.after) == (number - 1, len(sheet.trace.calls) - number)
-        assert sorted(numbers(moment)) == [earlier for earlier in spoken if earlier < number]
-        assert moment.turns == len(numbers(moment))
+        assert (moment.before, moment.after) == (number - 1, len(pattern_sheet.trace.calls) - number)
+        assert sorted(turn_numbers(moment)) == [earlier for earlier in spoken if earlier < number]
+        assert moment.turns == len(turn_numbers(moment))
 
 
-def test_number_past_the_end_selects_the_last_step(sheet: Sheet) -> None:
+def test_a_number_past_the_end_selects_the_last_step(pattern_sheet: Sheet) -> None:
     """A longer fork can have such a number."""
-    assert moment_at(sheet, 10_000) == moment_at(sheet, len(sheet.trace.calls))
+    assert moment_at(pattern_sheet, 10_000) == moment_at(pattern_sheet, len(pattern_sheet.trace.calls))
 
 
-def test_fork_shows_its_changes() -> None:
-    """The first changed step and its author are shown; unknown paths of the parent are ignored."""
-    run, sheet = asyncio.run(run_of("debate"))
+def test_a_fork_shows_its_changes() -> None:
+    """The first changed step and its author are shown. Unknown paths of the parent are ignored."""
+    run, sheet = asyncio.run(finish_run("debate"))
     steps = {call.place: call for call in sheet.trace.calls}
     first, second, *_, last = steps
     for at, edited, step, changed in (
