@@ -1,4 +1,4 @@
-"""Audience of a debate: listeners who vote before and after it; the side that gains the most votes wins."""
+"""The audience of a debate: listeners who vote before and after it. The side that gains the most votes wins."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _MAX_LENGTH = 500  # maximum length of a listener's description, in characters
 
 
 def check_audience(value: object, *, location: str) -> tuple[str, ...]:
-    """Validate an audience and return its listeners (none for None).
+    """Validate an audience and return its listeners, or an empty tuple if it is None.
 
-    Raises ConfigurationError for an invalid audience.
+    Raises ConfigurationError if the audience is invalid.
     """
     if value is None:
         return ()
@@ -51,7 +51,7 @@ def check_audience(value: object, *, location: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)  # applications build a pattern for each question, often with the same sides
 def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
-    """Build a listener's answer schema, with the choice limited to `stances`."""
+    """Build the schema for a listener's answer, limiting the choice to `stances`."""
 
     def check(choice: str) -> str:
         if choice not in stances:
@@ -64,7 +64,10 @@ def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
 
 
 class Audience(Block[Any, Any]):
-    """Simultaneous vote of all listeners, before the debate (as a tap) or after it (for the verdict)."""
+    """Block for the simultaneous vote of all listeners.
+
+    The vote before the debate runs as a tap, and the vote after it returns the verdict.
+    """
 
     def __init__(
         self, loop: Loop[DebateOptions], listeners: Sequence[str], options: BlockOptions, *, after: bool
@@ -130,7 +133,7 @@ class Audience(Block[Any, Any]):
         return verdict_of(votes, self.sides)
 
     async def _vote(self, block: Block[Any, Any], value: object, ctx: Context) -> str | None:
-        """Ask one listener for a choice; return None after a tolerated failure of its provider."""
+        """Ask one listener to choose a position; return None if the provider fails and the failure is tolerated."""
         try:
             choice: str = (await ask(block, value, ctx, self._failures)).choice
         except Exception as error:
@@ -145,9 +148,9 @@ class Audience(Block[Any, Any]):
 
 
 def verdict_of(votes: Sequence[AudienceVote], sides: Sequence[str]) -> JudgedVerdict:
-    """Return a verdict for the side with the largest gain among listeners who voted twice.
+    """Return a verdict for the side with the largest gain, counting only listeners who voted twice.
 
-    No side wins if several sides share the largest gain, or if it is zero.
+    No side wins if the largest gain is zero or is shared by several sides.
 
     >>> before_and_after = [("tea", "coffee"), ("tea", "tea"), ("coffee", "coffee")]
     >>> votes = [AudienceVote(voter="a nurse", before=was, after=now) for was, now in before_and_after]

@@ -1,4 +1,4 @@
-"""Baselines of a debate: one call, a vote among first drafts, and samples or revisions at equal token counts."""
+"""Baselines for a debate: one call, a vote among first drafts, and samples or revisions at equal token counts."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from .schemas import BaselineAnswer, DebateRawOutput
 
 @dataclass(frozen=True, slots=True)
 class BaselineOptions:
-    """Options of a debate's baselines: `debate(baselines=BaselineOptions(["self_consistency"], equal="cost"))`."""
+    """Options for baselines: `debate(baselines=BaselineOptions(["self_consistency"], equal="cost"))`."""
 
     names: bool | Sequence[BaselineName] = True
-    """Names of the baselines; True selects a single call, a vote among first drafts, and a vote among samples within
-    the debate's token budget.
+    """Names of the baselines; True selects a single call, a vote among first drafts, and a vote among as many samples
+    as fit in the debate's token budget.
     """
     equal: Equal | None = field(default=None, kw_only=True)
-    """Unit of the budget for self-consistency and revision: "tokens" (None), "completion_tokens", "cost" (needs
-    `prices` in the limits of the run) or "calls".
+    """Unit of the budget for self-consistency and revision: "tokens" (the default), "completion_tokens", "cost"
+    (requires `prices` in the run's limits) or "calls".
     """
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class BaselineOptions:
 
     @property
     def has_budget(self) -> bool:
-        """True if one of the baselines gets the same budget as the debate."""
+        """True if any of the baselines gets the same budget as the debate."""
         return not BUDGETED.isdisjoint(read_baselines(self.names, location=type(self).__name__))
 
 
@@ -66,7 +66,7 @@ def as_baselines(
     *,
     location: str,
 ) -> BaselineOptions | None:
-    """Convert `debate(baselines=…)` to options; None for no baselines."""
+    """Convert the value of `debate(baselines=…)` to options; return None if no baselines are requested."""
     if isinstance(value, BaselineOptions):
         return None if not value.names and value.equal is None else value  # `equal` without `names` is an error
     return BaselineOptions(value) if read_baselines(value, location=location) else None
@@ -74,7 +74,7 @@ def as_baselines(
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineTemplate(Template):
-    """Prompt texts of a baseline."""
+    """Prompt templates for a baseline."""
 
     system: str = part(
         "Decide which of several positions on a question is right.\n\n"
@@ -91,14 +91,14 @@ class BaselineTemplate(Template):
         "out. Then answer again: which position is right, and why?",
         uses("question", "reasoning", "winner"),
     )
-    """Template of the question with an earlier answer to revise."""
+    """Template for the question together with an earlier answer to revise."""
 
 
 BASELINE = BaselineTemplate()
 
 
 def render_baseline_system(*, positions: Sequence[str], template: BaselineTemplate = BASELINE) -> str:
-    """Render the task and the `positions`, in the given order."""
+    """Render the task and the `positions`, in the order given."""
     return filled(template.system, positions=listed(*map(tag_text, positions)))
 
 
@@ -111,7 +111,7 @@ def render_baseline_turn(*, question: str, draft: Draft | None = None, template:
 
 
 class Draft(str):
-    """Position chosen by an answer, with the reasoning for a later revision."""
+    """Position chosen in an answer, along with the reasoning to use in a later revision."""
 
     __slots__ = ("reasoning",)
 
@@ -126,10 +126,10 @@ class Draft(str):
 def direct_answer(
     name: str, order: tuple[str, ...], template: BaselineTemplate, options: FilledOptions
 ) -> Generator[Draft]:
-    """Create the block `name`, which takes a question, or a question with a draft, and returns a position.
+    """Create the block `name`, which answers a question (or revises a draft) with a position.
 
-    The positions are shown in the given `order`. `options` are options of `generator`. Any answer other than a position
-    raises `SchemaViolation`.
+    The prompt lists the positions in the given `order`, and `options` are passed to `generator`. Any answer other than
+    a position raises `SchemaViolation`.
     """
 
     def turn(task: str | tuple[str, Draft]) -> str:
@@ -151,7 +151,7 @@ def direct_answer(
 
 @lru_cache(maxsize=256)  # a thousand debates about the same sides use the same few orders
 def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
-    """Build the answer schema, with reasoning before the winner, since models commit to their first words."""
+    """Build the answer schema; the reasoning comes first, because models commit to their first words."""
     return create_model(
         "DirectAnswer",
         __base__=WireModel,
@@ -193,21 +193,21 @@ def create_baselines(
 ) -> Baselines:
     """Create the block `{name}-baselines`, which picks a stance without a debate in up to four ways.
 
-    - "single": one call of the default model (`options["model"]`, None for `"intent/chat"`).
-    - "drafts": a vote among independent answers, one for each of `models`, the debaters' models (None for the default);
-      without `models`, one answer of the default model per stance.
-    - "self_consistency": a vote among several answers of the default model, as many as the tokens used by the enclosing
-      debate so far would pay for, between 1 and `max_samples`. `equal` selects a unit other than tokens:
-      "completion_tokens", "cost" (by the `prices` of the run's limits) or "calls". If a server does not report its
-      tokens, the number of calls is used.
-    - "revision": the same drafts, each revised by its own model without reading the others, as often as the same budget
-      allows; then a vote among the last revisions. If a debate does better than this baseline, the gain is due to the
-      arguments of others (Bertalanič and Fortuna, arXiv 2605.00914).
+    - "single": one call to the default model (`options["model"]`, or `"intent/chat"` if it is None).
+    - "drafts": a vote among independent answers, one from each of `models`, the debaters' models (None stands for the
+      default model); if `models` is omitted, the default model answers once per stance.
+    - "self_consistency": a vote among several answers from the default model, as many as the tokens used so far by the
+      enclosing debate would pay for, between 1 and `max_samples`. `equal` selects a unit other than tokens:
+      "completion_tokens", "cost" (based on the `prices` in the run's limits) or "calls". If a server does not report
+      token usage, the number of calls is used instead.
+    - "revision": the same drafts, each revised by its own model without seeing the others, as often as the same budget
+      allows, followed by a vote among the last revisions. If a debate does better than this baseline, the gain is due
+      to the other debaters' arguments (Bertalanič and Fortuna, arXiv 2605.00914).
 
-    Each call sees the question and the positions, in an order drawn from the run's seed; a revision also sees its last
-    answer. The other `options` are the options of the default blocks: baselines have the same tools, context and
-    settings as debaters. If a provider fails, or a limit of the run stops a call, its answer is left out of the vote,
-    and the debate continues.
+    Each call sees the question and the positions, in an order drawn from the run's seed; a revision also sees its
+    previous answer. The remaining `options` apply to the default blocks: baselines have the same tools, context and
+    settings as debaters. If a provider fails, or one of the run's limits stops a call, the missing answer is left out
+    of the vote and the debate continues.
     """
     block_name = f"{name}-baselines"
     positions = tuple(dict.fromkeys(stances))
@@ -233,14 +233,14 @@ def create_baselines(
 
 @dataclass(frozen=True, slots=True)
 class _Vote:
-    """One answer: a position, or the reason for its absence."""
+    """One answer: a position, or the reason why there is none."""
 
     winner: Draft | None = None
     problem: str | None = None
 
 
 class Baselines(Block[Any, list[BaselineAnswer]]):
-    """Block that answers a question without a debate. Applications call `create_baselines()`."""
+    """Block that answers a question without a debate. Applications should call `create_baselines()` instead."""
 
     role: str | None = "baseline"
 
@@ -282,7 +282,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order([partial(self._answer, name, question, budget, total, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
-        """Raise ConfigurationError if equal cost is requested, but the run's limits lack the price of a model."""
+        """Raise ConfigurationError if equal cost is requested but the run's limits do not price every model."""
         budget = ctx.run.budget
         if self._equal == "cost" and (
             budget is None
@@ -295,7 +295,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
     async def _answer(
         self, name: BaselineName, question: str, budget: Usage, total: float | None, ctx: Context
     ) -> BaselineAnswer:
-        """Return a baseline's answer, with its usage."""
+        """Return a baseline's answer and usage."""
         money = ctx.run.budget
         place = f"{ctx.path}/{name}"
         if name == "self_consistency":
@@ -324,7 +324,10 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         )
 
     async def _samples(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
-        """Collect answers of the default model until the next one would exceed `total` (or `calls` if unknown)."""
+        """Collect answers from the default model until another one would exceed `total`.
+
+        If usage is unknown, collect `calls` answers.
+        """
         votes: list[_Vote] = []
         while room := min(
             _room(total, self._amount(_used(ctx, place), ctx, place), calls, len(votes)),
@@ -338,9 +341,9 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return votes
 
     async def _revisions(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
-        """Revise the answers of the debaters' models until another round of revisions would exceed the budget.
+        """Have the debaters' models revise their answers for as long as the budget allows.
 
-        Returns the last revisions.
+        Returns the final revisions.
         """
         votes: list[_Vote] = []
         model_numbers, number = range(len(self._models)), 0
@@ -356,7 +359,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return votes
 
     def _amount(self, used: Usage, ctx: Context, place: str) -> float | None:
-        """Return the amount used below `place`, in the unit to equalize; None for calls, or if the usage is unknown."""
+        """Return the usage below `place` in the unit to equalize; None if the unit is calls or the usage is unknown."""
         match self._equal:
             case "tokens":
                 return used.total_tokens
@@ -377,7 +380,10 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         first: int = 1,
         drafts: Sequence[_Vote] = (),
     ) -> list[_Vote]:
-        """Ask each voter's model (the default model for None) for an answer, or for a revision of its draft."""
+        """Ask each voter's model for an answer, or for a revision of its draft.
+
+        A voter of None uses the default model.
+        """
         calls = [
             partial(self._vote, question, voter, ctx.child(self.name, f"{place}[{first + index}]"), draft)
             for index, (voter, draft) in enumerate(zip_longest(voters, drafts))
@@ -385,7 +391,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order(calls)
 
     async def _vote(self, question: str, voter: int | None, ctx: Context, draft: _Vote | None) -> _Vote:
-        """Request one answer, with the positions in a random order."""
+        """Request one answer, listing the positions in random order."""
         order = tuple(ctx.random.sample(self._positions, len(self._positions)))
         asking = self._asking(order, voter)
         task = question if draft is None or draft.winner is None else (question, draft.winner)
@@ -407,12 +413,12 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
 
 
 def _goes_on(error: BaseException) -> bool:
-    """Check whether the debate can continue without the answer: a failed baseline must not prevent the verdict."""
+    """Check whether the debate can continue after `error`: a failed baseline must not prevent the verdict."""
     return isinstance(error, (BadAnswer, LimitReached)) or is_provider_failure(error)
 
 
 def _room(budget: float | None, spent: float | None, calls: int, votes: int) -> int:
-    """Estimate how many more answers the budget allows, based on the answers so far; 1 if there are none yet."""
+    """Estimate how many more answers fit in the budget, based on the answers so far; return 1 if there are none yet."""
     if not votes:
         return 1
     if not budget or not spent:  # usage is unknown, or the unit is calls: compare at an equal number of calls
@@ -421,12 +427,12 @@ def _room(budget: float | None, spent: float | None, calls: int, votes: int) -> 
 
 
 def _used(ctx: Context, place: str) -> Usage:
-    """Return the usage of the calls below `place` so far."""
+    """Return the combined usage of all calls made below `place` so far."""
     return sum((event.usage for event in _calls(ctx, place)), start=Usage.none())
 
 
 def _price(ctx: Context, place: str) -> float | None:
-    """Return the cost of the calls below `place` so far; None without prices."""
+    """Return the cost of the calls made below `place` so far; None if no prices are known."""
     budget = ctx.run.budget
     costs = [] if budget is None else [budget.price_of(event.model, event.usage) for event in _calls(ctx, place)]
     priced = [cost for cost in costs if cost is not None]
@@ -449,9 +455,9 @@ def with_baselines(
 ) -> Sequencer[Any, Any]:
     """Add baselines to `pattern`, a debate between `debaters`.
 
-    The baselines run after the verdict; see `create_baselines`. Their answers are in `raw.baselines`; the output
-    remains that of the debate. A failed baseline does not change the verdict. `options` are the options of the default
-    blocks: pass the options of the debate.
+    The baselines run after the verdict; see `create_baselines`. Their answers are stored in `raw.baselines`, and the
+    debate's output is returned unchanged. A failed baseline does not affect the verdict. `options` apply to the default
+    blocks, and should be the same as for the debate.
 
     >>> from flowdebate import debate
     >>> from flowdebate.testing import FunctionModel
@@ -483,7 +489,7 @@ def add_baselines(
     options: BlockOptions,
     max_samples: int = 64,
 ) -> Sequencer[Any, Any]:
-    """Add baselines to `pattern`; `model` is the default model of all calls."""
+    """Add baselines to `pattern`; `model` is the default model for all calls."""
     equal = baselines.equal or "tokens"
     compared = create_baselines(
         name=pattern.name,

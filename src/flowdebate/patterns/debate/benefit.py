@@ -1,4 +1,4 @@
-"""Benefit of a debate: its answers and costs, compared with those of its baselines."""
+"""Benefit of a debate: its answer and cost compared with those of its baselines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _Amount = TypeVar("_Amount", int, float)
 Method = Literal["debate", BaselineName]
 Undecided = Literal["lot", "wrong"]
-"""Credit for an undecided answer: the chance of picking the right position among the open ones at random, or zero."""
+"""Credit for an undecided answer: either the chance of guessing right among the positions left open, or zero."""
 METHODS: Mapping[Method, str] = {
     "debate": "the debate",
     "single": "one call",
@@ -25,30 +25,29 @@ METHODS: Mapping[Method, str] = {
     "self_consistency": "self-consistency",
     "revision": "the vote of drafts revised alone",
 }
-"""Names of the methods for use in sentences."""
+"""Names of the methods as they appear in sentences."""
 
 
 class MethodAnswer(WireModel):
-    """Answer of a debate or a baseline to one question, with its cost."""
+    """Answer to one question from a debate or a baseline, together with its cost."""
 
     answer: list[str]
-    """Position named by the answer; several for a tie, empty if it names no position."""
+    """Position named in the answer; several if they are tied, empty if the answer names none."""
     calls: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[int, Field(ge=0)] | None = None
-    """Number of tokens; None if the server does not report them."""
+    """Number of tokens; None if the server does not report it."""
     completion_tokens: Annotated[int, Field(ge=0)] | None = None
-    """Number of output tokens, which `tokens` includes."""
+    """Number of output tokens, already included in `tokens`."""
     cost: Annotated[float, Field(ge=0)] | None = None
-    """Cost in the currency of the prices; None without prices."""
+    """Cost in the currency of the prices; None if there are no prices."""
     votes: Annotated[int, Field(ge=0)] | None = None
-    """Counted answers; None for a debate."""
+    """Number of answers counted; None for a debate."""
 
     def credit(self, truth: str, *, sides: int = 2, undecided: Undecided = "lot") -> float:
         """Score the answer: 1 if it is right, 0 if it is wrong.
 
-        A tie counts as the chance of picking the right answer among the tied ones at random. An answer without a
-        position counts as the chance of picking the right one of `sides` positions. With undecided="wrong" both count
-        as 0.
+        A tie scores the chance of guessing right among the tied positions, and an answer without a position the chance
+        of guessing right among all `sides` positions. With undecided="wrong", both score 0.
 
         >>> open_, tied = MethodAnswer(answer=[]), MethodAnswer(answer=["a", "b"])
         >>> open_.credit("a"), tied.credit("a"), tied.credit("c"), open_.credit("a", undecided="wrong")
@@ -67,11 +66,11 @@ class BenefitItem(WireModel):
     debate: MethodAnswer
     baselines: dict[BaselineName, MethodAnswer]
     sides: Annotated[int, Field(ge=2)] = 2
-    """The number of positions."""
+    """Number of positions."""
     failed: bool = False
-    """True if the debate had no verdict, so that no baseline was run."""
+    """True if the debate ended without a verdict, so that no baselines were run."""
     cluster: str | None = None
-    """Group of related questions, such as a topic; None for an independent question."""
+    """Group of related questions, such as a topic; None if the question is independent."""
 
 
 def benefit_item(
@@ -85,9 +84,10 @@ def benefit_item(
     cost: float | None = None,
     cluster: str | None = None,
 ) -> BenefitItem:
-    """Pair a debate's answer with the answers of its `baselines`; calls, tokens and `cost` are totals of the run.
+    """Pair a debate's answer with the answers of its `baselines`.
 
-    The debate's own cost is the cost of the run minus its baselines. A baseline without a single vote is omitted.
+    `calls`, `tokens`, `completion_tokens` and `cost` are totals for the run, so the debate's share is the total minus
+    the baselines'. A baseline without any votes is omitted.
     """
     winner = None if raw.verdict is None else raw.verdict.winner
     return BenefitItem(
@@ -117,13 +117,15 @@ def benefit_item(
 
 
 def _less(total: _Amount | None, parts: Sequence[_Amount | None]) -> _Amount | None:
-    """Subtract the parts from the total, but not below 0; return None if any of them is unknown."""
+    """Subtract `parts` from `total`, stopping at 0; return None if any amount is unknown."""
     counted = [part for part in parts if part is not None]
     return None if total is None or len(counted) < len(parts) else max(total - sum(counted), 0)
 
 
 def change_summary(item: BenefitItem) -> str:
-    """Describe whether a debate changed the answer, and at what cost; the right answer may be unknown.
+    """Describe whether a debate changed the answer, and at what cost.
+
+    The right answer need not be known.
 
     >>> single = MethodAnswer(answer=["cap"], calls=1, tokens=100)
     >>> debate = MethodAnswer(answer=["free"], calls=5, tokens=940)
@@ -156,11 +158,11 @@ def _answer(answer: MethodAnswer) -> str:
 
 
 def times(ratio: float) -> str:
-    """Format a ratio as words, with at most three digits."""
+    """Format a ratio for use in a sentence, such as "9.4 times", dropping decimals from 100 on."""
     return f"{ratio:,.0f} times" if ratio >= 100 else f"{ratio:.1f} times"  # noqa: PLR2004 - three digits
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Join `names` with commas, and the last two with "and"."""
+    """Join `names` with commas, with "and" before the last one."""
     *first_names, last = names
     return f"{', '.join(first_names)} and {last}" if first_names else last

@@ -1,4 +1,4 @@
-"""Document of a debate: its sections, its verdict, and notes on how fairly it was judged."""
+"""Document for a debate: its sections, its verdict, and notes on how fairly it was judged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ORDERS = {
     "full": "in all orders",
 }
 _RULES: Mapping[DecidedBy, str] = {"vote": "most ballots", "log_odds": "mean log-odds"}
-"""Wording of the decision rules; the mean of the shares needs no explanation."""
+"""Descriptions of the decision rules; the mean of the shares needs no explanation."""
 
 
 class DebateDocument(RoundsDocument):
@@ -52,7 +52,7 @@ class DebateDocument(RoundsDocument):
     debaters: list[Side] = Field(default_factory=list)
     raw: DebateRawOutput
     output: Any = None
-    """Synthesizer's output as plain JSON data; None if there is none."""
+    """The synthesizer's output as plain JSON data; None if there is none."""
 
     @model_validator(mode="after")
     def _a_whole_debate_has_a_verdict(self) -> DebateDocument:
@@ -72,7 +72,7 @@ class DebateDocument(RoundsDocument):
 
     @property
     def last_calls(self) -> int:
-        """Count the calls of the synthesizer and the judge; by default, the judge reads two sides in both orders."""
+        """Count the calls made by the synthesizer and the judge (with two sides, it reads both orders by default)."""
         return 3 if len(self.debaters) == 2 else 2  # noqa: PLR2004 - sides
 
     def raw_speakers(self) -> list[Side]:
@@ -80,7 +80,7 @@ class DebateDocument(RoundsDocument):
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
     def closing(self, number: int) -> Iterator[Section]:
-        """Show the mirrored debate after the last round: its turns, and, if it was cut short, the reason."""
+        """Show the turns of the mirrored debate after the last round and, if it was cut short, the reason."""
         mirrored = self.raw.mirrored
         if mirrored is None or number != max(self.rounds()):
             return
@@ -127,7 +127,7 @@ class DebateDocument(RoundsDocument):
         yield from (decision_group(decision) for decision in self.raw.moderator_decisions if decision.round == number)
 
     def result(self) -> Iterator[Section]:
-        """List missing speakers if there is no verdict; a live view shows them above the verdict."""
+        """List the missing speakers if there is no verdict; a live view lists them above the verdict."""
         if self.raw.verdict is None:
             yield from self.mark()
 
@@ -154,12 +154,12 @@ def reader_asks(question: str) -> Group:
 
 
 def mirror_heading() -> Heading:
-    """Build the heading of the mirrored debate."""
+    """Build the heading for the mirrored debate."""
     return Heading(title="The debate again, with the order of speakers reversed")
 
 
 def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
-    """Return the winner's name and stance, or the reason why there is no winner.
+    """Return the winner's name and stance, or the reason why nobody won.
 
     >>> from flowdebate.patterns.debate.schemas import DebateVerdict
     >>> winner_of(DebateVerdict(verdict="v", winner="cap rents", reasoning="r"), [Side(name="a", stance="cap rents")])
@@ -181,7 +181,9 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
 
 
 def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
-    """Summarize the ballots in one line; None for a single ballot. `called` maps stances to display names.
+    """Summarize the ballots in one line; return None for a single ballot.
+
+    `called` maps stances to display names.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
@@ -201,7 +203,7 @@ def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str
 
 
 def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the mean scores per criterion across all ballots; empty without a rubric.
+    """Return the mean score for each criterion across all ballots; empty if there is no rubric.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> ballot = JudgeBallot(order=["a", "b"], criteria={"a": {"clear": 80}, "b": {"clear": 35}})
@@ -221,7 +223,9 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict
 
 
 def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
-    """Return the log-odds of letter ballots in one line, keyed by the side shown first; None for other ballots.
+    """Summarize the log-odds of letter ballots in one line, starting each with the side shown first.
+
+    Returns None for other ballots.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> ballot = JudgeBallot(order=["a", "b"], log_odds={"a": 0.284, "b": -0.284}, mass=0.3)
@@ -252,7 +256,7 @@ def _called(side: str, called: Mapping[str, str] | None) -> str:
 
 
 def decision_group(decision: DebateModeratorDecision) -> Group:
-    """Show a moderator's decision."""
+    """Show one of the moderator's decisions."""
     added = f"{', '.join(decision.added)}, as their side has to be heard" if decision.added else ""
     facts = (
         Fact(label="Left out because", text=decision.reason or "", tone="dim"),
@@ -270,7 +274,7 @@ def decision_group(decision: DebateModeratorDecision) -> Group:
 
 
 def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more: Fact) -> Card:
-    """Show the verdict with its winner, reasoning, ballots, and further `facts`."""
+    """Show the verdict with its winner, reasoning and ballots, followed by any additional `facts`."""
     facts = [
         Fact(label="Winner", text=winner_of(verdict, sides), tone="good", short=True),
         Fact(label="Verdict", text=verdict.verdict),
@@ -305,7 +309,7 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
 
 
 def _ballots(judging: Judging | None, sides: Sequence[Side | Debater]) -> Ballots | None:
-    """Show the ballots for each view; return None if there are no ballots or if sides share a stance."""
+    """Show the ballots, view by view; return None if there are no ballots or if several sides share a stance."""
     names = {side.stance: side.name for side in sides}
     if judging is None or not judging.ballots or len(names) != len(sides):
         return None

@@ -1,4 +1,4 @@
-"""The `debate()` factory: validation of its options, and its steps in order."""
+"""The `debate()` factory: it validates the options and assembles the steps of a debate."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 
 def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
-    """Assemble the debate as a block: opening, rounds of turns, judge, raw output, and synthesizer."""
+    """Assemble the block for a debate: opening, rounds of turns, judge, raw output, and synthesizer."""
     options, stances = loop.options, [debater.stance for debater in loop.roster]
     turns = {
         debater.name: loop.turn(
@@ -123,7 +123,7 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
 
 
 def _open_round(loop: Loop[DebateOptions]) -> Block[Any, Any]:
-    """Open a round with the moderator's validated decision, or in declared order if the decision is unusable."""
+    """Open a round with the moderator's validated decision, or fall back to declared order if it is unusable."""
     names = loop.names
     moderator = loop.role(
         MODERATOR,
@@ -194,7 +194,7 @@ def _create_state(loop: Loop[DebateOptions]) -> DebateState:
 
 
 def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
-    """Return the first applicable reason for ending the debate after a round, or None.
+    """Return the first applicable reason for ending the debate after a round; None to continue.
 
     >>> stop_reason(DebateState(round=2), max_rounds=2)
     'max_rounds'
@@ -206,7 +206,7 @@ def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
 
 
 def raw_output(loop: Loop[DebateOptions], ctx: Context, status: RunStatus) -> DebateRawOutput:
-    """Return the current raw output of the enclosing debate."""
+    """Build the raw output of the enclosing debate from its current state."""
     state, anonymity = state_of(ctx, DebateState), loop.anonymity
     return DebateRawOutput(
         rounds=state.round,
@@ -229,7 +229,7 @@ def _build_raw_output(
 ) -> Handler[Any, DebateRawOutput]:
     """Create the block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
 
-    If `on_flip` is set, the debate was mirrored, and its verdict covers both debates.
+    If `on_flip` is set, the debate was mirrored, and the combined verdict covers both debates.
     """
     sides = list(dict.fromkeys(stances))
 
@@ -267,8 +267,8 @@ def _build_raw_output(
 def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, block: str) -> DebateVerdict:
     """Validate the verdict of a custom judge.
 
-    It must have no ballots, and its winner must be one of `stances` or None. A winner that differs from a stance only
-    in its Unicode form is replaced by that stance; any other winner is dropped.
+    The verdict must not contain ballots, and its winner must be None or one of `stances`. A winner that differs from a
+    stance only in Unicode form is replaced by that stance; any other winner is dropped.
     """
     # only built-in judges may set these fields
     plain = verdict.model_copy(update={"judging": None, "unknown_winner": None})
@@ -283,7 +283,7 @@ def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Cont
 
 
 def _record_unheard(roster: Sequence[Debater], ctx: Context) -> None:
-    """Record the stances without arguments, for example because the moderator never gave their debaters the floor."""
+    """Record the stances nobody argued, for example because the moderator never gave their debaters the floor."""
     shown_up = {entry.stance for entry in entries_of(ctx)} | {loss.stance for loss in state_of(ctx, DebateState).losses}
     for debater in roster:
         if debater.stance not in shown_up:
@@ -329,7 +329,7 @@ OutT = TypeVar("OutT")
 
 
 class DebateKeywords(PatternKeywords, total=False):
-    """Options of `debate()` that do not affect its output type; see `debate()` for details."""
+    """Options for `debate()` that do not affect its output type; see `debate()` for details."""
 
     moderator: BlockLike | ModeratorOptions | bool | None
     transcript: Transcript | None
@@ -448,22 +448,23 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, DebateRawOutput]:
-    """Build a debate, a block that argues and decides a question: `await pattern.run("Should we ship?")`.
+    """Build a debate, a block that argues a question and decides it.
 
-    In each round every debater speaks once; after `max_rounds`, or when `terminate_when(ctx)` is true, the judge reads
-    the transcript and the synthesizer writes the output. `result.raw` is the `DebateRawOutput`.
+    Run it with `await pattern.run("Should we ship?")`. In each round every debater speaks once; after `max_rounds`, or
+    as soon as `terminate_when(ctx)` is true, the judge reads the transcript and the synthesizer writes the output.
+    `result.raw` is the `DebateRawOutput`.
 
-    - `judge`, `moderator`, `synthesizer`: a block, a function of `(input, ctx)`, or the role's options. A judge may be
-      a schedule ("swap"); `synthesizer=False` returns the `DebateRawOutput`.
+    - `judge`, `moderator`, `synthesizer`: a block, a function of `(input, ctx)`, or options for the role. A judge may
+      also be a schedule ("swap"); `synthesizer=False` returns the `DebateRawOutput`.
     - `model`: the default model for all roles.
     - `turn_order`: "declared", "rotated", "shuffled" or "simultaneous".
     - `phases`, `format`: the purpose of each round, or a named format such as "oxford".
     - `audience`: listeners who vote before and after the debate, replacing the judge.
-    - `mirror`: repeat the debate with the speakers in reverse order.
-    - `instructions`, `tools`, `uses`, `context`, `settings`, `prompts`: options of all default blocks.
-    - `sources`: texts or paths for debaters to quote.
+    - `mirror`: True to repeat the debate with the speakers in reverse order.
+    - `instructions`, `tools`, `uses`, `context`, `settings`, `prompts`: options for all default blocks.
+    - `sources`: strings or paths for debaters to quote.
     - `baselines`: cheaper methods to compare the debate with.
-    - `failures`: the reaction to a failed provider, and time limits for turns and rounds.
+    - `failures`: how to react to a failed provider, and time limits for turns and rounds.
 
     The input is a str, `{"question": str}` or a `DebateInput`. Invalid options raise `ConfigurationError`.
 
@@ -564,7 +565,7 @@ def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: Jud
 
 
 def _assembled(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
-    """Build the debate, with support for continuing it after its end."""
+    """Assemble the debate, with support for continuing it after it ends."""
     pipeline = assemble(loop)
     # this text is part of the path of every contribution in a round
     pipeline.keeps = None if loop.goes_on is None else "/round["
@@ -573,7 +574,7 @@ def _assembled(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
 
 
 def warn_of_kin(location: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: ModelChoice) -> None:
-    """Warn about configured judges from the model family of a debater."""
+    """Warn if a configured judge belongs to the same model family as a debater."""
     from flowdebate.chassis.anonymity.names import kin_among
 
     default = of_intent(model, "chat")
@@ -596,7 +597,7 @@ def warn_of_kin(location: str, judges: Sequence[Model | str], roster: Sequence[D
 def warn_of_named_judge(
     location: str, roster: Sequence[Debater], *, model: ModelChoice, judge: Model | str | None
 ) -> None:
-    """Warn if the default judge uses a debater's model and sees names."""
+    """Warn if the default judge uses the same model as a debater and sees names."""
     default, judges = of_intent(model, "chat"), judge or of_intent(model, "synthesize")
     same = [member.name for member in roster if member.block is None and (member.model or default) == judges]
     if same:

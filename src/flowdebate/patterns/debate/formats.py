@@ -1,4 +1,4 @@
-"""Debate formats as data: their phases, speakers, and decision. A single declaration adds a new format.
+"""Debate formats as data: their phases, speakers, and decision. A single declaration defines a new format.
 
 >>> from flowdebate import Format, Phase
 >>> mock_trial = Format(
@@ -22,26 +22,26 @@ from .phases import Phase, PhaseLike
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """Format of a debate: `debate(format=Format(…))`, or the name of a format registered by `add_format`."""
+    """Format for a debate, passed as `debate(format=Format(…))` or by name after registration with `add_format`."""
 
     name: str
     purpose: str
-    """Purpose of the format, in one line."""
+    """One-line description of the format's purpose."""
     pattern: Literal["debate", "consensus"] = "debate"
     phases: Sequence[PhaseLike] = ()
-    """Phases of a debate."""
+    """Phases of the debate."""
     sides: int | None = None
-    """Number of debaters; None for any number."""
+    """Required number of debaters; None if any number is allowed."""
     members: Sequence[Debater | Persona] = ()
-    """Default speakers in front ends."""
+    """Speakers used by front ends by default."""
     roles: Sequence[str] = ()
-    """Roles by roster position, for members without a role."""
+    """Roles in roster order, for members without one."""
     audience: Sequence[str] = ()
-    """Listeners who vote before and after a debate to decide it."""
+    """Listeners whose votes before and after the debate decide it."""
     anonymous: str = ""
-    """Common word that replaces the names of members, with a number; empty to keep their names."""
+    """Word that, followed by a number, replaces each member's name; empty to keep the names."""
     instructions: str | None = None
-    """Instructions for all default blocks, unless the application sets its own."""
+    """Instructions for all default blocks; instructions set by the application take precedence."""
 
 
 oxford: Format = Format(
@@ -193,11 +193,11 @@ FORMATS: dict[str, Format] = {
     format_.name: format_
     for format_ in (oxford, lincoln_douglas, parliamentary, socratic, devils_advocate, premortem, delphi)
 }
-"""The registered formats, keyed by name."""
+"""Registered formats, keyed by name."""
 
 
 def add_format(format: Format) -> Format:  # noqa: A002 - what it is
-    """Register a format under its name, for front ends as well; it replaces any format of the same name."""
+    """Register a format under its name, replacing any existing one; front ends offer it as well."""
     if not format.name.isidentifier():  # names are single words on the command line
         raise ConfigurationError("add_format()", "name", format.name, "letters, digits and underscores")
     FORMATS[format.name] = format
@@ -205,7 +205,7 @@ def add_format(format: Format) -> Format:  # noqa: A002 - what it is
 
 
 def find_format(value: object, *, location: str, pattern: str, field: str = "format") -> Format | None:
-    """Return the format with the name `value`, or `value` itself if it is a format or None.
+    """Return the format named `value`; a format or None is returned unchanged.
 
     Raises ConfigurationError for any other value.
     """
@@ -220,18 +220,18 @@ def find_format(value: object, *, location: str, pattern: str, field: str = "for
 
 
 def names_of(pattern: str) -> list[str]:
-    """Return the names of a pattern's formats."""
+    """Return the names of the formats for a pattern."""
     return [debate_format.name for debate_format in FORMATS.values() if debate_format.pattern == pattern]
 
 
 def purposes(pattern: str) -> str:
-    """List a pattern's formats, one per line with its purpose."""
+    """List the formats for a pattern, one per line, with the purpose of each."""
     formats = (entry for entry in FORMATS.values() if entry.pattern == pattern)
     return "\n".join(f"{entry.name}: {entry.purpose}" for entry in formats)
 
 
 def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, field: str) -> tuple[MemberT, ...]:
-    """Complete `members` with the roles and names of the format; raise ConfigurationError if their number is wrong."""
+    """Add the format's roles and names to `members`; raise ConfigurationError if there are too many or too few."""
     if format_.sides is not None and len(members) != format_.sides:
         allowed = f"{format_.sides} in the format {format_.name}"
         raise ConfigurationError(location, field, f"{len(members)} of them", allowed)
@@ -245,6 +245,6 @@ def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, fi
 
 
 def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
-    """Return the format of a plan; raise ConfigurationError, with its location, for an unknown format."""
+    """Return the format named in a plan; raise ConfigurationError, naming the location, if it is unknown."""
     location, field = options.place("format")
     return find_format(options.format, location=location, field=field, pattern=pattern)

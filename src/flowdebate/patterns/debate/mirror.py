@@ -1,4 +1,4 @@
-"""Mirror of a debate: the debate is repeated with the speakers in reverse order, and one verdict covers both."""
+"""Mirroring of a debate: it is repeated with the speakers in reverse order, and one verdict covers both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def mirrored_loop(loop: Loop[DebateOptions]) -> Loop[DebateOptions]:
-    """Create the loop of the mirrored debate, with its own names, transcript and audit trail."""
+    """Create the loop for the mirrored debate, with its own names, transcript and audit trail."""
     return replace(
         loop,
         options=replace(loop.options, roles={**loop.options.roles, "synthesizer": False}, mirror=False),
@@ -35,7 +35,10 @@ def mirrored_loop(loop: Loop[DebateOptions]) -> Loop[DebateOptions]:
 
 
 class Mirror(Block[Any, None]):
-    """Mirrored debate with its judge; its raw output is stored in the state of the enclosing debate."""
+    """Block for the mirrored debate, including its judge.
+
+    The raw output is stored in the state of the enclosing debate.
+    """
 
     def __init__(self, inner: Sequencer[Any, Any]) -> None:
         shared, hidden = merge_resources(f"mirror {inner.name!r}", [inner], closed=[inner])
@@ -57,7 +60,7 @@ class Mirror(Block[Any, None]):
 
 
 def speaking_order(entries: Sequence[DebateContributionEntry]) -> list[str]:
-    """Return the sides in the speaking order of the last round.
+    """Return the sides in the order they spoke in the last round.
 
     >>> from flowdebate import DebateContributionEntry
     >>> said = [DebateContributionEntry(round=1, agent_name=n, stance=n, text="So.") for n in ("tea", "coffee")]
@@ -74,8 +77,8 @@ def verdict_of_both(
 ) -> DebateVerdict | None:
     """Combine the verdicts on a debate and its mirror; None if the mirror has no verdict.
 
-    All ballots count equally; if the winners differ, `on_flip` decides. Without ballots, a side wins only if the judge
-    names it in both verdicts.
+    All ballots count equally, and `on_flip` decides if the winners differ. If there are no ballots, a side wins only if
+    both verdicts name it.
     """
     second = mirrored.verdict
     if second is None:

@@ -1,4 +1,4 @@
-"""Default moderator: a model that opens each round, picks and briefs the speakers, and may end the debate."""
+"""Default moderator: a model that opens each round, picks and briefs the speakers, and can end the debate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .transcript import HOW_TO_READ_NAMED, Transcript, render_entries, render_tr
 
 @dataclass(frozen=True, kw_only=True)
 class ModeratorTemplate(Template):
-    """Prompt texts of a moderator."""
+    """Prompt templates for a moderator."""
 
     system: str = part(
         "You moderate a debate and take no side.\n\n"
@@ -53,9 +53,9 @@ class ModeratorTemplate(Template):
         "You have tools. Before you decide, use them to look up the facts that the debaters need, and put your "
         "findings into the briefing."
     )
-    """Text after the system message if there are tools."""
+    """Text appended to the system message if there are tools."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
-    """First part of a round's message: the transcript."""
+    """First part of the message for a round, containing the transcript."""
     decisions: str = part("Your earlier decisions:\n{decisions}", uses("decisions"))
     phase: str = part("Current phase: {phase}", uses("phase"))
     """Text before the task in a debate with phases."""
@@ -64,23 +64,26 @@ class ModeratorTemplate(Template):
         "the question: what exactly is at issue, and what a good answer has to weigh.",
         uses("round", "rounds"),
     )
-    """Task of the first round, before any debater has argued."""
+    """Task for the first round, before any debater has argued."""
     next: str = part(
         "Open round {round}{rounds}. Decide on the basis of the debate so far and of your earlier decisions.",
         uses("round", "rounds"),
     )
-    """Task of later rounds; `{rounds}` is " of at most 3" if the maximum is known."""
+    """Task for later rounds; `{rounds}` is " of at most 3", for example, if the maximum is known."""
     question: str = part("", uses("round", "rounds"))
-    """Task that replaces the decision: write one question for a round in which all debaters speak.
+    """Task used instead of a decision: write one question for a round in which all debaters speak.
 
     Empty for a moderator that makes decisions.
     """
     begins: str = part("")
-    """First words of the question, for models that can continue a text; successive rounds use successive lines."""
+    """First words of the question, for models that can continue a given text; one alternative per line.
+
+    Successive rounds use successive lines.
+    """
 
 
 MODERATOR = ModeratorTemplate()
-"""Prompt texts of the full profile."""
+"""Prompt templates for the full profile."""
 CONCISE_MODERATOR = ModeratorTemplate(
     system=(
         "You moderate a debate and take no side.\n\n"
@@ -95,7 +98,7 @@ CONCISE_MODERATOR = ModeratorTemplate(
     ),
     begins="What would each choice mean for\nWho would be affected most\nHow would each side deal with",
 )
-"""Prompt texts for small models, asking for a question instead of a decision."""
+"""Prompt templates for small models, requesting a question instead of a decision."""
 MODERATORS = Profiles(
     full=MODERATOR, concise=CONCISE_MODERATOR, tasks=("system", "opening", "next", "question", "begins")
 )
@@ -111,7 +114,7 @@ def render_moderator_system(
 ) -> str:
     """Render the task, the question, and the debaters with their `stances`, keyed by name.
 
-    All rounds share the result.
+    The result is the same in all rounds.
     """
     positions = stances or {}
     debaters = [
@@ -134,7 +137,7 @@ def render_moderator_turn(
 ) -> str:
     """Render the whole transcript in order and with names, the earlier decisions, and the round to open.
 
-    `transcript` is the text of `entries`, if it is already rendered.
+    `transcript` is the rendered form of `entries`, if available.
     """
     text = render_entries(entries, names=True) if transcript is None else transcript
     parts = [filled(template.transcript, transcript=text)]
@@ -154,13 +157,13 @@ def render_moderator_turn(
 
 @lru_cache(maxsize=256)  # cached because each round's prompt contains all earlier decisions
 def _render_decision(number: int, reason: str | None, briefing: str | None, new_angle: str | None) -> str:
-    """Render a moderator's decision without the speakers, who appear in the transcript."""
+    """Render a moderator's decision without its speakers, who already appear in the transcript."""
     parts = {"reason for leaving a debater out": reason, "briefing": briefing, "new angle": new_angle}
     return listed(*(f"round {number}, {label}: {quoted(text)}" for label, text in parts.items() if text))
 
 
 class CompletedDecision(DebateModeratorOutput):
-    """Decision of the default moderator's model, completed with speakers it must not omit."""
+    """Decision by the default moderator's model, with the speakers it must not omit added."""
 
     added: list[str]
 
@@ -168,10 +171,10 @@ class CompletedDecision(DebateModeratorOutput):
 def owed_a_turn(
     decision: DebateModeratorOutput, *, stances: Mapping[str, str], entries: Sequence[DebateContributionEntry]
 ) -> list[str]:
-    """List names of debaters who must get a turn in a round although `decision` omits their side.
+    """List the debaters who must get a turn because `decision` improperly omits their side.
 
-    `stances` maps the names of all debaters to their stances. A side may be omitted if a reason is given and it spoke
-    more recently than all sides now speaking. A round without speakers omits nobody once all have spoken.
+    `stances` maps each debater's name to a stance. A side may be omitted if a reason is given and the side spoke more
+    recently than all sides now speaking. A round without speakers is fine once every side has spoken.
 
     >>> owed_a_turn(DebateModeratorOutput(next_speakers=["ann"]), stances={"ann": "for", "bea": "against"}, entries=[])
     ['bea']
@@ -192,7 +195,7 @@ def owed_a_turn(
 
 
 class Moderator(RosterBlock[DebateModeratorOutput]):
-    """Default moderator, which makes a decision for each round; with some models, it only writes a question."""
+    """Default moderator, which makes a decision for each round or, with some models, only writes a question."""
 
     def __init__(
         self,
@@ -227,15 +230,15 @@ def create_moderator(
     template: ModeratorTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Moderator:
-    """Create the block `{name}-moderator`: it opens a round with `{reason, next_speakers, briefing, new_angle, done}`.
+    """Create the block `{name}-moderator`.
 
-    The moderator sees the debaters' positions, the whole transcript with names, and its own earlier decisions. All
-    debaters speak, unless it gives a `reason` to omit a side; a side that spoke less recently than a speaking one gets
-    a turn in any case, and is listed in the decision's `added`. With `tools` (or `uses`) it is instructed to look up
-    facts and to include the results in the briefing. Its model's schema has `roster_names` as an enum. Its prompt
-    states `max_rounds` (None: the debate's own maximum). In the concise profile, without tools and instructions, it
-    makes no decisions: all debaters speak in declared order, and its model writes one neutral question, the decision's
-    `new_angle`.
+    The block opens a round with `{reason, next_speakers, briefing, new_angle, done}`. It sees the debaters' positions,
+    the whole transcript with names, and its own earlier decisions. All debaters speak unless it gives a `reason` for
+    omitting a side; a side that spoke less recently than one of the speakers' sides gets a turn anyway, and is listed
+    in the decision's `added`. With `tools` (or `uses`), the prompt asks for facts to be looked up and included in the
+    briefing. The schema for the model has `roster_names` as an enum, and the prompt states `max_rounds` (by default,
+    the debate's maximum). In the concise profile, without tools and instructions, the block makes no decisions: all
+    debaters speak in declared order, and the model writes one neutral question, the decision's `new_angle`.
     """
     location = f"moderator {name!r}"
     roster = list(roster_names)
@@ -294,7 +297,7 @@ def create_moderator(
 
 
 def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - of `decision_among`
-    """Complete the model's decision with turns for sides it must not omit."""
+    """Add turns to the model's decision for sides it must not omit."""
     fields: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
     decision = DebateModeratorOutput(**fields)
     # the decision may have been recorded before `reason` existed; replaying the run must not change it
@@ -306,7 +309,7 @@ def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> De
 
 
 def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Context) -> DebateModeratorOutput:
-    """Parse the question of a moderator that makes no decisions; all debaters speak.
+    """Parse the question from a moderator that makes no decisions, and let all debaters speak.
 
     Text without a question mark is ignored.
     """
@@ -320,7 +323,7 @@ def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Conte
 def decide_declared_order(
     error: Exception, ctx: Context, *, moderator: str, roster_names: Sequence[str]
 ) -> DebateModeratorDecision:
-    """Return the default decision for a round: all debaters speak, in declared order, without a briefing."""
+    """Return the fallback decision for a round: all debaters speak in declared order, without a briefing."""
     state = state_of(ctx, DebateState)
     record_failure(error, ctx, block=moderator, role="moderator", name=moderator, instead="declared_order")
     decision = DebateModeratorDecision(round=max(state.round, 1), next_speakers=list(roster_names), fallback=True)
@@ -332,10 +335,10 @@ def decide_declared_order(
 def stash_moderator_decision(
     *, name: str, moderator: str, roster_names: Sequence[str], custom: bool = False
 ) -> Handler[Any, DebateModeratorDecision]:
-    """Create the block that validates the moderator's decision and adds it to the debate's state, with its round.
+    """Create the block that validates the moderator's decision and stores it with its round.
 
-    Raises OutputError for an invalid decision, RosterError for a speaker outside the debate. `custom` marks a custom
-    moderator; a resumed run keeps that moderator's earlier decisions.
+    An invalid decision raises OutputError, and a speaker from outside the debate raises RosterError. `custom` marks a
+    custom moderator; its earlier decisions are kept when a run is resumed.
     """
     roster = frozenset(roster_names)
     maximum = _TURNS_EACH * len(roster)
@@ -380,9 +383,9 @@ _MAX_LENGTH = 4_000
 
 @lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same debaters
 def decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
-    """Build the schema of the moderator's answer, with the roster as an enum for models that support schemas.
+    """Build the moderator's answer schema, with the roster as an enum for models that support schemas.
 
-    The answers of other models are validated. If `next_speakers` is missing, all debaters speak.
+    Answers from other models are validated. If `next_speakers` is missing, all debaters speak.
     """
 
     def check_speaker(speaker: str) -> str:

@@ -1,1 +1,1 @@
-"""Judge of a debate: options, schedules of views, ballots, verdict."""
+"""The judge of a debate: its options, view schedules, ballots and verdict."""

@@ -1,4 +1,4 @@
-"""Ballots of a judge: the data recorded in a verdict, and exact counting that does not depend on their order."""
+"""A judge's ballots: the data recorded with a verdict, and an exact count that does not depend on their order."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
-"""The form of a judge's answer: a winner, a score for each side, or a single letter whose log-probabilities count."""
+"""Form of a judge's answer: a winner, a score for each side, or a single letter whose log-probabilities count."""
 MAX_LETTERS = 20  # maximum number of letters, because servers do not report log-probabilities of more tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
-"""Decision rule: the mean of the scores; one vote per ballot for the side ranked first; or the median across models of
-their mean log-odds.
+"""Decision rule: the mean score; one vote per ballot for the side ranked first; or the median of the models' mean
+log-odds.
 """
 MIN_LOG_ODDS = 0.1  # minimum lead of a clear winner, chosen based on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]
 """Policy for a flipped verdict: one model picked different winners in different views."""
 LogOdds = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-"""Share of a side in a ballot; the shares of all sides add up to 1."""
+"""One side's share of a ballot; the shares of all sides add up to 1."""
 PUBLISHED_CORRELATION = 0.4375  # from a panel of nine judges equivalent to two independent ones: 9 / (1 + 8 rho) = 2
 
 
@@ -35,63 +35,65 @@ def _is_none(value: object) -> bool:
 
 
 class LetterFit(WireModel):
-    """Corrections for a model judging by letter, fitted from its ballots by `fit_letters()`."""
+    """Corrections for a model judging by letter, fitted to its ballots by `fit_letters()`."""
 
     per_log_length: Annotated[float, Field(allow_inf_nan=False)]
-    """The judge's bias towards longer arguments: log-odds per unit of log length, subtracted from the
-    side's log-odds.
+    """The judge's bias towards longer arguments, in log-odds per unit of log length; it is subtracted from each side's
+    log-odds.
     """
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    """Lead required for a winner after the length correction."""
+    """Lead a side needs to win after the length correction."""
 
 
 class JudgeBallot(WireModel):
-    """One answer of a judge for one view of a transcript. Sides are identified by their stances."""
+    """One answer from a judge about one view of a transcript. Sides are identified by their stances."""
 
     view: Annotated[int, Field(ge=0)] = 0
     """Number of the view in the schedule, from 0; a repeated view keeps its number."""
     order: list[str]
-    """Sides in the order of their slots: the judge read the argument of the first side first."""
+    """Sides in slot order: the judge read the first side's arguments first."""
     labels: dict[str, str] | None = None
-    """The label of each side in this view; None if sides were identified by their stances."""
+    """Label of each side in this view; None if sides were identified by their stances."""
     model: str | None = None
     """Model that cast the ballot; None if unknown."""
     scores: dict[str, Share] | None = None
-    """The share of each side; None if the judge only names a winner."""
+    """Share of each side; None if the judge only names a winner."""
     criteria: dict[str, dict[str, float]] | None = Field(default=None, exclude_if=_is_none)
-    """Rubric scores of each side, from 0 to 100 per criterion. None (and omitted from JSON) without a rubric."""
+    """Rubric scores for each side, from 0 to 100 per criterion; None (and omitted from JSON) if there is no rubric."""
     log_odds: dict[str, LogOdds] | None = Field(default=None, exclude_if=_is_none)
-    """Log-odds of a letter ballot: each side's log-probability minus the mean over all sides.
+    """Log-odds in a letter ballot: each side's log-probability minus the mean over all sides.
 
-    None (and omitted from JSON) otherwise.
+    None (and omitted from JSON) for other ballots.
     """
     mass: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(default=None, exclude_if=_is_none)
-    """Total probability of all letters in a letter ballot. None (and omitted from JSON) otherwise."""
+    """Total probability of all letters in a letter ballot; None (and omitted from JSON) for other ballots."""
     lengths: dict[str, Annotated[int, Field(ge=0)]] | None = Field(default=None, exclude_if=_is_none)
-    """Length of each side's text in characters, for a letter ballot without reasons.
+    """Length in characters of each side's text, in a letter ballot without reasons.
 
-    None (and omitted from JSON) otherwise.
+    None (and omitted from JSON) for other ballots.
     """
     fit: LetterFit | None = Field(default=None, exclude_if=_is_none)
-    """Fit of the judging model, for removing the part of `log_odds` explained by length from `scores` and `winner`.
-    None (and omitted from JSON) without a fit.
+    """Fit of the judging model, correcting `scores` and `winner` for the effect of length on `log_odds`.
+
+    None (and omitted from JSON) if there is no fit.
     """
     winner: str | None = None
     """Winning side; None if no side wins."""
     verdict: str = ""
-    """Conclusion; empty on the only ballot of a single-view judge, because the verdict contains it."""
+    """Conclusion; empty in the only ballot of a single-view judge, because the verdict already contains it."""
     reasoning: str = ""
-    """Reasons; empty if `verdict` is empty."""
+    """Reasons for the conclusion; empty if `verdict` is empty."""
     problem: str | None = None
-    """Reason why the answer is unusable; None if it is usable."""
+    """Reason why the answer cannot be used; None if it can."""
     spoken: list[str] | None = Field(default=None, exclude_if=_is_none)
-    """Speaking order of the sides in the transcript's last round, if a debate has several transcripts (`mirror`). None
-    (and omitted from JSON) otherwise.
+    """Speaking order of the sides in the last round of the transcript.
+
+    None (and omitted from JSON) unless the debate has several transcripts (`mirror`).
     """
 
     @property
     def shares(self) -> dict[str, float]:
-        """The scores; if there are none, 1 for the winner, or equal shares without a winner."""
+        """The scores; in their absence, 1 for the winner, or equal shares if there is no winner."""
         if self.scores is not None:
             return dict(self.scores)
         if self.winner is None:
@@ -102,8 +104,8 @@ class JudgeBallot(WireModel):
     def for_length(self) -> dict[str, float]:
         """The part of each side's log-odds explained by its length; 0 without a fit.
 
-        The correction grows with the logarithm of the length, up to four times the length of the other sides; longer
-        texts were not measured.
+        The correction grows with the logarithm of the length, but only up to four times the length of the other sides,
+        because longer arguments have not been measured.
 
         >>> fit = LetterFit(per_log_length=0.1, min_log_odds=0.15)
         >>> odds, lengths = {"a": 0.3, "b": -0.3}, {"a": 200, "b": 100}
@@ -118,7 +120,7 @@ class JudgeBallot(WireModel):
 
     @property
     def counted(self) -> dict[str, float]:
-        """Log-odds of the letters, corrected for the effect of length."""
+        """Log-odds of the letters, corrected for length."""
         explained = self.for_length
         return {side: value - explained.get(side, 0.0) for side, value in (self.log_odds or {}).items()}
 
@@ -128,7 +130,7 @@ _FAR = math.log(4) / 2
 
 
 class Statement(WireModel):
-    """A verbatim sentence from the debate."""
+    """A sentence quoted verbatim from the debate."""
 
     entry: Annotated[int, Field(ge=0)]
     """Index of the argument in the transcript."""
@@ -137,58 +139,58 @@ class Statement(WireModel):
 
     @property
     def turn(self) -> int:
-        """Number of the statement's turn, from 1."""
+        """Number of the turn containing the statement, from 1."""
         return self.entry + 1
 
 
 class JudgeQuote(WireModel):
-    """Statement that a judge picked as a side's most concrete one."""
+    """Statement picked by a judge as the most concrete one from a side."""
 
     side: str
     """Stance supported by the statement."""
     statement: Statement
     """The statement."""
     reply: Statement | None = None
-    """Later statement of another side with the most words in common; None if no other side spoke again."""
+    """Later statement by another side with the most words in common; None if no other side spoke afterwards."""
 
 
 class Judging(WireModel):
-    """Record behind a verdict: all ballots, and their combined result."""
+    """Record of how a verdict was reached: all ballots, and the combined result."""
 
     answer: Answer | None = Field(default=None, exclude_if=_is_none)
-    """Form of the answers if the judge answered with letters. None (and omitted from JSON) otherwise."""
+    """Form of the answers if the judge answered with letters; None (and omitted from JSON) otherwise."""
     fallback: str | None = Field(default=None, exclude_if=_is_none)
-    """Reason for switching to another form of answer, such as "letter -> scores: …".
+    """Reason for switching to another answer form, such as "letter -> scores: …".
 
-    None (and omitted from JSON) without a switch.
+    None (and omitted from JSON) if there was no switch.
     """
 
     schedule: str = "single"
-    """Schedule of views: "single", "swap", "cyclic", "full" or "sampled(n)"."""
+    """View schedule: "single", "swap", "cyclic", "full" or "sampled(n)"."""
     decided_by: DecidedBy = "mean"
-    """Decision rule for combining the ballots."""
+    """Rule for combining the ballots into a decision."""
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=MIN_LOG_ODDS, exclude_if=lambda lead: lead == MIN_LOG_ODDS
     )
-    """Lead in log-odds required to win; the default value is omitted from JSON."""
+    """Lead in log-odds needed to win; omitted from JSON if it has the default value."""
     criteria: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = Field(
         default=None, exclude_if=_is_none
     )
-    """Weight of each rubric criterion. None (and omitted from JSON) without a rubric."""
+    """Weight of each criterion in the rubric; None (and omitted from JSON) if there is no rubric."""
     ballots: list[JudgeBallot]
     """Ballots in the order of the schedule, grouped by model."""
     planned: Annotated[int, Field(ge=1)] = 1
-    """Number of ballots planned for the schedule and the panel."""
+    """Number of ballots planned by the schedule and the panel."""
     scores: dict[str, Share]
     """Share of each side across all usable ballots."""
     flipped: bool = False
-    """True if a model chose different winners in different views."""
+    """True if any model picked different winners in different views."""
     on_flip: OnFlip | None = None
     """Policy applied to a flipped verdict; None if the verdict was not flipped."""
     effective_n: Annotated[float, Field(gt=0)] = 1.0
     """Number of independent judges equivalent to the panel; see `effective_n()`."""
     quotes: list[JudgeQuote] | None = Field(default=None, exclude_if=_is_none)
-    """Statements picked from each side by a judge answering with letters. None (and omitted from JSON) otherwise."""
+    """Statements from each side picked by a judge answering with letters; None (and omitted from JSON) otherwise."""
 
     @property
     def saved(self) -> int:
@@ -197,28 +199,28 @@ class Judging(WireModel):
 
 
 class Decision(NamedTuple):
-    """Combined result of several ballots."""
+    """Combined result of all usable ballots."""
 
     scores: dict[str, float]
-    """Shares of the sides, in their declared order, adding up to 1."""
+    """Shares of the sides, in declared order; they add up to 1."""
     winner: str | None
-    """The side with the largest share; None for a tie."""
+    """Side with the largest share; None in case of a tie."""
     flipped: bool
-    """True if a model chose different winners in different views."""
+    """True if any model picked different winners in different views."""
 
 
 def decide(
     ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedBy = "mean", min_log_odds: float | None = None
 ) -> Decision:
-    """Combine the usable `ballots` by the mean of their scores, by votes, or by log-odds.
+    """Combine the usable `ballots` by mean score, by vote, or by log-odds.
 
     A tied ballot is split equally between the tied sides. Sums are exact, so the order of the ballots does not matter.
-    Without a usable ballot, all sides have equal shares.
+    If no ballot is usable, all sides have equal shares.
 
-    With log-odds, a preference for a slot cancels out only across all orders, so a model with an unusable ballot is
-    ignored. The ballots of each model are averaged, so a model counts once however often it was called. Between two
-    sides the median of the models decides: no single model can outvote two thirds of the others, however confident it
-    is. The winner must be `min_log_odds` (None: `least_lead`) ahead of every other side; scores are probabilities,
+    With log-odds, a preference for a slot cancels out only across all orders, so a model with any unusable ballot is
+    ignored. Each model's ballots are averaged, so every model counts once, however often it was called. Between two
+    sides, the median across models decides: no single model can outvote two thirds of the others, however confident it
+    is. The winner must lead every other side by `min_log_odds` (by default, `least_lead`); the scores are probabilities
     based on each side's distance from its strongest rival.
 
     >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
@@ -245,7 +247,7 @@ def decide(
 
 
 def least_lead(ballots: Sequence[JudgeBallot]) -> float:
-    """Return the lead required to win: the highest fitted value across the models, or 0.1 without a fit.
+    """Return the lead needed to win: the models' highest fitted value, or 0.1 if there is no fit.
 
     >>> least_lead([JudgeBallot(order=["a", "b"])])
     0.1
@@ -271,7 +273,7 @@ def leads_of(
 
 
 def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequence[str], by: DecidedBy = "mean") -> bool:
-    """Check whether the winner is certain, since the `remaining` ballots cannot change it.
+    """Check whether the `remaining` ballots can no longer change the winner.
 
     >>> yes = JudgeBallot(order=["yes", "no"], winner="yes")
     >>> is_settled([yes, yes], remaining=1, sides=["yes", "no"], by="vote")
@@ -299,12 +301,12 @@ def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
 
 
 def firsts_of(ballot: JudgeBallot, *, sides: Sequence[str]) -> list[str]:
-    """Return the sides ranked first by a ballot: several for a tie, all if the ballot names no winner."""
+    """Return the sides a ballot ranks first: several in case of a tie, and all of them if it names no winner."""
     return leaders(portions(ballot.shares, sides))
 
 
 def leader_of(scores: Mapping[str, float]) -> str | None:
-    """Return the side with the highest of `scores`; None for a tie.
+    """Return the side with the highest score; None in case of a tie.
 
     >>> leader_of({"yes": 0.7, "no": 0.3}), leader_of({"yes": 0.5, "no": 0.5})
     ('yes', None)
@@ -335,7 +337,10 @@ def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
 
 
 def balanced(ballots: Sequence[JudgeBallot]) -> list[JudgeBallot]:
-    """Return the ballots of models with valid log-odds in every ballot; none if a ballot without a model is invalid."""
+    """Return the ballots of all models without an invalid ballot, that is, one without log-odds.
+
+    Returns an empty list if an invalid ballot does not name its model.
+    """
     spoiled = {ballot.model for ballot in ballots if ballot.problem is not None or ballot.log_odds is None}
     return [ballot for ballot in ballots if None not in spoiled and ballot.model not in spoiled]
 
@@ -345,7 +350,10 @@ def _only(sides: Sequence[str]) -> str | None:
 
 
 def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
-    """Check whether a model's ballots for two views have different winners; differences within one view are noise."""
+    """Check whether a model's ballots for different views have different winners.
+
+    Differences within a view are noise.
+    """
     winners: dict[str | None, dict[int, set[str | None]]] = {}  # keyed by model and view
     for ballot in ballots:
         views = winners.setdefault(ballot.model, {})
@@ -354,7 +362,7 @@ def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
 
 
 def _totals(ballots: Sequence[JudgeBallot], sides: Sequence[str], by: DecidedBy) -> dict[str, Fraction]:
-    """Add up the ballots for each side, where a ballot adds at most 1."""
+    """Add up the votes or shares for each side; one ballot adds at most 1."""
     if by == "vote":
         return total((split(firsts_of(ballot, sides=sides), sides) for ballot in ballots), sides)
     return total((portions(ballot.shares, sides) for ballot in ballots), sides)

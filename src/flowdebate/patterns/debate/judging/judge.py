@@ -1,4 +1,4 @@
-"""Judge of a debate: a model or a panel reads one or more views and returns one verdict."""
+"""The judge of a debate: a model or panel reads one or more views and returns a single verdict."""
 
 from __future__ import annotations
 
@@ -105,18 +105,19 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     ask: Ask | None = None,
     **options: Unpack[BlockOptions],
 ) -> Judge:
-    """Create the block `{name}-judge`: it picks one of `stances` as the winner, or None for a synthesis of several.
+    """Create the block `{name}-judge`.
 
-    The judge sees stances instead of names. With the `schedule` "single" it names a winner in one call, with the
-    arguments of each round shuffled by `random` (None: derived from the run's seed, so that a seed always gives the
-    same order). Otherwise it scores each side in every view, or answers with the letter of a side, and all views are
-    judged concurrently. The options from `answer_form` to `ask` are described in `JudgeOptions`; if the only option set
-    is a schedule of several orders, a model with a concise profile answers with letters.
+    The judge picks one of `stances` as the winner, or None for a synthesis of several. It sees stances instead of
+    names. With the `schedule` "single", it names a winner in one call; the arguments within each round are shuffled by
+    `random` (by default, derived from the run's seed: the same seed always gives the same order). Otherwise it scores
+    each side in every view, or answers with a side's letter, and all views are judged concurrently. For the options
+    from `answer_form` to `ask`, see `JudgeOptions`; if the only one set is a schedule with several orders, a model with
+    a concise profile answers with letters.
 
     `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner outside `stances` raises
-    `SchemaViolation`; with several ballots, unusable ones are ignored unless all are unusable. `anonymity` replaces
-    names inside arguments by aliases. With `sources`, the judge sees the verified quotes. With the `turn_order`
-    "simultaneous", only arguments of later rounds can be quoted as replies.
+    `SchemaViolation`; if there are several ballots, unusable ones are ignored unless all of them are unusable.
+    `anonymity` provides aliases for names inside arguments. With `sources`, the judge sees which quotes were verified.
+    If the `turn_order` is "simultaneous", only arguments from later rounds can be quoted as replies.
     """
     how = JudgeOptions(
         answer_form=answer_form,
@@ -152,7 +153,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
 
 
 def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Callable[P, Judge]]:
-    """Give a function the signature of `create_judge`; that function validates and completes the options."""
+    """Give a function the signature of `create_judge`, which validates the options and supplies defaults."""
 
     def sign(function: Callable[..., Judge]) -> Callable[P, Judge]:
         function.__dict__["__signature__"] = signature(create_judge)
@@ -164,11 +165,12 @@ def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Call
 @bindable("name", "transcript", "stances", pattern="debate", role="judge", template=JudgeTemplate)
 @_taking_what(create_judge.create)
 def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `create_judge`
-    """Create the block `{name}-judge` as a panel: `create_judge` with a `panel` of models, each judging every view.
+    """Create the block `{name}-judge` as a panel.
 
-    All models judge the same views (with "single", the same shuffled view), and all ballots count. `quorum` is the
-    number of models that must answer (None: two); if a provider fails, the panel continues without its model.
-    `correlation` is the correlation of the models' errors, used to compute the verdict's `effective_n`.
+    This is `create_judge` with a `panel` of models, each judging every view. All models judge the same views (with
+    "single", the same shuffled view), and all ballots count. At least `quorum` models must answer (by default, two); if
+    a provider fails, the panel continues without that model. `correlation` is the correlation between the models'
+    errors, used to compute the verdict's `effective_n`.
     """
     if not (panel := options.get("panel")):
         raise ConfigurationError(f"judge {options.get('name')!r}", "panel", panel, "at least one model")
@@ -176,7 +178,7 @@ def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `cre
 
 
 class Judge(Block[Any, JudgedVerdict]):
-    """Judge or panel of judges, configured by `how`. Applications call `create_judge()`."""
+    """Judge or panel of judges, configured by `how`. Applications should call `create_judge()` instead."""
 
     role: str | None = "judge"
 
@@ -275,7 +277,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return verdict
 
     def _ask(self, how: JudgeOptions) -> Asking:
-        """Create the jurors for the options `how`."""
+        """Create the jurors required by the options `how`."""
         form, setup = how.form, self._setup
         if has_several_ballots(how):  # history contains only the verdict, not every ballot
             hidden = Visibility(client=self._visibility.client, history=False)
@@ -289,7 +291,7 @@ class Judge(Block[Any, JudgedVerdict]):
     def _render(
         self, question: str, view: JudgeView, places: Sequence[int], ctx: Context, *, number: int = 0
     ) -> JudgeInput:
-        """Render the transcript in `view`, replacing names in arguments with aliases, and adding notes on quotes."""
+        """Render the transcript for `view`, replacing names in arguments with aliases and adding notes on quotes."""
         entries, notes = recent_entries(ctx), list[str]()
         if self._material is not None:
             sources = self._material.of_run(ctx)
@@ -305,9 +307,9 @@ class Judge(Block[Any, JudgedVerdict]):
         return (self._profile or profile_of(ctx.model(self._model))) == "concise"
 
     def _winner_cases(self, count: int, question: str, ctx: Context) -> list[JudgeInput]:
-        """Return the inputs for a judge that names a winner: the first order, and its mirror image.
+        """Return the inputs for naming a winner: the first order and, if needed, its mirror image.
 
-        Each round is shuffled separately, so that no side has the first word in every round.
+        Each round is shuffled separately, so that no side opens every round.
         """
         entries, cases = recent_entries(ctx), list[JudgeInput]()
         orders = orders_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
@@ -317,7 +319,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return cases
 
     async def _winners(self, juror: Juror, cases: Sequence[JudgeInput], ctx: Context) -> list[JudgeBallot]:
-        """Ask for a winner in each of the `cases`; if one call fails, the judge fails."""
+        """Ask for a winner in each of the `cases`; if one call fails, so does the judge."""
 
         async def cast(case: JudgeInput) -> JudgeBallot:
             self._announce(case, ctx)
@@ -329,7 +331,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return await in_order([partial(cast, case) for case in cases], finish=True)
 
     async def _ballots(self, asking: Asking, question: str, ctx: Context, *, step: str = "ballot") -> list[JudgeBallot]:
-        """Collect the ballots in the order of the schedule; with `curtail`, only until the winner is certain."""
+        """Collect ballots in schedule order; with `curtail`, stop once the winner is certain."""
         by_letter, crossed = asking.how.form in LETTERS, asking.how.crossed_labels
         views = asking.how.plan.views(
             self.sides,
@@ -375,7 +377,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return BallotCall(lost, juror, ctx, error)
 
     async def _usable(self, cast: Sequence[BallotCall], ctx: Context) -> list[JudgeBallot]:
-        """Return the usable ballots; raise the error of the first failed call if too few models answered."""
+        """Return all ballots cast; if too few models answered, raise the error of the first failed call."""
         failed = [(call, call.error) for call in cast if call.error is not None]
         answered = {id(call.juror) for call in cast if call.error is None}
         jurors = {id(call.juror) for call in cast}
@@ -398,7 +400,7 @@ class Judge(Block[Any, JudgedVerdict]):
     async def _decide(
         self, asking: Asking, ballots: list[JudgeBallot], question: str, ctx: Context, fallback: str | None
     ) -> JudgedVerdict:
-        """Combine all ballots into one verdict; a person decides if `on_flip` requires it, otherwise the count."""
+        """Combine all ballots into one verdict by counting them, or ask a person if `on_flip` requires it."""
         how, by_letter = asking.how, asking.how.form in LETTERS
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
@@ -427,7 +429,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return conclude(judging, decision.winner, sides=self.sides, hint=self._is_concise(ctx))
 
     async def _quotes(self, juror: Juror | LetterJuror, question: str, ctx: Context) -> list[JudgeQuote]:
-        """Collect the most concrete statement of each side, picked by the model."""
+        """Collect each side's most concrete statement, as picked by the model."""
         assert isinstance(juror, LetterJuror)  # noqa: S101 - of a judge by letter
         entries, hide = recent_entries(ctx), None if self._anonymity is None else self._anonymity.aliases(ctx).hide
         sources = () if self._material is None else self._material.of_run(ctx)
@@ -446,7 +448,7 @@ class Judge(Block[Any, JudgedVerdict]):
         pick: Callable[[Context], Awaitable[int]],
         ctx: Context,
     ) -> JudgeQuote | None:
-        """Pick a quote for a side; return None if the model's provider fails, since a verdict does not need quotes."""
+        """Pick a quote for a side; return None if the model's call fails, since quotes are optional."""
         error = recorded_failure(ctx, block=self.name)
         try:
             if error is None:
@@ -479,23 +481,23 @@ class Judge(Block[Any, JudgedVerdict]):
 
 
 def has_several_ballots(how: JudgeOptions) -> bool:
-    """Check whether a judge's verdict is a count of ballots, not a single answer."""
+    """Check whether a judge reaches its verdict by counting ballots, rather than in a single answer."""
     return how.form != "winner" or how.plan.kind != "single"
 
 
 class Asking(NamedTuple):
-    """Options of a judge, with its jurors."""
+    """A judge's options, together with its jurors."""
 
     how: JudgeOptions
     jurors: Sequence[Juror | LetterJuror]
 
     def planned(self, sides: int) -> int:
-        """Return the total number of ballots; raise ConfigurationError for too many sides."""
+        """Return the total number of ballots; raise ConfigurationError if there are too many sides."""
         return self.how.plan.calls(sides) * len(self.jurors) * (sides if self.how.crossed_labels else 1)
 
 
 class BallotCall(NamedTuple):
-    """Call for one ballot: the ballot, its juror and context, and the error if the call failed."""
+    """Result of requesting one ballot: the ballot, its juror and context, and the error if the request failed."""
 
     ballot: JudgeBallot
     juror: Juror | LetterJuror
@@ -505,16 +507,16 @@ class BallotCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlippedBallots:
-    """Input for the person who decides a flipped verdict."""
+    """Input for the human who decides a flipped verdict."""
 
     subject: str
     ballots: Sequence[JudgeBallot]
 
 
 def read_blind(block: Block[Any, Any], anonymity: Anonymity | None) -> Block[Any, Any]:
-    """Hide from a human judge what is hidden from models.
+    """Hide from a human judge everything hidden from models.
 
-    The input of `block` contains stances instead of names, and aliases inside arguments.
+    The input of `block` then contains stances instead of names, and aliases within arguments.
     """
     blinded: Callable[[object], Block[Any, Any]] | None = getattr(block, "reading_blind", None)
     return block if blinded is None else blinded(recent_entries if anonymity is None else anonymity.entries)

@@ -1,4 +1,4 @@
-"""Jurors and their prompts. A juror asks a model about one judge view at a time: for a winner, scores or a letter."""
+"""Jurors and their prompts. A juror shows a model one view at a time and asks for a winner, scores or a letter."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _SCORES = (
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeTemplate(Template):
-    """Prompt texts of a judge."""
+    """Prompt templates for a judge."""
 
     system: str = part(
         f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}"
@@ -64,11 +64,11 @@ class JudgeTemplate(Template):
         f"from several of them.\n{_LAST}",
         uses("positions"),
     )
-    """System message of a judge naming a winner."""
+    """System message for a judge naming a winner."""
     scored: str = part(f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
-    """System message of a judge scoring each position."""
+    """System message for a judge scoring each position."""
     labelled: str = part(f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
-    """Line added if positions have labels."""
+    """System message for a judge scoring labeled positions."""
     turn: str = part(
         "Question: {question}\n\n"
         "The full debate:\n{transcript}\n\n"
@@ -79,7 +79,7 @@ class JudgeTemplate(Template):
         "You judge a debate by its facts. A fact counts if it matters for the question. Catchphrases, personal "
         "stories and changes of subject count for nothing."
     )
-    """System message of a judge answering with a letter."""
+    """System message for a judge answering with a letter."""
     letter_turn: str = part(
         "Question: {question}\n\n{sides}\n\n"
         "Which side gave concrete facts that matter for the question? Answer {letters}.",
@@ -90,18 +90,18 @@ class JudgeTemplate(Template):
         "Which sentence gives the most concrete evidence on the question? Reply with its letter.",
         uses("question", lines=("sentences",)),
     )
-    """Request to pick one of a side's statements."""
+    """Request to pick one statement from a side."""
     reasons: str = part(
         f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}Name the strongest argument for each position and say how it was "
         "answered. Then say which position was argued best, and why. Write plain text without headings.",
         uses("positions"),
     )
-    """System message of a judge giving reasons before a letter."""
+    """System message for a judge giving reasons before a letter."""
     rubric: str = part(
         "Give each position a score on each of these criteria, considering that criterion alone:\n{criteria}",
         uses("criteria", lines=("criteria",)),
     )
-    """Text after the system message of a judge with `criteria`."""
+    """Text appended to the system message if the judge has `criteria`."""
     after_reasons: str = part(
         "Your reasons:\n- {reasons}\n\nGoing by these reasons, which position was argued best? "
         "Answer with its label only: {letters}.",
@@ -113,12 +113,12 @@ JUDGE = JudgeTemplate()
 
 
 def render_judge_system(*, stances: Sequence[str], template: JudgeTemplate = JUDGE) -> str:
-    """Render the system message of a judge naming a winner."""
+    """Render the system message for a judge naming a winner."""
     return filled(template.system, positions=listed(*map(tag_text, dict.fromkeys(stances))))
 
 
 def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, reasons: bool = False) -> str:
-    """Render the system message of a judge scoring each position or writing `reasons`, in the order of `view`."""
+    """Render the system message for a judge scoring positions or writing `reasons`, in the order of `view`."""
     positions = map(tag_text, view.order)
     if view.labels is None:
         return filled(template.scored, positions=listed(*positions))
@@ -131,7 +131,7 @@ def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, rea
 def render_judge_turn(
     *, question: str, transcript: str, template: JudgeTemplate = JUDGE, show: Callable[[str], str] = quoted
 ) -> str:
-    """Render the question, followed by `transcript` as rendered by `format_transcript_for_judge`."""
+    """Render the question, followed by `transcript`, the output of `format_transcript_for_judge`."""
     return filled(template.turn, question=show(question), transcript=transcript)
 
 
@@ -142,7 +142,7 @@ _VERDICT = (str, Field(description="The conclusion, in one or two sentences"))
 
 @lru_cache(maxsize=256)  # applications build a pattern for each question, often about the same sides
 def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
-    """Build a judge's answer schema, with the winner last, because models commit to their first words."""
+    """Build a judge's answer schema; the reasoning comes first, because models commit to whatever they write first."""
     sides = tuple(dict.fromkeys(stances))
     return create_model(
         "DebateVerdict",
@@ -155,9 +155,9 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
 
 @lru_cache(maxsize=256)  # debates between the same sides use the same few orders
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
-    """Build the answer schema of a judge scoring each side, as a whole or by the criteria in `criteria`.
+    """Build the answer schema for a judge scoring each side, either overall or by each of `criteria`.
 
-    `names` are in the order of the view.
+    `names` must be in view order.
     """
 
     def made(title: str, prefix: str, parts: tuple[str, ...], kind: object, subject: str) -> type[WireModel]:
@@ -180,9 +180,9 @@ def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type
 
 
 def _scored_base(names: tuple[str, ...]) -> type[WireModel]:
-    """Return the base class of answers with scores; if an answer has no scores, its winner gets all points.
+    """Build the base class for answers with scores; failing any, the winner gets all the points.
 
-    Models trained on other judges' prompts name a winner even when asked for scores.
+    Models trained on other judge prompts name a winner even when asked for scores.
     """
 
     class Scored(WireModel):
@@ -198,7 +198,7 @@ def _scored_base(names: tuple[str, ...]) -> type[WireModel]:
 
 
 def shares_of(scores: Mapping[str, float]) -> dict[str, float]:
-    """Convert `scores` to shares of the sides, adding up to 1."""
+    """Normalize `scores` to shares adding up to 1."""
     total = sum(scores.values())
     return {side: value / total if total else 1 / len(scores) for side, value in scores.items()}
 
@@ -208,52 +208,52 @@ def shares_of(scores: Mapping[str, float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeInput:
-    """Input of one call for a ballot or a verdict."""
+    """Input for one call to a model, for a ballot or a verdict."""
 
     question: str
     view: JudgeView
     entries: Sequence[DebateContributionEntry]
-    """Arguments in the order of the view, with aliases instead of names and labels instead of stances."""
+    """Arguments in view order, with aliases instead of names and labels instead of stances."""
     notes: Sequence[str] = ()
-    """Line below each argument; empty if an argument has none."""
+    """Line to show below each argument; empty if an argument has none."""
     places: Sequence[int]
     """Indexes of the arguments in the transcript."""
     number: int = 0
     """Number of the view in the judge's schedule, from 0."""
     model: str | None = None
-    """Panel model; None for the judge's own model."""
+    """Model on the panel; None for the judge's own model."""
     reasons: str = ""
-    """Reasons that the model wrote before the request for a letter."""
+    """Reasons given by the model before it is asked for a letter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JurorSetup:
-    """Data shared by all jurors of a judge."""
+    """Configuration shared by all jurors of a judge."""
 
     name: str
     """Name of the judge's block."""
     sides: tuple[str, ...]
     shows_names: bool
-    """True if the transcript for the juror contains names."""
+    """True if the juror's transcript includes names."""
     has_sources: bool
     template: JudgeTemplate
     fit: LetterFit | None
-    """Fit for letter ballots; None for the built-in fit of the answering model."""
+    """Fit for letter ballots; None for the answering model's built-in fit."""
     criteria: Mapping[str, float] | None
-    """Criteria of the rubric, with their weights."""
+    """Rubric criteria and their weights."""
     transcript: Transcript
     options: FilledOptions
-    """Options of the blocks that call the models."""
+    """Options for the blocks that call the models."""
     show: Callable[[str], str] = quoted
-    """Function that renders a text after its label; `frame` is used for material other than arguments."""
+    """Function for rendering the text that follows a label; use `frame` for material other than arguments."""
 
     def of_panel(self, model: Model | str | None) -> JurorSetup:
-        """Return the setup for the panel model `model`; None selects the judge's own model."""
+        """Return the setup for `model`, a member of the panel; None selects the judge's own model."""
         return self if model is None else replace(self, options={**self.options, "model": model})
 
     @staticmethod
     def voter(model: Model | str | None) -> str | None:
-        """Return the name of a panel model; None for the judge's own model."""
+        """Return the name of a model on the panel; None for the judge's own model."""
         return model if model is None or isinstance(model, str) else model.name
 
     def render(self, case: JudgeInput) -> str:
@@ -262,7 +262,7 @@ class JurorSetup:
         return render_entries(case.entries, names=self.shows_names, below=notes, show=self.show)
 
     def explain(self, office: str) -> str:
-        """Add an explanation of the quotes to a system message."""
+        """Append an explanation of the quote lines to a system message."""
         return f"{office}\n\n{HOW_TO_READ_QUOTES}" if self.has_sources else office
 
     def open_ballot(self, case: JudgeInput, ctx: Context, **fields: Any) -> JudgeBallot:  # noqa: ANN401 - fields
@@ -278,7 +278,7 @@ class JurorSetup:
 
 
 class Juror:
-    """One judging model that gives scores or only names a winner."""
+    """One judging model that scores the sides or only names a winner."""
 
     def __init__(self, setup: JurorSetup, *, scored: bool, panel_model: Model | str | None = None) -> None:
         self._setup = setup.of_panel(panel_model)
@@ -288,7 +288,7 @@ class Juror:
 
     @property
     def block(self) -> Generator[Any]:
-        """The block that calls the model, with the sides in declared order."""
+        """Block that calls the model, listing the sides in declared order."""
         return self._generators(self._setup.sides)
 
     async def cast(self, case: JudgeInput, ctx: Context) -> JudgeBallot:
@@ -301,7 +301,7 @@ class Juror:
         return verdict.judging.ballots[0].model_copy(update=words)
 
     def asking(self, case: JudgeInput) -> Generator[Any]:
-        """Create the block for `case`, returning a `JudgeBallot`, or a `JudgedVerdict` if it only names a winner."""
+        """Create the block for `case`; it returns a `JudgeBallot`, or a `JudgedVerdict` if it only names a winner."""
         if self._scored:
             names = tuple(map(case.view.named, case.view.order))
             return self._generators(names).with_transform(partial(self._ballot, case))
@@ -357,7 +357,7 @@ class Juror:
         return self._setup.open_ballot(case, ctx, scores=scores, winner=leader_of(scores), **texts)
 
     def _verdict(self, case: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgedVerdict:  # noqa: ANN401 - of the schema above
-        """Build the verdict of a single view from its only ballot and the answer's text."""
+        """Build the verdict on a single view from its only ballot and the text of the answer."""
         ballot = self._setup.open_ballot(case, ctx, winner=answer.winner)
         return JudgedVerdict(
             verdict=add_headline(answer.verdict, answer.winner, self._setup.sides),
@@ -378,7 +378,7 @@ _HIDDEN = Visibility(client=False, history=False)  # reasons and picks are part 
 
 
 def letters_for(count: int, *, location: str, field: str = "stances") -> tuple[str, ...]:
-    """Return the first `count` letters; raise ConfigurationError for more than `MAX_LETTERS`.
+    """Return the first `count` letters; raise ConfigurationError if `count` exceeds `MAX_LETTERS`.
 
     >>> letters_for(3, location="judge")
     ('A', 'B', 'C')
@@ -389,7 +389,7 @@ def letters_for(count: int, *, location: str, field: str = "stances") -> tuple[s
 
 
 def listed_letters(letters: Sequence[str]) -> str:
-    """List letters for use in a question.
+    """Join letters into a list of choices for a question.
 
     >>> listed_letters("ABC")
     'A, B or C'
@@ -398,9 +398,9 @@ def listed_letters(letters: Sequence[str]) -> str:
 
 
 def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed: bool) -> tuple[JudgeView, ...]:
-    """Assign letters to the slots of each of the `views`; if `crossed`, in every rotation of the letters.
+    """Assign letters to the slots of each view; if `crossed`, repeat the view for every rotation.
 
-    If letters follow the slots, letter bias and slot bias coincide, and using all orders cancels both.
+    As long as letters follow the slots, letter bias and slot bias coincide, and using all orders cancels out both.
     """
     turns = range(len(letters) if crossed else 1)
     return tuple(
@@ -411,11 +411,11 @@ def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed:
 
 
 class LetterJuror:
-    """One judging model that answers with a letter; the log-probabilities of the letters form the ballot.
+    """One judging model that answers with a letter; the letters' log-probabilities form the ballot.
 
-    The arguments are grouped by side, under a letter and without their positions, since a small model would otherwise
-    judge the positions instead of the arguments. With `reasons`, the model reads the debate round by round, with the
-    positions, and writes its reasons before naming the letter.
+    Arguments are grouped by side under the side's letter, without stating the positions, because a small model would
+    otherwise judge the positions rather than the arguments. With `reasons`, the model reads the debate round by round,
+    including the positions, and writes down its reasons before naming a letter.
     """
 
     def __init__(self, setup: JurorSetup, *, reasons: bool, panel_model: Model | str | None = None) -> None:
@@ -430,7 +430,7 @@ class LetterJuror:
         return self._choose(self._system, self._turn, self._letters, self._setup.options, resources)
 
     async def cast(self, case: JudgeInput, ctx: Context) -> JudgeBallot:
-        """Cast the ballot for one view; it has a `problem` if the letters are inconclusive."""
+        """Cast the ballot for one view; its `problem` is set if the letters are inconclusive."""
         setup = self._setup
         if self._reasons:
             hidden: FilledOptions = {**setup.options, "visibility": _HIDDEN}
@@ -446,7 +446,7 @@ class LetterJuror:
         return ballot
 
     async def pick(self, question: str, texts: Sequence[str], ctx: Context) -> int:
-        """Return the index of the text with the most concrete fact; 0 if there are no log-probabilities."""
+        """Return the index of the sentence with the most concrete fact; 0 if no log-probabilities are available."""
         setup = self._setup
         letters = letters_for(len(texts), location=setup.name, field="sentences")
         sentences = "\n".join(f"{letter}: {setup.show(text)}" for letter, text in zip(letters, texts, strict=True))
@@ -469,7 +469,7 @@ class LetterJuror:
         options: FilledOptions,
         resources: Mapping[str, Resource] | None = None,
     ) -> Generator[Any]:
-        """Create a block that lets the model choose one of `choices`, without tools."""
+        """Create a block for choosing one of `choices`, without tools."""
         slots: FilledOptions = {**options, "tools": ()}  # there are no tokens left for tool calls
         return generator(name=self._setup.name, prompt=system, user=user, choices=choices, resources=resources, **slots)
 
@@ -520,12 +520,12 @@ class LetterJuror:
 
 
 def notes_on_escapes(case: JudgeInput) -> list[str]:
-    """Return notes explaining escaped characters, one for each text of the material with such characters."""
+    """Return a note for each argument, explaining its escaped characters; empty if it has none."""
     return [explain_escapes(entry.text) for entry in case.entries]
 
 
 def render_sides(case: JudgeInput, show: Callable[[str], str] = quoted) -> str:
-    """Render the arguments grouped by side, in the order of the view, each side under its letter."""
+    """Render the arguments grouped by side under the side's letter, in view order."""
     notes = [*case.notes, *[""] * (len(case.entries) - len(case.notes))]
     parts = []
     for side in case.view.order:
@@ -540,7 +540,7 @@ def render_sides(case: JudgeInput, show: Callable[[str], str] = quoted) -> str:
 
 
 def read_logprobs(logprobs: Mapping[str, float], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Build the fields of a ballot from the log-probability of each side's letter."""
+    """Build the fields of a ballot from the log-probabilities of the sides' letters."""
     log_odds = centred({side: logprobs[letter] for side, letter in labels.items()})
     mass = math.fsum(math.exp(logprob) for logprob in logprobs.values())
     problem = f"the letters have only {mass:.3g} of the probability" if mass < MIN_MASS else None

@@ -1,4 +1,4 @@
-"""Options of the default judge: schedule of views, panel, decision rule, labels."""
+"""Options for the default judge: view schedule, panel, decision rule, labels."""
 
 from __future__ import annotations
 
@@ -37,89 +37,97 @@ _BLOCK = ("model", "profile", "instructions", "tools", "uses", "context", "setti
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions:
-    """Options of the default judge: `debate(judge=JudgeOptions(schedule="cyclic"))`.
+    """Options for the default judge: `debate(judge=JudgeOptions(schedule="cyclic"))`.
 
     Invalid or contradictory options raise ConfigurationError.
     """
 
     answer_form: Answer | None = None
-    """The form of the judge's answers: "winner" (one judge, reading one order or both), "scores", "letter" (whose
-    log-probabilities form the ballot), or "letter_after_reasons". None: a letter with decided_by="log_odds", and for a
-    model with a concise profile, unless one of the following options requires another form or the schedule has a single
-    order; scores if there are several ballots or labels; a winner otherwise.
+    """Form of the judge's answers: "winner", "scores", "letter" or "letter_after_reasons".
+
+    A winner is named by one judge reading one order or both; with letters, the log-probabilities form the ballot.
+
+    By default, the judge answers with a letter if decided_by="log_odds", and also if its model has a concise profile,
+    unless the schedule has a single order or one of the options below requires another form. Otherwise, it gives scores
+    if there are several ballots or labels, and names a winner if there are not.
     """
     schedule: ScheduleLike | None = None
-    """The orders of sides shown to the judge:
-
-    "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. None: "cyclic" for letters, because in a single
-    order the slot has more influence than the arguments; "single" otherwise.
+    """Orders of the sides as shown to the judge: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. The
+    default is "single"; for letters it is "cyclic", because in a single order the slot has more influence than the
+    arguments.
     """
     panel: Sequence[Model | str] = ()
-    """Models of a panel, each judging every view; empty for a single judge."""
+    """Models on a panel, each judging every view; empty for a single judge."""
     decided_by: DecidedBy | None = None
-    """The decision rule: "mean" averages scores, "vote" counts the first choice of each ballot, "log_odds" takes the
-    median of the models' mean log-odds of letters. None: "log_odds" for letters, "mean" otherwise.
+    """Decision rule: "mean" averages the scores, "vote" counts the first choice on each ballot, and "log_odds" takes
+    the median of the models' mean log-odds for the letters. The default is "log_odds" for letters and "mean" otherwise.
     """
     min_log_odds: float | None = None
-    """Lead needed for a clear winner with decided_by="log_odds". None: the value fitted for the model (the highest of
-    several), or 0.1 without a fit.
+    """Lead a side needs to win with decided_by="log_odds".
+
+    The default is the value fitted for the model (for several models, the highest one), or 0.1 if there is no fit.
     """
     fit: LetterFit | None = None
-    """Fit of the judging model with answer_form="letter", for instance by `fit_letters()`.
+    """Fit of the judging model for answer_form="letter", for example from `fit_letters()`.
 
-    None: the fit in docs/evidence.md for the default prompt and the weights of the model "local"; no fit for other
-    models.
+    The default is the fit in docs/evidence.md if the judge has the default prompt and the weights of the model "local";
+    for other models there is no fit.
     """
     quotes: bool = True
-    """True to quote the most concrete statement of each side, as picked by the judge.
+    """True to quote each side's most concrete statement, as picked by the judge.
 
     This takes a one-token call per side, and requires answer_form="letter".
     """
     on_flip: OnFlip = "average"
     """Policy if a model picks different winners in different views: "average" lets the mean decide; "abstain" names no
-    winner but keeps the mean's scores; "tie" names no winner and gives equal scores to the sides ranked first; "human"
+    winner but keeps the mean scores; "tie" names no winner and gives equal scores to all sides ranked first; "human"
     asks a person.
     """
     labels: bool | Sequence[str] = False
-    """Labels "A", "B", … for sides instead of their stances, rotated against the slots; or custom labels.
+    """True to show sides as "A", "B", … instead of their stances; or custom labels.
 
-    Letters always serve as labels, in the order of the slots unless crossed.
+    Labels are rotated against the slots. Letters always serve as labels, and follow the slots unless they are crossed.
     """
     crossed_labels: bool = False
-    """True to ask the judge about each order once per rotation of the labels.
+    """True to have each order judged once per rotation of the labels.
 
-    This multiplies the calls by the number of sides. The labels are "A", "B", …, unless `labels` names others.
+    This multiplies the number of calls by the number of sides. The labels are "A", "B", … unless `labels` lists others.
     """
     criteria: Mapping[str, float] | None = None
-    """A rubric: the criteria for scoring each side, and their weights.
+    """Rubric for scoring each side: criteria and their weights.
 
-    A ballot has a score for each criterion, and their weighted mean decides. None: one score for all.
+    A ballot has a score for each criterion, and the weighted mean decides. By default, each side gets a single score.
     """
     curtail: bool = False
-    """True to stop asking for ballots once no remaining one could change the winner."""
+    """True to stop collecting ballots once the remaining ones can no longer change the winner."""
     quorum: int | None = None
-    """Number of answers required from a panel's models; None: two, or the number in the debate's `FailurePolicy`."""
+    """Minimum number of answers from the models on a panel; by default, two or the number set in the debate's
+    `FailurePolicy`.
+    """
     correlation: float | None = None
-    """The correlation between the errors of a panel's models, from 0 to 1, for the effective n; `flowdebate eval audit`
-    measures it. None: 0.4375, from a published panel of nine judges worth two."""
+    """Correlation between the errors of a panel's models, from 0 to 1, for computing the effective n.
+
+    `flowdebate eval audit` measures it. The default is 0.4375, the value for a published panel of nine judges worth
+    two.
+    """
     ask: Ask | None = None
-    """Function that asks a person with on_flip="human", as in `human(ask=…)`; None suspends the run."""
+    """Function that asks a person if on_flip="human", as in `human(ask=…)`; None suspends the run instead."""
     model: Model | str | None = None
-    """Model of a single judge; None for the debate's model. A panel has its own models."""
+    """Model for a single judge; None for the debate's model. A panel has its own models."""
     template: JudgeTemplate | None = None
-    """Prompt texts of the judge; None for the default texts."""
+    """Prompt templates for the judge; None for the default ones."""
     profile: Profile | None = None
-    """Profile of the judge's default prompt; None for the debate's profile."""
+    """Profile for the judge's default prompt; None for the debate's profile."""
     instructions: TextSlot | None = None
-    """Text added to the judge's system message. It replaces the debate's instructions; likewise, the following options
-    replace those of the debate.
+    """Text appended to the judge's system message, replacing the debate's instructions. Likewise, each of the following
+    options overrides the debate's.
     """
     tools: Sequence[ToolLike] | None = None
     uses: Sequence[Capability] | None = None
     context: MessagesSlot | None = None
     settings: ModelSettings | None = None
     visibility: Visibility | Mapping[str, bool] | None = None
-    """Visibility of the judge's texts; None for `judge_visibility`."""
+    """Visibility of the judge's output; None for `judge_visibility`."""
     plan: Schedule = field(init=False, repr=False, compare=False)
     """The parsed `schedule`."""
 
@@ -196,14 +204,14 @@ class JudgeOptions:
             raise ConfigurationError(_WHERE, option, getattr(self, option), allowed)
 
     def for_block(self) -> BlockOptions:
-        """Return the block options that are set; the debate's options apply to all others."""
+        """Return the block options that are set; for all others, the debate's options apply."""
         values: Any = {name: value for name in _BLOCK if (value := getattr(self, name)) is not None}
         options: BlockOptions = values
         return options
 
     @property
     def form(self) -> Answer:
-        """The form of answers; a full profile is assumed if the form depends on the profile."""
+        """Form of the judge's answers, assuming a full profile if the form depends on the profile."""
         if self.answer_form is not None:
             return self.answer_form
         if self.decided_by == "log_odds":
@@ -214,7 +222,7 @@ class JudgeOptions:
 
     @property
     def has_labels(self) -> bool:
-        """True if views identify the sides by labels."""
+        """True if views identify sides by label."""
         return self.labels is not False or self.crossed_labels
 
     @property
@@ -224,7 +232,7 @@ class JudgeOptions:
 
     @property
     def is_open(self) -> bool:
-        """True if the form of answers depends on the model's profile."""
+        """True if the form of the answers depends on the model's profile."""
         values = (self.answer_form, self.decided_by, self.template, self.tools, self.criteria)
         several = bool(self.panel) or self.has_labels or self.on_flip != "average" or self.curtail
         # a single order mostly shows the effect of the slot; with several orders, such models judge best by letter
@@ -233,7 +241,7 @@ class JudgeOptions:
 
 
 def as_judge_options(value: object, *, location: str) -> JudgeOptions | None:
-    """Convert `debate(judge=…)` to options: `JudgeOptions`, a schedule or its name; None for anything else."""
+    """Convert `JudgeOptions` or a schedule, as passed to `debate(judge=…)`, to options; None for anything else."""
     if isinstance(value, JudgeOptions):
         return value
     if not isinstance(value, (str, Schedule)):
@@ -243,7 +251,7 @@ def as_judge_options(value: object, *, location: str) -> JudgeOptions | None:
 
 
 def labels_for(sides: Sequence[str], labels: bool | Sequence[str], *, location: str) -> tuple[str, ...] | None:  # noqa: FBT001 - an option of that kind
-    """Choose labels for `sides`; None if sides keep their own names. Ambiguous labels raise ConfigurationError."""
+    """Choose labels for `sides`; return None if no labels are requested. Ambiguous labels raise ConfigurationError."""
     if labels is False:
         return None
     drawn = labels is True

@@ -1,7 +1,7 @@
-"""Verdicts in words: the conclusion of a count, and statements quoted from the debate.
+"""Verdicts in words: the conclusion drawn from a count, and statements quoted from the debate.
 
-The text is assembled from a verdict's data, so it cannot contradict the winner. The judge picks statements, which are
-sentences of the debate, by their letters, so every quote is verbatim.
+The text is assembled from the verdict's data, so it cannot contradict the winner. The judge picks statements by letter
+from the sentences of the debate, so every quote is verbatim.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _TWO = 2  # two sides or orders take a comparative, more take a superlative
 
 
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
-    """Build the verdict of a count won by `winner`, or a verdict without a winner if `judging.on_flip` requires it.
+    """Build the verdict for a count won by `winner`, or one without a winner if `on_flip` requires it.
 
-    In a tie, all sides ranked first by some ballot get equal scores; an abstention leaves the counted scores unchanged.
-    The text comes from the ballot most clearly in favor of the winner; without a winner, it lists the reasons of all
-    ballots. A judge answering with letters writes no text; with `hint`, the verdict mentions that it is a small model.
+    In a tie, all sides ranked first on any ballot get equal scores; an abstention leaves the scores unchanged. The text
+    comes from the ballot most clearly in favor of the winner; without a winner, it lists the reasons from all ballots.
+    A judge answering with letters writes no text; with `hint`, the verdict mentions that the judge is a small model.
     """
     used = [ballot for ballot in judging.ballots if ballot.problem is None]
     if judging.on_flip == "tie":
@@ -56,7 +56,7 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint
 
 
 def _tell_tie(judging: Judging, used: Sequence[JudgeBallot]) -> str:
-    """Explain a tie: either the order decided, or a judge found neither side ahead in any order."""
+    """Explain a tie: either the order made the difference, or no ballot found either side ahead."""
     if (effect := order_effect(judging)) is not None:
         return f"It is a tie. {effect}"
     if used and used[0].verdict and all(ballot.winner is None for ballot in used):
@@ -65,7 +65,7 @@ def _tell_tie(judging: Judging, used: Sequence[JudgeBallot]) -> str:
 
 
 def order_effect(judging: Judging) -> str | None:
-    """Describe the effect of the order of the sides on the verdict; None if there was no effect.
+    """Describe how the order of the sides affected the verdict; None if it did not.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
@@ -82,7 +82,7 @@ def order_effect(judging: Judging) -> str | None:
 
 
 def add_headline(verdict: str, winner: str | None, sides: Sequence[str]) -> str:
-    """Add a headline with the winner to `verdict` if the text only names other sides.
+    """Prepend a headline naming the winner to `verdict` if the text names only other sides.
 
     >>> add_headline("The shop closes.", "The shop opens", ["The shop opens", "The shop closes"])
     'The judge sides with: The shop opens. In its own words: The shop closes.'
@@ -94,7 +94,7 @@ def add_headline(verdict: str, winner: str | None, sides: Sequence[str]) -> str:
 
 
 def letter_verdict(winner: str | None, sides: int, *, usable: bool) -> str:
-    """Write the conclusion of a judge answering with letters."""
+    """Write the conclusion for a judge answering with letters."""
     if winner is not None:
         return (
             f"The judge sides with: {_end(winner)} It gave the {'more' if sides <= _TWO else 'most'} concrete evidence."
@@ -105,7 +105,7 @@ def letter_verdict(winner: str | None, sides: int, *, usable: bool) -> str:
 
 
 def letter_reasoning(judging: Judging, *, hint: bool) -> str:
-    """Quote the statement picked by the judge for each side, and the other side's reply."""
+    """Quote the statement the judge picked for each side, along with the other side's reply."""
 
     def tell(statement: Statement) -> str:
         return f"(turn {statement.turn}): “{' '.join(statement.text.split())}”"
@@ -125,7 +125,7 @@ def letter_reasoning(judging: Judging, *, hint: bool) -> str:
 
 
 def tell_lead(judging: Judging) -> str | None:
-    """Describe the lead of the first side, with and without the effect of length; None if it is unknown."""
+    """Describe the leading side's margin, before and after discounting length; None if it is unknown."""
     used = balanced(judging.ballots)
     if judging.decided_by != "log_odds" or not any(ballot.fit for ballot in used):
         return None
@@ -143,7 +143,7 @@ def tell_lead(judging: Judging) -> str | None:
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
-    """Render the ballots for a person deciding between them; text inside a ballot cannot forge a line."""
+    """Render the ballots for the person deciding between them; text inside a ballot cannot forge a line."""
     lines = []
     for number, ballot in enumerate(ballots, start=1):
         if ballot.problem is not None:
@@ -158,7 +158,7 @@ def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
 
 
 def _tell_reasons(ballot: JudgeBallot) -> str:
-    """Render the reasons in a ballot, with an explanation of the positions' labels, if any."""
+    """Render the reasons given in a ballot, explaining the labels of the positions if there are any."""
     if ballot.labels is None:
         return ballot.reasoning
     called = "; ".join(f"{ballot.labels[side]}: {side}" for side in ballot.order)
@@ -168,19 +168,19 @@ def _tell_reasons(ballot: JudgeBallot) -> str:
 def _tell_ballot(ballot: JudgeBallot) -> str:
     """Render a ballot's winner and reasons.
 
-    Reasons of several paragraphs start on a new paragraph, since they may begin with a heading.
+    Reasons with several paragraphs start a new paragraph, since they may begin with a heading.
     """
     reasons = _tell_reasons(ballot)
     return f"For {ballot.winner or 'none of them'}:{_PARAGRAPH if _PARAGRAPH in reasons else ' '}{reasons}"
 
 
 def _end(side: str) -> str:
-    """End a stance with a period, unless it already ends a sentence."""
+    """Add a period to a stance unless it already ends like a sentence."""
     return side if side.rstrip()[-1:] in (".", "!", "?", "…") else f"{side}."
 
 
 def _names(text: str, side: str) -> bool:
-    """Check whether `text` contains `side` as whole words, ignoring case."""
+    """Check whether `text` mentions `side` as whole words, ignoring case."""
     label = re.escape(" ".join(side.split()).rstrip(".!?…").casefold())
     return re.search(rf"(?<!\w){label}(?!\w)", " ".join(text.split()).casefold()) is not None
 
@@ -195,7 +195,7 @@ _WORD = re.compile(r"\w+")
 
 
 def sentences_of(text: str) -> list[str]:
-    """Split `text` into sentences, returned as substrings.
+    """Split `text` into sentences, each a substring of it.
 
     >>> sentences_of("Dr. Lee counted 3.5 cases. Nobody replied!")
     ['Dr. Lee counted 3.5 cases.', 'Nobody replied!']
@@ -218,9 +218,9 @@ def sentences_of(text: str) -> list[str]:
 def statements_of(
     entries: Sequence[DebateContributionEntry], side: str, sources: tuple[Source, ...] = ()
 ) -> list[Statement]:
-    """List sentences of `side`, in order, as candidates for a quote.
+    """List a side's sentences, in order, as candidates for a quote.
 
-    Statements that quote one of the `sources` word for word take precedence, because a small model would prefer a
+    Statements that quote one of the `sources` verbatim take precedence, because a small model would rather pick a
     fluent invention. Short statements are used only if there are no others. If there are more statements than letters,
     only the last ones are kept.
     """
@@ -245,10 +245,11 @@ def statements_of(
 def reply_to(
     statement: Statement, entries: Sequence[DebateContributionEntry], *, turn_order: TurnOrder = "declared"
 ) -> Statement | None:
-    """Find the first later sentence of another side with the most words in common with `statement`, or None.
+    """Find the later sentence by another side with the most words in common with `statement`.
 
-    Shared words do not make the sentence an answer, and the verdict does not call it one. If the sides of a round spoke
-    simultaneously, only sentences of later rounds count.
+    The first one wins a tie; None if no other side spoke later. Shared words do not make the sentence an answer, and
+    the verdict does not call it one. If the sides of a round spoke simultaneously, only sentences from later rounds
+    count.
     """
 
     def words_of(text: str) -> set[str]:

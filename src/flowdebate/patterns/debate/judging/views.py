@@ -1,7 +1,7 @@
 """Views of a transcript: the orders and labels shown to a judge, their schedules, and a blind view for readers.
 
-A judge that favors a slot or a label favors a side if it sees only one view. If every side has every slot once, the
-bias favors all sides equally, and cancels out in the average of the scores.
+If a judge that favors a slot or a label sees only one view, it favors a side. If every side occupies every slot once,
+the bias favors all sides equally and cancels out when the scores are averaged.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from flowdebate.patterns.debate.transcript import render_entries
 
 ScheduleKind = Literal["single", "swap", "cyclic", "full", "sampled"]
 ScheduleLike: TypeAlias = "Schedule | str"
-"""A schedule or its name: "single", "swap", "cyclic", "full", or for example "sampled(5)"."""
+"""A schedule or its name: "single", "swap", "cyclic", "full", or, for example, "sampled(5)"."""
 
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
 _MAX_SAMPLES = 1_000
-"""Maximum number of sampled views: each view takes a call, and all views are drawn before the first call."""
+"""Maximum number of sampled views: each view takes a call, and all of them are drawn before the first call."""
 FULL_AT_MOST = 4  # maximum number of sides; five would need 120 calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeView:
-    """Order of the sides, with or without labels, for one reading of the transcript by a judge."""
+    """Order of the sides, with or without labels, for a judge's single reading of the transcript."""
 
     order: tuple[str, ...]
-    """Sides in the order of their slots: in each round, the arguments of the first side come first."""
+    """Sides in slot order: in each round, the first side's arguments come first."""
     labels: Mapping[str, str] | None = None
     """Label of each side; None if sides are identified by their stances."""
 
@@ -51,11 +51,11 @@ class Schedule:
     """Set of views shown to a judge, one call per view.
 
     - "single": one random order.
-    - "swap": one order and its reverse; enough for two sides.
-    - "cyclic": as many orders as sides, a Latin square: each side is in each slot once, so that all sides benefit
-      equally from a bias towards a slot.
+    - "swap": one order and its reverse; sufficient for two sides.
+    - "cyclic": as many orders as there are sides, forming a Latin square: each side occupies each slot once, so that a
+      bias towards a slot benefits all sides equally.
     - "full": every order, for at most four sides.
-    - "sampled(n)": n random orders; reduces noise, but bias only on average.
+    - "sampled(n)": n random orders, reducing noise, but bias only on average.
     """
 
     kind: ScheduleKind = "single"
@@ -78,7 +78,7 @@ class Schedule:
         return self.kind if self.size is None else f"{self.kind}({self.size})"
 
     def calls(self, sides: int) -> int:
-        """Return the number of views for a given number of sides; raise ConfigurationError for too many."""
+        """Return the number of views for `sides` sides; raise ConfigurationError if there are too many sides."""
         if self.kind == "full" and sides > FULL_AT_MOST:
             raise ConfigurationError(
                 "schedule 'full'", "sides", sides, f"at most {FULL_AT_MOST}; use 'cyclic' for more"
@@ -94,10 +94,10 @@ class Schedule:
         shuffle: bool = True,
         labels: Sequence[str] | None = None,
     ) -> tuple[JudgeView, ...]:
-        """Draw the views of `sides` from `random` (None: `Random(0)`).
+        """Draw the views of `sides` using `random`, by default `Random(0)`.
 
-        Without `shuffle` the first view has the order of `sides`. `labels`, one for each side, rotate against the slots
-        from view to view: over as many views as there are sides, each side gets each label once.
+        Without `shuffle`, the first view follows the order of `sides`. `labels`, one for each side, are rotated against
+        the slots from view to view: over as many views as there are sides, each side gets each label once.
 
         >>> [view.order for view in Schedule(kind="cyclic").views(["a", "b", "c"], shuffle=False)]
         [('a', 'b', 'c'), ('b', 'c', 'a'), ('c', 'a', 'b')]
@@ -138,7 +138,7 @@ def sampled(n: int) -> Schedule:
 
 
 def as_schedule(value: object, *, location: str, field: str = "schedule", allowed: str = NAMES) -> Schedule:
-    """Parse `value`, a schedule or its name; raise ConfigurationError with the allowed names for other values.
+    """Convert `value` to a schedule, or raise ConfigurationError with a list of the valid names.
 
     >>> as_schedule("sampled(5)", location="debate").size
     5
@@ -156,7 +156,10 @@ def as_schedule(value: object, *, location: str, field: str = "schedule", allowe
 def order_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
 ) -> list[int]:
-    """Order the indexes of `entries` by round; `shuffle` shuffles each round with `random` (None: `Random(0)`)."""
+    """Sort the indexes of `entries` by round.
+
+    With `shuffle`, the entries in each round are shuffled using `random`, by default `Random(0)`.
+    """
     rounds = _rounds_for_judge(entries, shuffle=shuffle, random=random)
     return [index for units in rounds for unit in units for index in unit]
 
@@ -177,7 +180,7 @@ def orders_for_judge(
 def _rounds_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool, random: Random | None
 ) -> list[list[list[int]]]:
-    """Return the indexes of `entries`, grouped by round and unit; a question and its answer form one unit."""
+    """Group the indexes of `entries` by round and unit; a question and its answer form one unit."""
     rounds: dict[int, list[list[int]]] = {}
     open_questions: dict[tuple[int, str, str | None], list[int]] = {}
     for index, entry in enumerate(entries):
@@ -201,10 +204,10 @@ def format_transcript_for_judge(
     shuffle: bool = True,
     random: Random | None = None,
 ) -> str:
-    """Render the transcript for a judge: `Round N:`, then `[stance] …`, or `[name, stance] …` without `anonymize`.
+    """Render the transcript for a judge, with a heading `Round N:` for each round.
 
-    With `shuffle`, the order inside each round is drawn from `random` (None: `Random(0)`). An empty transcript is
-    rendered as `(empty)`.
+    Arguments begin with `[stance]`, or with `[name, stance]` unless `anonymize` is set. With `shuffle`, the order
+    within each round is drawn from `random` (by default, `Random(0)`). An empty transcript is rendered as `(empty)`.
 
     >>> format_transcript_for_judge([])
     '(empty)'
@@ -214,10 +217,10 @@ def format_transcript_for_judge(
 
 
 def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list[int]:
-    """Order the indexes of `entries` by round, and within each round by the slots of `view`.
+    """Sort the indexes of `entries` by round, and within each round by the slots of `view`.
 
-    Several arguments of one side in a round stay in order, and an answer stays with its question. Raises
-    ConfigurationError for an entry from an unknown side.
+    If a side has several arguments in a round, they stay in order, and an answer stays with its question. An entry from
+    an unknown side raises ConfigurationError.
     """
     slots = {side: slot for slot, side in enumerate(view.order)}
     for index, entry in enumerate(entries):
@@ -239,7 +242,7 @@ def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list
 
 
 def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, names: bool = False) -> str:
-    """Render the transcript in the order of `view`; with `names`, tags also include the speaker.
+    """Render the transcript in the order of `view`; with `names`, tags also include the speaker's name.
 
     >>> render_view([], JudgeView(order=("for", "against")))
     '(empty)'
@@ -248,7 +251,7 @@ def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, 
 
 
 def apply_labels(entries: Sequence[DebateContributionEntry], view: JudgeView) -> Sequence[DebateContributionEntry]:
-    """Replace the stances in `entries` with the labels of `view`."""
+    """Replace the stances in `entries` with the labels from `view`."""
     if view.labels is None:
         return entries
     return [
@@ -267,7 +270,7 @@ def apply_labels(entries: Sequence[DebateContributionEntry], view: JudgeView) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindTurn:
-    """Contribution of a side identified by its letter."""
+    """Contribution by a side identified only by its letter."""
 
     label: str
     text: str
@@ -276,7 +279,7 @@ class BlindTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindRound:
-    """Contributions of a round, in the order of the view."""
+    """Contributions to a round, in view order."""
 
     title: str
     turns: tuple[BlindTurn, ...]
@@ -300,7 +303,7 @@ class BlindReading:
     def of(
         cls, raw: DebateRawOutput, *, view: int, names: Sequence[str] = (), models: Sequence[str] = ()
     ) -> BlindReading:
-        """Create one of the `blind_views` of a debate, with aliases for `names` and `models`."""
+        """Create one of a debate's `blind_views`, replacing `names` and `models` with aliases."""
         views = blind_views(raw)
         view_shown = views[view % len(views)]
         spoke = dict.fromkeys([*names, *(entry.agent_name for entry in raw.transcript)])
@@ -320,7 +323,7 @@ class BlindReading:
 
 
 def blind_views(raw: DebateRawOutput) -> tuple[JudgeView, ...]:
-    """Return the orders for blind reading of a debate, where the first side is A; None for a single side."""
+    """Return the orders for reading a debate blind, each labeling its first side A; empty for a single side."""
     sides = list(dict.fromkeys(entry.stance for entry in raw.transcript))
     if len(sides) < 2:  # noqa: PLR2004 - nothing to choose from
         return ()
