@@ -191,10 +191,9 @@ def commit_of(clone: Path) -> str:
 SECTION = """\
 ## Published judgements
 
-The strongest evidence is not ours: the judgements of real models, which others published. `compare_all()` read them again, with a judge
-that answers as the published one did. The data sets stay where they are; `python -m evidence.published --llmbar PATH --judgebench PATH
---debate PATH` derives these tables from clones of them, and `python evidence/published_check.py` with the same options derives the same tables
-without a line of this library.
+The strongest evidence is not ours: judgements of real models, published by others. We replayed them through `compare_all()`, with a judge that
+answers as published. The data sets are not copied; `python -m evidence.published --llmbar PATH --judgebench PATH --debate PATH` derives these tables
+from clones, and `python evidence/published_check.py` with the same options derives them without using this library.
 
 ### LLMBar
 
@@ -204,9 +203,9 @@ to the digit. With the prompt *Vanilla*, over all sets:
 
 {llmbar}
 
-- Among the pairs on which both orders agree, a judge that is right more often than not is right more often, and a bad judge less. Counted
-  over all pairs, with a disagreement as half, both orders give the figure of one.
-- So what is gained is to know which verdicts not to trust.
+- Among pairs where both orders agree, a judge better than chance is right more often, and a bad judge less often. Over all pairs, counting
+  disagreements as half, both orders together are as accurate as one.
+- So the gain is knowing which verdicts not to trust.
 
 ### JudgeBench
 
@@ -222,7 +221,7 @@ debated twice, with the sides swapped. `rank_games()` on its matchups gives the 
 
 {debate}
 
-The audit of this leaderboard is on [a page of its own](leaderboard.md).
+The audit of this leaderboard is on [a separate page](leaderboard.md).
 """
 
 

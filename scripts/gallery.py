@@ -88,8 +88,7 @@ _WIDTH = 90
 
 HEAD = """# Gallery
 
-After this page you can start from an example. Here is every script in `examples/`, with the beginning and the end of
-what it prints.
+Start from an example: this page lists every script in `examples/`, with the beginning and the end of what it prints.
 
 Run one with `python examples/feature_debate.py`. It uses [your default model](models.md#naming-a-model); the output
 below comes from a scripted model.
