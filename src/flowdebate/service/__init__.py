@@ -1,4 +1,4 @@
-"""Service shared by all front ends: plans, runs, documents and pages.
+"""Service behind all front ends: plans, runs, documents and pages.
 
 The service prints nothing and does not depend on a terminal.
 """

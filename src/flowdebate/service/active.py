@@ -1,4 +1,4 @@
-"""Runs in progress as seen by one process: runs that it executes, and runs of other processes that it follows."""
+"""Active runs from the point of view of one process: runs it executes, and runs it follows in other processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _LINGER = 60.0
-"""Time in seconds for which an ended run stays in memory, so that reconnecting readers need no replay."""
+"""Time in seconds for which a finished run stays in memory, so that reconnecting readers need no replay."""
 _LOGGER = logging.getLogger("flowdebate")
 
 
@@ -42,25 +42,25 @@ class _Waiting:
     begin: Callable[[], Awaitable[object]]
     owner: str
     turn: tuple[int, int]
-    """Priority of the run, and its turn among runs with the same priority."""
+    """Priority of the run, and its position among runs with the same priority."""
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A run that another process executes and that this process follows."""
+    """A run executed by another process and followed by this one."""
 
     channel: Channel
     read: asyncio.Event
-    """Event that is set after the journal has been read for the first time."""
+    """Event set after the journal has been read for the first time."""
     task: asyncio.Task[None]
 
 
 class ActiveRuns:
     """Handles of the runs executed by this process, and a channel for each followed run.
 
-    At most `max_concurrency` runs are executed at once, and `owner_concurrency` per owner. Up to `max_queued` more wait
-    for their turn: those with the lowest priority come first, and owners take turns. For each run in another process, a
-    `follower` reads the journal every `poll` seconds, as long as `goes_on` returns True.
+    At most `max_concurrency` runs are executed at once, and at most `owner_concurrency` per owner. Up to `max_queued`
+    more wait for their turn: runs with the lowest priority value come first, and owners take turns. For each run in
+    another process, a `follower` reads the journal every `poll` seconds, as long as `goes_on` returns True.
     """
 
     def __init__(
@@ -91,17 +91,20 @@ class ActiveRuns:
         self.closing: bool = False
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run that this process is executing or finished within the last minute, if any."""
+        """Return the handle of a run that this process is executing or recently finished; None otherwise.
+
+        Finished runs are kept for a minute.
+        """
         executed = self._executed.get(run_id)
         return None if executed is None else executed.handle
 
     def in_progress(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run that this process is executing, if any."""
+        """Return the handle of a run in progress in this process; None if there is none."""
         handle = self.handle(run_id)
         return None if handle is None or handle.done() else handle
 
     async def wait_for_change(self, seconds: float) -> None:
-        """Wait at most `seconds` for a run to start or end in this process."""
+        """Wait until a run starts or ends in this process, but at most `seconds`."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
 
@@ -110,7 +113,7 @@ class ActiveRuns:
         self._changed = asyncio.Event()
 
     def events(self, run_id: str) -> list[object] | None:
-        """Return the events of a run so far; None if they are only in the journal."""
+        """Return a run's events so far; None if they are only in the journal."""
         executed = self._executed.get(run_id)
         return None if executed is None else executed.channel.events
 
@@ -125,12 +128,12 @@ class ActiveRuns:
         return not self.closing and busy.total() < self._max_concurrency and busy[owner] < self._owner_concurrency
 
     def _next(self) -> _Waiting | None:
-        """Return the next queued run, or None if no queued run may start now."""
+        """Return the next queued run; None if no queued run may start now."""
         waiting = (queued for queued in self._queue if self._has_room(queued.owner))
         return min(waiting, key=lambda queued: queued.turn, default=None)
 
     def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
-        """Queue a run, to start in its turn when there is capacity; raise TooManyRuns if too many are waiting."""
+        """Queue a run to start in its turn, once there is capacity; raise TooManyRuns if too many are waiting."""
         self.check_queue()
         # As in the workers' queue, the turn is that of the first waiting run, but after the last run of the same owner.
         waiting = [
@@ -141,13 +144,13 @@ class ActiveRuns:
         self._take_turns()
 
     def check_queue(self) -> None:
-        """Raise TooManyRuns if no more runs may wait."""
+        """Raise TooManyRuns if no more runs may join the queue."""
         if self.closing or len(self._queue) >= self._max_queued:
             raise TooManyRuns(self._max_concurrency, queued=len(self._queue))
 
     @property
     def queued(self) -> list[str]:
-        """Ids of the waiting runs, in the order in which they take their turns."""
+        """Ids of the waiting runs, in the order in which they will start."""
         return [queued_run.run_id for queued_run in self._queue]
 
     def leave_queue(self, run_id: str) -> None:
@@ -155,7 +158,7 @@ class ActiveRuns:
         self._queue = [queued_run for queued_run in self._queue if queued_run.run_id != run_id]
 
     def close_queue(self) -> list[str]:
-        """Stop starting runs and return the waiting ones."""
+        """Stop starting runs, and return the waiting ones."""
         self.closing, waiting = True, self.queued
         self._queue.clear()
         return waiting
@@ -179,9 +182,10 @@ class ActiveRuns:
     async def start(
         self, starting: Coroutine[Any, Any, RunHandle[Any]], *, owner: str, in_turn: bool = False
     ) -> StoredRun:
-        """Start a run, with a channel from its first event.
+        """Start a run, with a channel that is open from its first event.
 
-        Raises TooManyRuns if the maximum number of runs is in progress or, unless `in_turn`, if other runs are waiting.
+        Raises TooManyRuns if the maximum number of runs is in progress or, unless `in_turn` is set, if other runs are
+        waiting.
         """
         if not self._has_room(owner) or (not in_turn and self._next() is not None):
             starting.close()  # otherwise asyncio warns about a coroutine that was never awaited
@@ -256,7 +260,7 @@ class ActiveRuns:
             watched.task.cancel()
 
     async def _watch(self, run_id: str, channel: Channel, read: asyncio.Event) -> None:
-        """Read the journal of a run until the run ends, and put new events into its channel."""
+        """Read a run's journal until the run ends, and put new events into its channel."""
         seen: object = None
         follower: Follower | None = None
         try:

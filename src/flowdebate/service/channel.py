@@ -22,7 +22,7 @@ from flowdebate.runs.result import RunHandle
 
 # At most 25 updates per second, as documented in docs/service.md: pages need not be rendered for each token.
 _PACE = 0.04
-"""Minimum interval in seconds between pieces of text, for all readers."""
+"""Minimum interval in seconds between pieces of streamed text, for all readers."""
 _START = b""
 
 
@@ -33,20 +33,20 @@ class Update:
     kind: Literal["event", "text", "reset", "end"]
     """Kind of the update. "event": something happened. "text": a model wrote a piece of text. "reset": all events
     follow again from the first one, because the mark does not belong to this run or the order of events has changed.
-    "end": the run is over, or suspended.
+    "end": the run is over or suspended.
     """
     event: Any = None
-    """Event of the update: a `TextDelta` for "text"; None for "reset" and "end"."""
+    """Event of the update; for "text", a `TextDelta`; for "reset" and "end", None."""
     mark: str | None = None
-    """Position of a recorded event, after which `follow(after=mark)` continues; None for live text, which is not
+    """Position of a recorded event, from which `follow(after=mark)` continues; None for live text, which is not
     recorded.
     """
     start: int = 0
-    """Offset of a "text": number of characters that precede it in the call's text."""
+    """Offset of a "text" update: the number of characters that precede it in the call's text."""
     _json: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def to_json(self) -> str:
-        """Convert the event to JSON text, once for all readers; the `start` of a text becomes `from`."""
+        """Convert the event to JSON text, once for all readers; the `start` of a "text" update becomes `from`."""
         if self._json is None:
             from flowdebate.events import wire_of
 
@@ -58,7 +58,7 @@ class Update:
 
 
 class _Text:
-    """The growing text of a call."""
+    """The growing text of a call's answer."""
 
     __slots__ = ("_last", "length", "pieces", "started")
 
@@ -91,8 +91,8 @@ class _Text:
 class Channel:
     """Events of one run, for any number of readers: a single log, and a position in it for each reader.
 
-    A slow reader does not delay others, and further readers require no copies. The log contains a call's text only
-    while the model is writing it; later readers find the text in the event of the answer.
+    A slow reader does not delay the others, and additional readers require no copies. The log contains a call's text
+    only while the model is writing it; later readers find the text in the answer's event.
     """
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class Channel:
     # Writing
 
     def put(self, event: object) -> None:
-        """Add an event of the run as it happens."""
+        """Add one of the run's events as it happens."""
         match event:
             # Not logged, because a replay of the journal has no such event, and marks would be wrong.
             case CallStarted():
@@ -157,15 +157,15 @@ class Channel:
         self._tell()
 
     def end(self) -> None:
-        """End the channel: readers leave once they have read everything."""
+        """Close the channel: readers leave once they have read everything."""
         self.ended = True
         self.calls.clear()
         self._tell()
 
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
-        """Add all events of a run that another process executes, and the calls in progress there.
+        """Add all events of a run executed by another process, and its calls in progress.
 
-        Readers receive only the new events, but start again if the earlier ones are now in a different order.
+        Readers receive only the new events, but start again if the order of the earlier ones has changed.
         """
         recorded = [item.event for item in self.log if isinstance(item, Update) and item.mark is not None]
         if [_sort(event) for event in recorded] != [_sort(event) for event in _marked(events)][: len(recorded)]:
@@ -176,7 +176,7 @@ class Channel:
         self.extend([*_marked(events)[len(recorded) :], *finished], calls)
 
     def extend(self, events: Iterable[object], calls: Iterable[CallStarted]) -> None:
-        """Add the next events of a run that another process executes, and the calls in progress there."""
+        """Add the next events of a run executed by another process, and its calls in progress."""
         for event in events:
             self._append(event)
         now = {call.path: call for call in calls}
@@ -219,7 +219,7 @@ class Channel:
         return [item.event for item in self.log if isinstance(item, Update)]
 
     async def read(self, after: str | None = None) -> AsyncGenerator[Update]:
-        """Yield the updates of the run from its beginning, or after the mark `after`, to its end."""
+        """Yield the run's updates to its end, starting at its beginning or after the mark `after`."""
         self.readers += 1
         try:
             while self._may_still_come(after):
@@ -252,7 +252,7 @@ class Channel:
 
 
 class _Reader:
-    """Position of a reader in a channel."""
+    """A reader's position in a channel."""
 
     def __init__(self, channel: Channel, after: str | None) -> None:
         self._channel = channel
@@ -271,7 +271,7 @@ class _Reader:
         return self._cursor >= len(self._channel.log) and self._generation == self._channel.generation
 
     def news(self) -> Iterable[Update]:
-        """Return the reader's unread items: recorded events first, then pending requests, then text."""
+        """Return the reader's unread items: recorded events first, then calls in progress, then text."""
         channel = self._channel
         if self._generation != channel.generation:
             self._generation, self._cursor, self._joined = channel.generation, 0, 0
@@ -293,7 +293,7 @@ class _Reader:
             yield from self._piece(text)
 
     def _piece(self, text: _Text) -> Iterable[Update]:
-        """Return the unread piece of a text."""
+        """Return the unread part of a call's text."""
         path = text.started.path
         known_text, sent = self._sent.get(path, (text, 0))
         if known_text is not text:
@@ -304,7 +304,7 @@ class _Reader:
 
 
 def _sort(event: object) -> tuple[str, str]:
-    """Return the kind and path of an event, which identify it within a run."""
+    """Return the kind and path of an event, which together identify it within a run."""
     return getattr(event, "kind", type(event).__name__), getattr(event, "path", "")
 
 

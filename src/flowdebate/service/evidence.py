@@ -24,13 +24,13 @@ from flowdebate.ui.document import Document
 from flowdebate.ui.plan import pattern_of_run, plan_of
 
 Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
-"""Outcome of checking whether parts of a run follow from its journal; "unknown" if they could not be checked."""
+"""Outcome of checking whether something in a run follows from its journal; "unknown" if it could not be checked."""
 
 UNCHECKED = ("votes of readers", "dates and durations", "the id and the seed", "tokens and costs", "words of errors")
-"""Parts of an export that are not derived from the journal, so its author may have put anything there."""
+"""Parts of an export that are not derived from the journal, so that its author may have put anything there."""
 _NAMED = 3
 _AROUND = 40
-"""Number of characters shown on each side of a difference."""
+"""Number of characters to show on each side of a difference."""
 
 
 class Finding(WireModel):
@@ -40,22 +40,22 @@ class Finding(WireModel):
     question: str
     outcome: Outcome
     problems: tuple[str, ...] = ()
-    """Descriptions of the problems: differences, or reasons why there was no check."""
+    """Descriptions of the problems: differences, or reasons why nothing was checked."""
     answers: int = 0
     """Number of recorded answers from models and humans."""
     unchecked: tuple[str, ...] = UNCHECKED
-    """Parts of the run without an outcome, such as readers' votes."""
+    """Parts of the run that no check covers, such as readers' votes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A run as exported, and its replay."""
+    """An exported run, and its replay."""
 
     run: StoredRun
-    """The run, marked as imported, so that no file or server named in its plan is accessed."""
+    """The run, marked as imported so that no file or server named in its plan is accessed."""
     steps: Sequence[StepRow]
     votes: Votes
-    """Votes that readers cast before seeing the verdict."""
+    """Votes cast by readers before they saw the verdict."""
     replay: Replay | None
     """Replay of the run; None if its pattern is unknown here."""
     digests: Mapping[str, str] = field(default_factory=dict)
@@ -63,15 +63,15 @@ class Evidence:
     problem: str = ""
 
     async def document(self) -> Document:
-        """Return the document of the run; raise BadFile if it has none."""
+        """Return the run's document; raise BadFile if it has none."""
         so_far = None if self.replay is None else SoFar.of(self.replay)
         return await document_of_run(self.run, self.steps, so_far=so_far)
 
     async def check(self, *, same_version: bool) -> Finding:
-        """Check whether transcript, ballots and verdict follow from the recorded answers.
+        """Check whether the transcript, ballots and verdict follow from the recorded answers.
 
-        Other versions of flowdebate may word prompts differently, so different prompts prove nothing unless the export
-        is known to come from the `same_version`.
+        Other versions of flowdebate may word prompts differently, so a difference in prompts proves nothing unless the
+        export is known to come from the `same_version`.
         """
         header = self.run.header
         answers = sum(step.kind in ("call", "human") and step.body is not None for step in self.steps)
@@ -119,7 +119,7 @@ class Evidence:
 async def evidence_in(
     store: Store, run_id: str, *, block: Runnable[Any] | None = None, model: ModelChoice = None
 ) -> tuple[list[str], Evidence]:
-    """Return the lines of a run's export, and the evidence in them; `evidence_of` describes the arguments."""
+    """Return the lines of a run's export and the evidence in them; for the arguments, see `evidence_of`."""
     lines = [line async for line in export_run(store, run_id)]
     [stored_run] = read_runs(lines, f"run {run_id}")
     return lines, await evidence_of(*stored_run, block=block, model=model)
@@ -133,7 +133,7 @@ async def evidence_of(
     block: Runnable[Any] | None = None,
     model: ModelChoice = None,
 ) -> Evidence:
-    """Replay an exported run. Pass its pattern as `block` and its `model`, unless a plan describes them.
+    """Replay an exported run. Unless a plan describes its pattern and model, pass them as `block` and `model`.
 
     Whatever the export contains, no models are called, no files are read, and no connections are made.
     """
@@ -194,7 +194,7 @@ def difference(one: object, other: object, *, besides: Collection[str] = ()) -> 
 
 
 def _leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:
-    """Return the texts, numbers and empty lists in a value, with their positions."""
+    """Return the strings, numbers and empty lists in a value, with their positions."""
     if isinstance(value, dict) and value:
         for key, item in cast("dict[str, object]", value).items():
             yield from _leaves(item, f"{place}.{key}" if place else key)
@@ -214,7 +214,7 @@ _NOTHING = _Nothing()
 
 
 def excerpts(one: str, other: str) -> tuple[str, str]:
-    """Return excerpts of two texts around their first difference.
+    """Return excerpts of two strings around their first difference.
 
     >>> excerpts("a" * 90 + "b", "a" * 90 + "c")[0]
     "'…aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'"

@@ -1,4 +1,4 @@
-"""Lifetime of a service: its socket, warm-up before the first run, and recovery of runs from an earlier process."""
+"""Lifetime of a service: its socket, its warm-up before the first run, and recovery of an earlier process's runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.socket:
     """Open a socket for a server; port 0 selects a free port.
 
-    Raises ConfigurationError with `location` for an unusable address.
+    Raises ConfigurationError, naming `location`, for an unusable address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -43,7 +43,7 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
 
 @asynccontextmanager
 async def keep_warm() -> AsyncIterator[None]:
-    """Import the modules for a first run (in a thread), and keep model connections open inside this context."""
+    """Import the modules needed by a first run (in a thread), and keep model connections open inside this context."""
     async with keep_connections():
         importing = asyncio.get_running_loop().run_in_executor(None, import_ahead)
         try:
@@ -65,7 +65,7 @@ _HOUR, _DAY = 3_600.0, 86_400.0
 
 
 class Recovery:
-    """Background recovery of runs, within the limit of concurrent runs; it tries again every `poll` seconds."""
+    """Background recovery of runs, within the limit on concurrent runs; it tries again every `poll` seconds."""
 
     def __init__(self, store: Store, recipes: Recipes, active: ActiveRuns, *, poll: float) -> None:
         self._store = store
@@ -75,13 +75,13 @@ class Recovery:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, resume: Callable[[str], Awaitable[RunState]], *, keep_days: float | None) -> None:
-        """Resume unfinished runs; with `keep_days`, delete runs unchanged for that long, now and every hour."""
+        """Resume unfinished runs; with `keep_days`, also delete runs unchanged for that long, now and every hour."""
         self._task = self._active.in_background(self._resume_all(resume))
         if keep_days is not None:
             self._active.in_background(self._delete_old(keep_days * _DAY))
 
     def awaits(self, stored: StoredRun) -> bool:
-        """Check whether an abandoned run will be resumed."""
+        """Check whether the recovery will resume an abandoned run."""
         return self._task is not None and not self._task.done() and self._concerns(stored)
 
     def _concerns(self, stored: StoredRun) -> bool:

@@ -1,4 +1,4 @@
-"""Service for one of several users, who sees only the runs labelled with their name."""
+"""Service restricted to one of several users: it shows only the runs labelled with the user's name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _of_owner(
 
 
 class OwnedService:
-    """The runs of `owner` in `service`; no operation finds runs of other owners.
+    """Runs in `service` that belong to `owner`; no operation finds any other owner's runs.
 
     The class has the methods of `Service`. Callers cannot set the label `owner`, which always names this owner.
     """
@@ -76,7 +76,7 @@ class OwnedService:
         run_id: str | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunState:
-        """Start a run of this owner; raise RunExists if the id belongs to another owner's run."""
+        """Start a run for this owner; raise RunExists if the id belongs to another owner's run."""
         await self._check_free(run_id)
         begun = await self._service.begin(pattern, question, labels=self._labels(labels), run_id=run_id, **options)
         return self._check_begun(begun)
@@ -89,7 +89,7 @@ class OwnedService:
         labels: Mapping[str, str] | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> Sequence[Any]:
-        """Propose the speakers of a new run of this owner."""
+        """Propose the speakers for a new run of this owner."""
         return await self._service.propose_sides(pattern, question, labels=self._labels(labels), **options)
 
     async def ask_model(
@@ -100,7 +100,7 @@ class OwnedService:
         labels: Mapping[str, str] | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunResult[Any]:
-        """Request one plain answer from the model of a pattern, counting it towards this owner's budget."""
+        """Request one plain answer from a pattern's model, counting it towards this owner's budget."""
         return await self._service.ask_model(pattern, messages, labels=self._labels(labels), **options)
 
     async def fork(
@@ -111,7 +111,7 @@ class OwnedService:
         fork_id: str | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunState:
-        """Start a run of this owner as a fork of another of their runs."""
+        """Start a fork of one of this owner's runs."""
         await self.stored(run_id)
         await self._check_free(fork_id)
         forked = await self._service.fork(run_id, labels=self._labels(labels), fork_id=fork_id, **options)
@@ -135,7 +135,7 @@ class OwnedService:
         return await self._service.audited(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def budgets(self) -> list[BudgetState]:
-        """Return the usage of the budget for all runs and of this owner's budget."""
+        """Return the usage of the budget for all runs, and of this owner's budget."""
         return await self._service.budgets(self.owner)
 
     def archive(self) -> StoredArchive:
@@ -165,11 +165,11 @@ class OwnedService:
         return await self._service.vote_of(run_id, self.owner)
 
     async def record(self, run_id: str) -> RunRecord:
-        """Read everything that a page shows about a run of this owner."""
+        """Read everything shown on the page of one of this owner's runs."""
         return await self._service.record(run_id, stored=await self.stored(run_id))
 
     async def stored(self, run_id: str) -> StoredRun:
-        """Return a stored run of this owner."""
+        """Return one of this owner's stored runs."""
         run = await self._service.store.run(run_id)
         if run.header.labels.get(OWNER) != self.owner:
             # The same error as for a missing run, to avoid revealing other owners' ids.
@@ -182,7 +182,7 @@ class OwnedService:
         return {**(labels or {}), OWNER: self.owner}
 
     async def _check_free(self, run_id: str | None) -> None:
-        """Raise RunExists for the id of another owner's run, without revealing anything about it."""
+        """Raise RunExists if the id belongs to another owner's run, without revealing anything about that run."""
         if run_id is not None:
             try:
                 await self.stored(run_id)
@@ -192,7 +192,7 @@ class OwnedService:
                     raise RunExists(self._service.store.name, run_id) from None
 
     def _check_begun(self, state: RunState) -> RunState:
-        """Return `state`; raise RunExists if someone else has meanwhile started a run with the same id."""
+        """Return `state`; raise RunExists if someone else has started a run with the same id in the meantime."""
         if state.labels.get(OWNER) != self.owner:
             raise RunExists(self._service.store.name, state.run_id)
         return state

@@ -1,4 +1,4 @@
-"""Recipes of runs: how a service builds the block of a new run, a stored run, or a fork."""
+"""Recipes for runs: how a service builds the block for a new run, a stored run, or a fork."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flowdebate.ui.models import AllowedModels, Policies, with_policies
 from flowdebate.ui.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan, with_sides
 
 CheckOptions: TypeAlias = "Callable[[Any], None]"
-"""Function that checks a plan's options; it raises ConfigurationError for options not available to the caller."""
+"""Function to check a plan's options; it raises ConfigurationError for options not available to the caller."""
 
 _BEGIN = "Service.begin()"
 _OPTIONS = "options"
@@ -49,15 +49,15 @@ class Recipe:
 
     @property
     def proposes(self) -> bool:
-        """True if the block proposes the speakers for a plan without any."""
+        """True if the block proposes the speakers because the plan names none."""
         return self.plan is not None and not self.plan.speakers
 
 
 async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) -> Recipe:
     """Build a recipe, in a separate thread if its `options` name files, so that other tasks can continue.
 
-    Reading a document takes up to 15 seconds, or longer in a queue. The process does not wait for the thread when it
-    exits.
+    Reading a document takes up to 15 seconds, or longer if others are queued before it. The process does not wait for
+    the thread when it exits.
     """
     sources = options.get("sources")
     texts = sources.values() if isinstance(sources, Mapping) else ()
@@ -90,7 +90,7 @@ async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) ->
 
 
 class Recipes:
-    """Patterns of a service by name: registered ones, and the built-in ones described by plans."""
+    """A service's patterns by name: registered ones, and the built-in ones described by plans."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Recipes:
 
     @property
     def model_name(self) -> str | None:
-        """Name of the default model for debaters; None if the environment decides."""
+        """Name of the default model for debaters; None if the environment determines it."""
         model = self._model.get("chat") if isinstance(self._model, Mapping) else self._model
         return model if isinstance(model, str) or model is None else model.name
 
@@ -130,7 +130,7 @@ class Recipes:
         limits: Limits | None,
         check: CheckOptions | None,
     ) -> Recipe:
-        """Build the recipe of a new run; raise ConfigurationError for invalid options."""
+        """Build the recipe for a new run; raise ConfigurationError for invalid options."""
         if isinstance(pattern, Plan):
             return self._of_plan(pattern, limits, labels or {})
         if pattern in self.patterns:
@@ -155,12 +155,12 @@ class Recipes:
     def with_sides(
         self, recipe: Recipe, sides: Sequence[Any], limits: Limits | None, labels: Mapping[str, str] | None
     ) -> Recipe:
-        """Build the recipe of a run with proposed `sides`; raise ConfigurationError if they do not fit its plan."""
+        """Build the recipe for a run with proposed `sides`; raise ConfigurationError if they do not fit its plan."""
         assert recipe.plan is not None  # noqa: S101 - only a plan waits for proposed sides
         return self._of_plan(with_sides(recipe.plan, sides), limits, labels or {})
 
     def _of_proposer(self, plan: Plan, limits: Limits | None) -> Recipe:
-        """Build the recipe for the call that proposes the speakers of a plan."""
+        """Build the recipe for the call that proposes a plan's speakers."""
         page = plan.info.load_page()
         assigned_plan = self._on_own_model(plan)
         return Recipe(
@@ -203,9 +203,9 @@ class Recipes:
     def of_run(
         self, run: StoredRun, *, to_ask: bool = True, limits: Limits | None = None, plan: Plan | None = None
     ) -> Recipe:
-        """Build the recipe for resuming a stored run or, unless models are `to_ask`, for replaying it.
+        """Build the recipe for resuming a stored run or, if no models are `to_ask`, for replaying it.
 
-        `plan` replaces the stored one. Raises ConfigurationError if this service lacks the run's pattern.
+        `plan` replaces the stored plan. Raises ConfigurationError if this service lacks the run's pattern.
         """
         # Imported runs, and runs that are only shown, replay their reads and do not change the archive.
         labels = run.header.labels if to_ask and not run.header.foreign else None
@@ -230,7 +230,7 @@ class Recipes:
         return self._of_plan(plan, limits, labels, recording=False)
 
     def registered(self, run: StoredRun, *, limits: Limits | None = None) -> Recipe | None:
-        """Build the recipe of a stored run of a registered pattern; None for other runs."""
+        """Build the recipe for a stored run of a registered pattern; None for other runs."""
         name = self._registered(run)
         if name is None:
             return None
@@ -323,9 +323,9 @@ class Recipes:
     def _of_plan(
         self, plan: Plan, limits: Limits | None, labels: Mapping[str, str] | None, *, recording: bool = True
     ) -> Recipe:
-        """Build the recipe of a plan.
+        """Build the recipe for a plan.
 
-        With `labels`, the run uses the archive of the owner named there, unless the plan excludes the archive.
+        If `labels` name an owner, the run uses the owner's archive, unless the plan excludes the archive.
         """
         needs_archive = getattr(plan.options, "archive", False)
         if needs_archive is None:  # a recording is replayed even if the archive has grown

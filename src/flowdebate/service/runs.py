@@ -1,4 +1,4 @@
-"""Functions that find and list stored runs, and read them as documents."""
+"""Functions to find and list stored runs, and to read them as documents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from flowdebate.ui.steps import Fork
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
-    """Return the archive for runs with these labels: their owner's, or that of all runs without an owner."""
+    """Return the archive for runs with these labels: their owner's, or the one for runs without an owner."""
     if OWNER not in labels:
         return stored_archive(store)
     # Names in a store must be short and printable, but user names may not be.
@@ -46,7 +46,7 @@ def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """State of a run without an outcome, either in progress in this process or replayed."""
+    """State of a run without an outcome, whether in progress in this process or replayed."""
 
     view: RunView
     output: object = None
@@ -60,7 +60,7 @@ class SoFar:
 async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | None = None) -> Document:
     """Build the current document of a stored run, without calling a model or changing anything.
 
-    A run of a plan is replayed if it has no outcome and `so_far` is not passed. `steps` are not read otherwise, unless
+    If a plan's run has no outcome and `so_far` is not passed, the run is replayed. Only then are `steps` read, unless
     the run is a fork. Raises BadFile if there is nothing to show.
     """
     if not outcome_of(run) and so_far is None and pattern_of_run(run) is not None:
@@ -69,7 +69,7 @@ async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: S
 
 
 def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | None) -> Document:
-    """Read the document of a stored run from its outcome, or from `so_far` if it has none.
+    """Read a stored run's document from its outcome, or from `so_far` if it has none.
 
     Raises BadFile if there is nothing to show.
     """
@@ -97,7 +97,7 @@ def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | N
 
 
 def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list[HumanRequest]:
-    """Return a run's pending requests to humans, including its sources if it has a plan."""
+    """Return a run's pending requests to humans, with its sources if it has a plan."""
     requests = open_requests_in(steps, run.header.run_id, store=store)
     if requests and pattern_of_run(run) is not None:
         with suppress(FlowDebateError):  # an unreadable plan is reported elsewhere
@@ -107,12 +107,12 @@ def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list
 
 
 def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:
-    """Return the outcome of the run; None while it is in progress, even after being resumed."""
+    """Return the run's outcome; None while it is in progress, even after being resumed."""
     return None if run.status in ("running", "queued") else run.outcome
 
 
 def _facts(run: StoredRun, steps: Sequence[StepRow], so_far: SoFar | None) -> dict[str, Any]:
-    """Collect the fields of a document common to all patterns."""
+    """Collect the document fields common to all patterns."""
     outcome = outcome_of(run) or {}
     tokens, summary = Tokens.read(outcome.get("usage")), outcome.get("summary")
     cost, prices = map(summary.get, ("cost", "prices")) if isinstance(summary, dict) else (None, None)
@@ -162,7 +162,7 @@ class Place:
     is_explicit: bool
     """True if the user named the store."""
     option: str = ""
-    """Option to use in other commands: "", or " --store WHERE"."""
+    """Option for use in other commands: "", or " --store WHERE"."""
 
 
 @contextmanager
@@ -200,14 +200,14 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
 
 _SHORT, _GENERATED = 8, 32
 _MIN_PREFIX_LENGTH = 4
-"""Minimum length of the prefix of a run id, in characters."""
+"""Minimum length of a run id prefix, in characters."""
 _NAMED = 5
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MONTH = 30 * _DAY
 _PAGE = 50
 """Number of runs read at once."""
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
-"""Earliest and latest times that are valid in all time zones."""
+"""Earliest and latest times that are valid in every time zone."""
 
 
 def state_of(run: StoredRun) -> str:
@@ -236,7 +236,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
 
 
 async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -> StoredRun:
-    """Return the run with this name, or the `last` one; raise ConfigurationError unless exactly one is specified."""
+    """Return the run with this name, or the `last` one; raise ConfigurationError unless exactly one is given."""
     if last == (name is not None):
         which = (
             "A run id cannot be combined with --last." if last else f"Say which run: flowdebate {verb} RUN, or --last."
@@ -273,7 +273,7 @@ async def list_runs(
     before: tuple[float, str] | None = None,
     brief: bool = False,
 ) -> Sequence[StoredRun]:
-    """List the runs that match all filters, newest first: at most `limit`, after the position `before`."""
+    """List the runs that match all filters, newest first, starting after the position `before`: at most `limit`."""
     runs = each_run(
         store, state=state, block=block, search=search, labels=labels, limit=limit, before=before, brief=brief
     )
@@ -291,7 +291,7 @@ async def each_run(
     before: tuple[float, str] | None = None,
     brief: bool = False,
 ) -> AsyncIterator[StoredRun]:
-    """Yield the runs that `list_runs` lists, reading the store page by page as needed."""
+    """Yield the runs listed by `list_runs`, reading the store page by page as needed."""
     status = next((arg for arg in get_args(StoredStatus) if arg == state), None)
     if state == "left_behind":  # stores do not have this status: it means a running run without a live owner
         status = "running"
@@ -312,9 +312,9 @@ async def each_run(
 
 
 async def delete_run(store: Store, run_id: str) -> None:
-    """Delete a run with everything that belongs to it, including its entry in the owner's archive.
+    """Delete a run and everything that belongs to it, including its entry in the owner's archive.
 
-    Raises RunNotFound, and RunConflict while a live process executes the run.
+    Raises RunNotFound, and RunConflict while a live process is executing the run.
     """
     header = (await store.run(run_id)).header
     await store.delete(run_id)

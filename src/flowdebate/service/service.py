@@ -1,4 +1,4 @@
-"""Service: operations on runs for all front ends, independent of the process that executes them."""
+"""Service: operations on runs for all front ends, regardless of which process executes the runs."""
 
 from __future__ import annotations
 
@@ -89,16 +89,16 @@ class Service(Readership):
     `patterns` are the application's own, by name; unless `plans` is False, the built-in ones, described by plans, can
     be started as well. Runs are kept in `store` (None: FLOWDEBATE_STORE, or the user's data directory). `model` is the
     default model of runs, and `limits` are upper bounds for every run. `budget` limits the calls, tokens and cost of
-    all runs together, counted in the store (None: the budget of the workers); `owner_budget` limits the runs of each
-    owner (the label `owner`) per day (UTC). At most `max_concurrency` runs are executed here at once, and
-    `owner_concurrency` per owner; `max_queued` more may wait for their turn. With `workers`, runs of their patterns are
-    executed by worker processes. Runs of other processes are followed through their journals, which are read every
-    `poll` seconds if they have changed. With `recover`, runs left unfinished by one process are resumed by `recover()`
-    in the next one; with `keep_days`, this method also deletes runs unchanged for that many days, now and every hour.
-    `observe` traces the runs executed by this process; workers have observers of their own. `allow_models` lists the
-    models allowed in options and stored plans, or patterns such as "openai/*" (empty: only the configured models). None
-    allows all models, except in an HTTP or MCP server, where it allows only the configured ones. A `Plan` created by
-    this program may name any model.
+    all runs together, counted in the store (None: the budget of the workers); `owner_budget` limits each owner's runs
+    (by the label `owner`) per day (UTC). At most `max_concurrency` runs are executed here at once, and at most
+    `owner_concurrency` per owner; `max_queued` more may wait for their turn. With `workers`, runs of the patterns known
+    to the workers are executed by worker processes. Runs in other processes are followed through their journals, which
+    are read every `poll` seconds if they have changed. With `recover`, runs left unfinished by one process are resumed
+    by `recover()` in the next one; with `keep_days`, this method also deletes runs unchanged for that many days, now
+    and every hour. `observe` traces the runs executed by this process; workers have observers of their own.
+    `allow_models` lists the models, or patterns such as "openai/*", allowed in options and stored plans (empty: only
+    the configured models). None allows all models, except in an HTTP or MCP server, where it allows only the configured
+    ones. A `Plan` created by this program may name any model.
 
     All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use the service as an async
     context manager, or call `close`.
@@ -190,7 +190,7 @@ class Service(Readership):
 
     @property
     def patterns(self) -> Mapping[str, Block[Any, Any]]:
-        """Patterns of the application, by name."""
+        """The application's patterns, by name."""
         return self._recipes.patterns
 
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
@@ -199,13 +199,13 @@ class Service(Readership):
 
     @property
     def model_name(self) -> str | None:
-        """Name of the default model for debaters; None if the environment decides."""
+        """Name of the default model for debaters; None if the environment determines it."""
         return self._recipes.model_name
 
     def restrict_models(self, *, providers: bool = False) -> AllowedModels:
-        """Allow only configured models, unless `allow_models` lists others; for front ends that serve other users.
+        """Allow only configured models unless `allow_models` lists others; for front ends that serve other users.
 
-        With `providers`, requests not forwarded by a proxy may name any model of a configured provider.
+        With `providers`, requests not forwarded by a proxy may name any model from a configured provider.
         """
         if self._recipes.allowed is None:
             self._recipes.allowed = AllowedModels(service_model=self.model_name, providers=providers)
@@ -237,13 +237,14 @@ class Service(Readership):
         priority: int = 0,
         check: CheckOptions | None = None,
     ) -> RunState:
-        """Start a run and return once it is stored; if a run `run_id` already exists, return it.
+        """Start a run, and return once it is stored; if the run `run_id` already exists, return it.
 
         `pattern` is a registered pattern, a built-in one with `options` as in a plan file, or a Plan. If runs have to
-        wait, those with lower priorities (0 to 100) start first, and owners take turns within the same priority. Raises
-        ConfigurationError for invalid options, RunExists or RunChanged if the run `run_id` was started by a different
-        request, TooManyRuns if no more runs may wait, and BudgetReached. `check` receives the options before any file
-        or URL in them is accessed, and may raise ConfigurationError for options not available to this caller.
+        wait, those with the lowest priority value (0 to 100) start first, and owners take turns within the same
+        priority. Raises ConfigurationError for invalid options, RunExists or RunChanged if the run `run_id` was started
+        by a different request, TooManyRuns if no more runs may wait, and BudgetReached. `check` receives the options
+        before any file or URL in them is accessed, and may raise ConfigurationError for options not available to this
+        caller.
         """
         check_count("Service.begin()", minimum=0, maximum=LOWEST, priority=priority)
         options = options or {}
@@ -299,10 +300,11 @@ class Service(Readership):
         limits: Limits | None = None,
         check: CheckOptions | None = None,
     ) -> Sequence[Any]:
-        """Return the speakers of a new run, taken from its options or question, or else proposed by a model.
+        """Return the speakers for a new run: those in its options or question, or else a model's proposal.
 
-        A proposal takes one call to the model of the debaters, and counts towards budgets. `begin` makes proposals
-        itself; this method is for front ends that show sides before the debate. It raises the same errors as `begin`.
+        A proposal takes one call to the debaters' model, and counts towards budgets. `begin` requests a proposal itself
+        when needed; this method is for front ends that show the sides before the debate. It raises the same errors as
+        `begin`.
         """
         new = partial(
             self._recipes.new, pattern, question, options or {}, seed=None, labels=labels, limits=limits, check=check
@@ -314,7 +316,7 @@ class Service(Readership):
         return await self._propose(recipe, labels)
 
     async def _propose(self, recipe: Recipe, labels: Mapping[str, str] | None) -> Sequence[Any]:
-        """Request proposals for the speakers of a plan from a model."""
+        """Have a model propose the speakers for a plan."""
         sides: Sequence[Any] = (await self._run_unstored(recipe, recipe.block, recipe.value, labels)).output
         return sides
 
@@ -327,7 +329,7 @@ class Service(Readership):
         options: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> RunResult[Any]:
-        """Request one plain answer to `messages` from the model of a pattern's first seat, without storing the call.
+        """Request one plain answer to `messages` from the model at a pattern's first seat, without storing the call.
 
         The call counts towards budgets, and raises the same errors as `begin`.
         """
@@ -345,7 +347,7 @@ class Service(Readership):
     async def _run_unstored(
         self, recipe: Recipe, block: Block[Any, Any], value: object, labels: Mapping[str, str] | None
     ) -> RunResult[Any]:
-        """Run a block without storing it, with the model and the limits of a recipe."""
+        """Run a block without storing the run, using a recipe's model and limits."""
         self._active.check_queue()  # a full server rejects the request before any paid call
         run = make_run(
             block,
@@ -360,7 +362,7 @@ class Service(Readership):
         return await start_block(block, value, run)
 
     async def _stored_sides(self, run_id: str | None) -> Sequence[Any]:
-        """Return the sides of the existing run `run_id`, so that a repeated request does not pay for new ones."""
+        """Return the sides in the existing run `run_id`, so that a repeated request does not pay for new ones."""
         if run_id is None:
             return ()
         with suppress(RunNotFound):
@@ -369,7 +371,7 @@ class Service(Readership):
         return ()
 
     async def _queue_new(self, header: RunHeader, recipe: Recipe) -> RunState:
-        """Store a run that starts in its turn."""
+        """Store a run, to be started in its turn."""
         await self.store.add(StoredRun(header=header, status="queued", updated_at=time.time(), steps=0), ())
         return await self._queue(header, partial(self._resume, header.run_id, recipe=recipe))
 
@@ -391,7 +393,7 @@ class Service(Readership):
     async def _start(
         self, block: Block[Any, Any], make: _Make, labels: Mapping[str, str] | None, *, in_turn: bool = False
     ) -> RunState:
-        """Start the run returned by `make` with its input; raise TooManyRuns, or an error of `make`."""
+        """Start the run returned by `make`, with its input; raise TooManyRuns, or an error raised by `make`."""
 
         async def starting() -> RunHandle[Any]:
             run, value = await make()
@@ -403,7 +405,7 @@ class Service(Readership):
         return self._told(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
-        """Raise BudgetReached if the budget is used up, except for a repeated request for a run that has started."""
+        """Raise BudgetReached if the budget is used up, except for a repeated request whose run has already started."""
         accounts = self._accounts.of(labels)
         if accounts and run_id is not None:
             with suppress(RunNotFound):
@@ -413,7 +415,7 @@ class Service(Readership):
             await account.check()
 
     async def _same(self, run: Run, recipe: Recipe) -> RunState | None:
-        """Return the stored run with the id of `run`, if there is one.
+        """Return the stored run with the same id as `run`; None if there is none.
 
         Raises RunChanged if it was started by a different request.
         """
@@ -439,7 +441,7 @@ class Service(Readership):
         return await self._details(stored, steps)
 
     async def record(self, run_id: str, *, stored: StoredRun | None = None) -> RunRecord:
-        """Read everything that a page shows about a run; pass its row as `stored` if it has already been read."""
+        """Read everything shown on a run's page; pass the run's row as `stored` if it has already been read."""
         stored = await self.store.run(run_id) if stored is None else stored
         steps, events = await self.store.steps(run_id), self._active.events(run_id)
         replayed: Replay | FlowDebateError | None = None
@@ -460,7 +462,7 @@ class Service(Readership):
     async def _details(
         self, stored: StoredRun, steps: Sequence[StepRow], *, replayed: Replay | FlowDebateError | None = None
     ) -> RunDetails:
-        """Return the details of a run, replaying it unless the caller passes `replayed`."""
+        """Return a run's details, replaying the run unless the caller passes `replayed`."""
         run_id = stored.header.run_id
         handle = self._active.in_progress(run_id)
         document: Document | None = None
@@ -500,7 +502,7 @@ class Service(Readership):
         return await replay(recipe.block, stored, steps, model=recipe.model, limits=limits, on_request=on_request)
 
     def _follower(self, stored: StoredRun) -> Follower:
-        """Return a follower of a run that another process executes; raise ConfigurationError for an unknown pattern."""
+        """Return a follower of a run executed by another process; raise ConfigurationError for an unknown pattern."""
         recipe, limits = self._to_replay(stored)
         return Follower(recipe.block, model=recipe.model, limits=limits)
 
@@ -542,14 +544,14 @@ class Service(Readership):
         labels: Mapping[str, str] | None = None,
         limit: int = 1_000,
     ) -> Items:
-        """Return ballots and readers' votes of the newest runs that match all filters, for a judge audit."""
+        """Return ballots and readers' votes from the newest runs that match all filters, for a judge audit."""
         check_count("Service.audited()", limit=limit)
         block = None if pattern is None else self._recipes.block_name(pattern)
         runs = each_run(self.store, state=status, block=block, search=text, labels=labels, limit=limit)
         return await audited_runs(self.store, runs)
 
     async def budgets(self, owner: str | None = None) -> list[BudgetState]:
-        """Return the usage of each budget limit, for all runs and for the day of `owner`.
+        """Return the usage of each budget limit, for all runs together and for the current day of `owner`.
 
         The result is empty if there are no limits.
         """
@@ -578,10 +580,10 @@ class Service(Readership):
     # Following
 
     async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
-        """Follow a run from its first event, or after the mark `after`, to its end.
+        """Follow a run to its end, starting at its first event or after the mark `after`.
 
-        The run may be executed here or by another process, or be over. If another process executes the run, its journal
-        is read, and texts arrive only when they are complete.
+        The run may be in progress here or in another process, or already be over. If another process is executing it,
+        its journal is read, and text arrives only once it is complete.
         """
         async with aclosing(self._active.follow(run_id, after)) as updates:
             async for update in updates:
@@ -594,7 +596,7 @@ class Service(Readership):
         return (await self._replayed(await self.store.run(run_id), await self.store.steps(run_id))).events
 
     async def people(self, run_id: str) -> list[str]:
-        """Return the names of blocks played by people in a run, according to its pattern and earlier requests."""
+        """Return the names of blocks played by humans in a run, according to its pattern and earlier requests."""
         return self._people(await self.store.run(run_id), await self.store.steps(run_id))
 
     def _people(self, stored: StoredRun, steps: Sequence[StepRow]) -> list[str]:
@@ -605,7 +607,7 @@ class Service(Readership):
         return list(dict.fromkeys(people))
 
     async def call(self, run_id: str, place: str, *, record: RunRecord | None = None) -> CallDetails | None:
-        """Return a model call as it was sent, by replaying the run; None if the run has no call at this path.
+        """Return a model call as it was sent, by replaying the run; None if the run made no call at this path.
 
         The run is read from the store unless `record` is passed. Raises ConfigurationError if the run's pattern is
         unknown here.
@@ -622,7 +624,7 @@ class Service(Readership):
         return details[-1] if details else None
 
     async def evidence(self, run_id: str) -> tuple[list[str], Evidence]:
-        """Return the current lines of a run's export, and the result of replaying them, for the run's report."""
+        """Return the current lines of a run's export and the result of replaying them, for the run's report."""
         recipe = self._recipes.registered(await self.store.run(run_id))
         if recipe is None:
             return await evidence_in(self.store, run_id)
@@ -642,7 +644,7 @@ class Service(Readership):
         return await self.run(run_id)
 
     def _goes_on(self, stored: StoredRun) -> bool:
-        """Check whether a run is in progress or waiting, or will be resumed by a worker or a recovery."""
+        """Check whether a run is in progress or waiting, or will be resumed by a worker or by recovery."""
         if state_of(stored) != "left_behind":
             return stored.status in _UNFINISHED
         return self._workers_of(stored) is not None or self._recovery.awaits(stored)
@@ -652,11 +654,11 @@ class Service(Readership):
     async def answer(
         self, run_id: str, answer: object, *, place: str | None = None, resume: bool = True, by: str | None = None
     ) -> RunState:
-        """Record a human's answer, and resume the run unless it waits for further answers.
+        """Record a human's answer, and resume the run unless it is waiting for further answers.
 
-        `by` is recorded as the author if the answer does not come from the user of this service but, for example, from
-        a program or a link. If the budget is used up, the run waits until it is resumed. Raises NotAwaited, OutputError
-        for an invalid answer, RunConflict, and the errors of `resume`.
+        `by` is recorded as the author if the answer comes from, say, a program or a link rather than from the user of
+        this service. If the budget is used up, the run waits until it is resumed. Raises NotAwaited, OutputError for an
+        invalid answer, RunConflict, and the errors raised by `resume`.
         """
         if place is None:
             check_not_repeated(await self.store.steps(run_id), run_id, answer, store=self.store.name)
@@ -669,8 +671,8 @@ class Service(Readership):
     async def cancel(self, run_id: str) -> RunState:
         """Cancel a run, which then ends as "interrupted" and can be resumed.
 
-        A finished run stays unchanged. Raises RunConflict if another process executes the run, unless that process is a
-        worker: workers stop within seconds.
+        A finished run stays unchanged. Raises RunConflict if another process is executing the run, unless that process
+        is a worker: workers stop within seconds.
         """
         self._active.leave_queue(run_id)
         if (handle := self._active.in_progress(run_id)) is not None:
@@ -699,11 +701,11 @@ class Service(Readership):
         limits: Limits | None = None,
         plan: Plan | None = None,
     ) -> RunState:
-        """Resume a run, whatever ended it.
+        """Resume a run, however it ended.
 
-        Raises BudgetReached and the errors of `Block.resume`. A complete run stays unchanged, unless its judge, chair
-        or synthesizer failed and is called again. `plan` replaces the stored one, for example to add a URL missing from
-        the store. If the maximum number of runs is in progress, the run waits for its turn.
+        Raises BudgetReached and the errors raised by `Block.resume`. A complete run stays unchanged, unless its judge,
+        chair or synthesizer failed and is called again. `plan` replaces the stored one, for example to add a URL
+        missing from the store. If the maximum number of runs is in progress, the run waits for its turn.
         """
         resume = partial(
             self._resume,
@@ -773,7 +775,7 @@ class Service(Readership):
         return await self._start(recipe.block, load, stored.header.labels, in_turn=in_turn)
 
     async def notes(self, runs: RunPage) -> dict[str, str]:
-        """Return the notes on the runs listed on a page, keyed by run id; "" for a run without a note."""
+        """Return the notes on the runs listed on a page, keyed by run id; "" for a run without one."""
         return await self.notes_on([run.run_id for run in runs.runs])
 
     async def resume_all(
@@ -783,10 +785,10 @@ class Service(Readership):
         retry_dead_letter: bool = False,
         **filters: Any,  # noqa: ANN401 - see `change_all`
     ) -> Changed:
-        """Resume the runs that match all filters of `runs`; the default `limit` is 200.
+        """Resume the runs that match all filters accepted by `runs`; the default `limit` is 200.
 
-        Without `status`, all runs that stopped before their end are resumed; dead letters require `retry_dead_letter`.
-        If this service executes the runs, it starts as many as allowed.
+        Without `status`, all runs that stopped early are resumed; dead letters require `retry_dead_letter`. If this
+        service executes the runs itself, it starts as many as its limits allow.
         """
         states = RESUMABLE if status is None else (status,)
         change = partial(self.resume, retry_dead_letter=retry_dead_letter)
@@ -798,7 +800,7 @@ class Service(Readership):
         return await change_all(self.runs, states, self.cancel, **filters)
 
     def _workers_of(self, stored: StoredRun) -> Workers | None:
-        """Return the workers that execute a run; None for a run that is not in their queue."""
+        """Return the workers responsible for a run; None if the run is not in their queue."""
         return self.workers if self.workers is not None and self.workers.is_ours(stored.header) else None
 
     async def fork(  # noqa: PLR0913 - keyword-only options with defaults
@@ -817,11 +819,11 @@ class Service(Readership):
     ) -> RunState:
         """Start a new run from the steps of an earlier one; models are called only for steps that differ.
 
-        `edits` replaces answers by path, and `at` repeats all calls from that path on. `options` changes the options of
-        the run's plan; `pattern` is a registered pattern, or a Plan, that replaces the run's pattern. Workers execute
-        the fork if they have its pattern. Raises ConfigurationError, TooManyRuns and BudgetReached, and RunExists if
-        `fork_id` is taken. An edit that is not a valid answer raises OutputError, or ConfigurationError if the pattern
-        is changed as well.
+        `edits` replaces answers by path, and `at` repeats all calls from that path on. `options` changes options of the
+        run's plan; `pattern`, a registered pattern or a Plan, replaces the run's pattern. Workers execute the fork if
+        they have its pattern. Raises ConfigurationError, TooManyRuns and BudgetReached, and RunExists if `fork_id` is
+        taken. An edit that is not a valid answer raises OutputError, or ConfigurationError if the pattern is changed as
+        well.
         """
         stored = await self.store.run(run_id)
         options = options or {}
@@ -874,11 +876,11 @@ class Service(Readership):
         self._active.forget(run_id)
 
     async def recover(self) -> None:
-        """Resume runs left by an earlier process in the background; with `keep_days`, also delete old runs."""
+        """Resume runs left behind by an earlier process, in the background; with `keep_days`, also delete old runs."""
         self._recovery.begin(self._resume, keep_days=self.keep_days)
 
     async def close(self, patience: float = 30.0) -> None:
-        """Stop starting runs, give calls in flight `patience` seconds to finish, and interrupt the runs.
+        """Stop starting runs, give calls in flight `patience` seconds to finish, and interrupt the remaining runs.
 
         Readers' streams end. With `recover`, the runs are stored as "queued" for the next process.
         """

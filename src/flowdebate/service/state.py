@@ -1,4 +1,4 @@
-"""State of runs, as reported by a service to front ends."""
+"""State of runs, as reported by a service to its front ends."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class PendingInput(WireModel):
     role: str | None = None
     """Role of the block in its pattern, such as "judge"; None outside any role."""
     place: str
-    """Path of the request in the run: pass it as `place=` with the answer."""
+    """Path of the request in the run, to be passed as `place=` with the answer."""
     shown: str
     """Text to show to the human, with fences around text from models."""
     expects: str
     """Description of the expected answer."""
     answer_schema: dict[str, Any] | None = None
-    """JSON Schema of the answer; None for text."""
+    """JSON Schema for the answer; None if the answer is text."""
     problem: str | None = None
     """Problem with the previous answer, if any."""
     sources: tuple[Source, ...] = ()
-    """Sources to quote from. JSON omits their texts, which are available at `/runs/{run_id}/sources/{name}`."""
+    """Sources to quote from. JSON omits their text, which is available at `/runs/{run_id}/sources/{name}`."""
 
     @field_serializer("sources")
     def _listed(self, sources: tuple[Source, ...]) -> list[SourceInfo]:
@@ -67,12 +67,12 @@ class PendingInput(WireModel):
 
 
 class RunSummary(WireModel):
-    """Result of a run in one line."""
+    """Summary of a run's result, in one line."""
 
     speakers: tuple[str, ...] = ()
     """Speakers, in the order of their first turns."""
     decision: str | None = None
-    """Winner with the winning stance, or the decision, in one line; None if there is none."""
+    """Winner with the winning stance, or other decision, in one line; None if there is none."""
     models: tuple[str, ...] = ()
     """Models called in this run."""
     cost: float | None = None
@@ -90,7 +90,7 @@ class RunSummary(WireModel):
 
 
 class RunState(WireModel):
-    """A run as shown in a list."""
+    """A run as shown in lists."""
 
     run_id: str
     pattern: str | None
@@ -108,7 +108,7 @@ class RunState(WireModel):
     seed: int
     labels: dict[str, str]
     parent: str | None
-    """Id of the run from which this one was forked; None for other runs."""
+    """Id of the run from which this one was forked; None if it is not a fork."""
     models: dict[str, list[str]] | None
     """Models that gave the recorded answers, keyed by seat; None until the run ends."""
     usage: Tokens | None
@@ -118,9 +118,9 @@ class RunState(WireModel):
     summary: RunSummary | None
     """Summary of speakers, decision and models; None until the run ends."""
     owned: bool
-    """True if a live process executes the run."""
+    """True if a live process is executing the run."""
     here: bool
-    """True if this service executes the run."""
+    """True if this service is executing the run."""
 
     @classmethod
     def of(cls, run: StoredRun, *, pattern: str | None, is_here: bool, **more: Any) -> Self:  # noqa: ANN401 - further fields
@@ -155,7 +155,7 @@ class RunState(WireModel):
 
 
 class RunPage(WireModel):
-    """A page of a list of runs, newest first."""
+    """A page in a list of runs, newest first."""
 
     runs: tuple[RunState, ...]
     next: str | None
@@ -163,14 +163,14 @@ class RunPage(WireModel):
 
     @classmethod
     def of(cls, runs: Iterable[RunState], *, more: bool) -> Self:
-        """Build a page of a list, with a link to the next one if there are `more` runs."""
+        """Build a page of a list, with a link to the next page if there are `more` runs."""
         run_list = tuple(runs)
         # !r: every digit, as the store compares
         return cls(runs=run_list, next=f"{run_list[-1].created_at!r}:{run_list[-1].run_id}" if more else None)
 
     @staticmethod
     def cursor(text: str) -> tuple[float, str]:
-        """Read the `next` value of a page; raise ConfigurationError if the text is not such a value."""
+        """Parse the `next` value of a page; raise ConfigurationError for any other string."""
         created_at, _, run_id = text.partition(":")
         try:
             return float(created_at), run_id
@@ -182,15 +182,15 @@ class RunDetails(RunState):
     """A run with its document so far and its requests to humans."""
 
     document: Document | None
-    """Current document, with all contributions so far; None if there is none. Its JSON is the same as the output of
-    `--json`.
+    """Current document, with all contributions so far; None if there is none. Its JSON form is identical to the output
+    of `--json`.
     """
     problem: str | None
     """Reason why there is no document, or why workers rejected the run."""
     pending: tuple[PendingInput, ...]
-    """Pending requests of a suspended run, by path."""
+    """A suspended run's pending requests, by path."""
     fork: Fork | None
-    """Relation of a fork to its parent run; None for other runs."""
+    """Relation of a fork to its parent run; None if the run is not a fork."""
 
     @staticmethod
     def _read_question(header: RunHeader) -> str:
@@ -204,7 +204,7 @@ class RunDetails(RunState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Everything that a page shows about a run, read at one point in time."""
+    """Everything shown on a run's page, read at one point in time."""
 
     details: RunDetails
     stored: StoredRun
@@ -212,7 +212,7 @@ class RunRecord:
     events: Sequence[object]
     """Recorded events so far; empty if the run's pattern is unknown here."""
     people: Sequence[str]
-    """Names of the blocks played by people: those in the pattern, and all blocks with requests so far."""
+    """Names of the blocks played by humans: those in the pattern, and all blocks with requests so far."""
     readers: RunReaders
 
 
@@ -228,12 +228,12 @@ class Changed(WireModel):
 
 
 class BudgetState(WireModel):
-    """Usage of one budget limit by all processes that share the budget."""
+    """Usage of one budget limit by all processes sharing the budget."""
 
     budget: str
-    """Scope of the budget: "all runs", or an owner's day."""
+    """Scope of the budget: "all runs", or one owner's day."""
     kind: str
-    """Kind of the limit: "calls", "tokens" or "cost"."""
+    """Kind of limit: "calls", "tokens" or "cost"."""
     used: int | float
     limit: int | float
     until: float | None = None
@@ -255,7 +255,7 @@ async def change_all(
     labels: Mapping[str, str] | None = None,
     limit: int = 200,
 ) -> Changed:
-    """Change the runs that match all filters, at most `limit` for each of `statuses`; `find` returns them."""
+    """Change the runs that match all filters, as found by `find`: at most `limit` for each of `statuses`."""
     check_count("Service", limit=limit)
     changed, refused = list[RunState](), dict[str, str]()
     for status in statuses:

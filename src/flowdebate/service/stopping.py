@@ -1,4 +1,4 @@
-"""Servers that stop on a signal, even if their event loop is stuck."""
+"""Servers that stop on a signal even if their event loop is stuck."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _TO_BEGIN = 5.0
-"""Time limit in seconds for a server to begin its shutdown; the longest validation takes two seconds."""
+"""Time limit in seconds for a server to begin shutting down; the longest validation takes two seconds."""
 _TO_END = 15.0
-"""Time limit in seconds for the shutdown of a server, in addition to its waits, which have separate limits."""
+"""Time limit in seconds for a server's shutdown, not counting its waits, which have their own limits."""
 
 
 class EndingServer(uvicorn.Server):
     """Uvicorn server whose process ends after a signal even if the event loop is stuck; runs continue from the store.
 
-    `patience` is the time in seconds that it may wait while stopping.
+    `patience` is the time in seconds that it may spend waiting while it stops.
     """
 
     def __init__(self, config: uvicorn.Config, *, patience: float) -> None:

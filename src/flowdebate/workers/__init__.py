@@ -1,6 +1,6 @@
-"""Workers: runs executed on several machines. DBOS queues run ids; PostgreSQL stores the turns.
+"""Workers: runs executed on several machines, with DBOS queueing run ids and PostgreSQL storing the turns.
 
-Needs `flowdebate[dbos]`, which is imported only when it is used.
+Requires `flowdebate[dbos]`, which is imported only when needed.
 """
 
 import lazy_loader

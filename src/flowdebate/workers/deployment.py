@@ -33,16 +33,16 @@ _PATIENCE, _PAUSE = 10.0, 0.05
 class Workers:
     """A queue of runs, shared by any number of clients and worker processes on any number of machines.
 
-    Clients and workers create the same object from the same module. It has the PostgreSQL database at `url`, the
-    `patterns` by name, the `model` and `limits` of their runs, the `budget` of all runs together, and the
-    `owner_budget` of each owner's runs per day (UTC). Turns are stored in a PostgresStore in `schema`; DBOS, with its
-    tables in `{schema}_queue`, only distributes run ids. `name` is the name of the queue. A run is executed only by
-    workers of the same `version`, so change it whenever a pattern or a model changes. Each worker executes up to
+    Clients and workers create the same object from the same module. It holds the PostgreSQL database at `url`, the
+    `patterns` by name, the `model` and `limits` for their runs, the `budget` for all runs together, and the
+    `owner_budget` for each owner's runs per day (UTC). Turns are stored in a PostgresStore in `schema`; DBOS, with its
+    tables in `{schema}_queue`, only distributes run ids. `name` is the queue's name. A run is executed only by workers
+    of the same `version`, so change it whenever a pattern or a model changes. Each worker executes up to
     `max_concurrency` runs at once and polls the queue every `poll` seconds; all workers together execute up to
     `owner_concurrency` runs per owner. A run whose provider is unavailable goes back to the queue, for at most `outage`
     seconds without progress (0: it fails at once). Imported runs are refused unless `allow_imported` is set, because
-    the author of the file chose their models, limits and recorded answers. `observe` traces the runs that this process
-    submits and executes.
+    their models, limits and recorded answers were chosen by the author of the imported file. `observe` traces the runs
+    submitted and executed by this process.
 
     >>> from flowdebate import Debater, debate
     >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
@@ -108,7 +108,7 @@ class Workers:
 
     @property
     def store(self) -> Store:
-        """Store of the runs."""
+        """Store that holds the runs."""
         if self._store is None:
             from flowdebate.store.postgres.store import PostgresStore
 
@@ -126,11 +126,11 @@ class Workers:
         limits: Limits | None = None,
         priority: int = 0,
     ) -> str:
-        """Store a run, put it on the queue, and return its id; `limits` are capped at those of the workers.
+        """Store a run, put it on the queue, and return its id; `limits` are capped at the workers' own.
 
-        Workers take runs with a lower `priority` first. Within a priority, owners (the label `owner`) take turns, and
-        each owner's runs start in the order of submission. A run that had already started comes first when it is
-        delivered again.
+        Workers take runs with a lower `priority` value first. Within a priority, owners (identified by the label
+        `owner`) take turns, and each owner's runs start in the order of submission. A run that has already started
+        comes first when it is delivered again.
 
         Calling this again with the same `run_id` is safe: the run is stored once, and delivered at most once more.
         Raises ConfigurationError for an unknown pattern, and for a question or limit that cannot be stored; RunExists
@@ -155,7 +155,7 @@ class Workers:
 
     @contextmanager
     def _submitted(self, header: RunHeader) -> Iterator[StoredRun]:
-        """Yield the queued run with the observer's labels, inside the observer's context for a submission."""
+        """Yield the queued run with the observer's labels, inside the observer's context for submissions."""
         labels = dict(header.labels)
         with observer_of(self.observe).submit(header.block, header.run_id, labels):
             yield StoredRun(header=replace(header, labels=labels), status="queued", updated_at=time.time(), steps=0)
@@ -172,9 +172,10 @@ class Workers:
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
     ) -> str:
-        """Put a fork of a stored run on the queue, as `Block.fork` of the pattern would start it, and return its id.
+        """Put a fork of a stored run on the queue, just as `Block.fork` would start it, and return its id.
 
-        Raises the errors of `Block.fork` that occur before its start, and RunExists if `fork_id` is taken.
+        Raises the errors raised by the pattern's `Block.fork` before a fork starts, and RunExists if `fork_id` is
+        taken.
         """
         block = self._pattern("fork", pattern)
         header = await prepare_fork(
@@ -198,13 +199,12 @@ class Workers:
         return header.run_id
 
     async def resume(self, run_id: str, *, retry_dead_letter: bool = False) -> None:
-        """Put an ended run back on the queue, whatever ended it.
+        """Requeue a finished run, however it ended.
 
         A complete run is left unchanged, unless its judge, chair or synthesizer failed and is called again.
 
         Raises RunNotFound; RunConflict if something other than a worker is executing the run, or a worker is about to
-        give it up; and DeadLetter for a run that was given up because it killed its workers, unless `retry_dead_letter`
-        is set.
+        abandon it; and DeadLetter for a run abandoned because it killed its workers, unless `retry_dead_letter` is set.
         """
         stored = await self.store.run(run_id)
         self.check_accepted(stored.header)
@@ -221,7 +221,7 @@ class Workers:
         await self._deliver(stored.header, first=stored.status == "awaiting")
 
     async def cancel(self, run_id: str) -> None:
-        """Cancel the run: it ends as "interrupted", with all recorded steps; its worker stops within seconds.
+        """Cancel the run: it ends as "interrupted", keeping all recorded steps, and its worker stops within seconds.
 
         A finished run stays unchanged. Raises RunNotFound.
         """
@@ -254,7 +254,7 @@ class Workers:
         )
 
     async def overview(self) -> QueueState:
-        """Return the waiting runs and live workers of the queue; raise StoreError if the database does not answer."""
+        """Return the queue's waiting runs and live workers; raise StoreError if the database does not answer."""
         await asyncio.to_thread(self.queue.open)
         return await asyncio.to_thread(read_queue, self)
 
@@ -263,10 +263,10 @@ class Workers:
     ) -> None:
         """Run a worker until `stop` is set. A process can run only one at a time, and must not use DBOS otherwise.
 
-        After `stop` no new calls start. Calls in flight have `patience` seconds to finish, and unfinished runs go back
-        to the queue. The worker waits for an unreachable database, but raises StoreError if the database rejects the
-        user. On the port `health`, GET /health reports that the worker is running, and GET /ready that its database
-        answers.
+        Once `stop` is set, no new calls start. Calls in flight have `patience` seconds to finish, and unfinished runs
+        go back to the queue. The worker waits for an unreachable database, but raises StoreError if the database
+        rejects the user. On the port `health`, GET /health reports that the worker is running, and GET /ready that its
+        database answers.
         """
         from flowdebate.workers.worker import Worker
 
@@ -279,7 +279,7 @@ class Workers:
                 server.close()
 
     async def close(self) -> None:
-        """Close all connections; the object may be used again."""
+        """Close all connections; the object may be used again afterwards."""
         store, self._store = self._store, None
         if store is not None:
             await store.close()
@@ -291,11 +291,11 @@ class Workers:
         return plan.get("workers") == self.name and plan.get("version") == self.version
 
     def limits_of(self, header: RunHeader) -> Limits | None:
-        """Return the limits of a run in the workers: its own limits, capped at theirs."""
+        """Return the limits that apply to a run in the workers: its own limits, capped at theirs."""
         return self._within(limits_of(self.store, replace(header, limits=(header.plan or {}).get("limits"))))
 
     def check_accepted(self, header: RunHeader) -> None:
-        """Raise ConfigurationError for an imported run, or a run of another queue or version."""
+        """Raise ConfigurationError if the run is imported, or belongs to another queue or version."""
         hint = ""
         allowed = f"a run that was submitted to {self.name!r}, version {self.version}"
         if header.foreign and not self.allow_imported:
@@ -322,7 +322,7 @@ class Workers:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
-        """Return the limits of a run; raise ConfigurationError if it has a cost limit of its own."""
+        """Return the limits for a run; raise ConfigurationError if it has a cost limit of its own."""
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:
@@ -342,7 +342,7 @@ class Workers:
         return existing
 
     async def _deliver(self, header: RunHeader, *, first: bool = False) -> None:
-        """Put the run on the queue; if a delivery that is just ending would miss the run, wait for its end."""
+        """Put the run on the queue; wait for any delivery that is just ending and would miss the run."""
         ends = time.monotonic() + _PATIENCE
         while not await asyncio.to_thread(self.send, header, first=first) and time.monotonic() < ends:
             stored = await self.store.run(header.run_id)
@@ -356,7 +356,7 @@ class Workers:
         return self.queue.send(header.run_id, owner=header.labels.get(OWNER, ""), priority=priority)
 
     async def reject(self, run_id: str, problem: str) -> None:
-        """Record the reason why no worker can execute a waiting run, so that everybody waiting for the run sees it."""
+        """Record why no worker can execute a waiting run, so that everybody waiting for the run sees the reason."""
         with suppress(StoreError):  # the run was deleted or is executed elsewhere, or its store is down
             if (await self.store.run(run_id)).status in ("queued", "running"):
                 await self._set(run_id, "rejected", only=("queued", "running"), error=problem)
@@ -364,7 +364,7 @@ class Workers:
     async def _set(
         self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = (), error: str | None = None
     ) -> None:
-        """Set the stored status; with `only`, do so only if the current status is listed there."""
+        """Set the stored status; if `only` is given, do so only if it contains the current status."""
         before = await self.store.take(run_id)  # raises RunConflict if a worker was faster
         unchanged = bool(only) and before.status not in only
         outcome = before.outcome if unchanged or error is None else {**(before.outcome or {}), "error": error}

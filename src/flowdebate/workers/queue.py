@@ -63,7 +63,7 @@ SELECT workflow_uuid FROM "{schema}".workflow_status WHERE queue_name = %(queue)
 AND status IN ('ENQUEUED', 'DELAYED', 'PENDING', 'ERROR') AND serialization IS DISTINCT FROM 'portable_json' LIMIT 100
 """
 FOREIGN = "its delivery was not written by this library, and is not read: it may hold a program"
-"""Reason for giving up a run with a pickled or unmarked row in the queue."""
+"""Reason for abandoning a run with a pickled or unmarked row in the queue."""
 _GIVEN_UP = """
 SELECT status, count(*) FROM runs
 WHERE status IN ('rejected', 'dead_letter') AND header::jsonb->'plan'->>'workers' = %(queue)s GROUP BY 1
@@ -85,7 +85,7 @@ def workers_of(queue: str) -> str:
 
 
 def read_queue(workers: Workers) -> QueueState:
-    """Read the state of the queue; raise StoreError if the database does not answer. This call blocks."""
+    """Read the queue's state; raise StoreError if the database does not answer. This call blocks."""
     from psycopg import sql
 
     address = Address(workers.url, schema=workers.schema, timeout=5.0, patience=2.0)
@@ -134,7 +134,7 @@ _TURNS = 2**24
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
-"""Status of a run's last delivery: waiting, taken by a worker, ended, failed, or cancelled."""
+"""Status of a run's latest delivery: waiting, taken by a worker, ended, failed, or cancelled."""
 _DEATHS_TOGETHER = 2  # number of deaths of workers with other runs in progress, after which the run is executed alone
 
 # Translation of DBOS's statuses.
@@ -159,15 +159,15 @@ class QueuedRunStatus:
     owned: bool
     """True if a process is currently executing the run."""
     steps: int
-    """The number of recorded steps."""
+    """Number of recorded steps."""
     outcome: Mapping[str, Any] | None
-    """Outcome of the run: `output`, `raw`, `usage`, `seconds` and `error`; None before its end."""
+    """Outcome of the run: `output`, `raw`, `usage`, `seconds` and `error`; None until it ends."""
     delivery: Delivery | None
-    """Last delivery of the run; None if it was never put on the queue."""
+    """Latest delivery of the run; None if it was never put on the queue."""
     worker: str | None
-    """Worker that received the last delivery: "machine:process:number"."""
+    """Worker that received the latest delivery: "machine:process:number"."""
     problem: str | None
-    """Reason why a worker gave up on the run."""
+    """Reason why a worker abandoned the run."""
 
     @property
     def over(self) -> bool:
@@ -186,11 +186,11 @@ class History:
     alone: int = 0
     """Number of these workers that were executing nothing else, which means that the run caused the crash."""
     outages: int = 0
-    """Number of consecutive delays because the run's provider was unavailable, without a recorded step."""
+    """Number of consecutive delays because the run's provider was unavailable, without a step being recorded."""
     since: int = 0
     """Time of the first such delay, in seconds since the epoch."""
     steps: int = 0
-    """Number of recorded steps of the run at the last death or delay."""
+    """Number of the run's recorded steps at the last death or delay."""
 
     @classmethod
     def of(cls, delivery: WorkflowStatus) -> History:
@@ -204,7 +204,7 @@ class History:
 
     @property
     def delay(self) -> float:
-        """Delay in seconds until the run is delivered again; it doubles each time."""
+        """Delay in seconds until the run is delivered again, which doubles each time."""
         longest = 0.0
         for number, (first, longest_delay) in ((self.deaths, DELAYS["death"]), (self.outages, DELAYS["outage"])):
             if number:
@@ -212,7 +212,7 @@ class History:
         return longest
 
     def after_death(self, steps: int) -> History:
-        """Return the history after another worker died, with the run at this number of recorded steps.
+        """Return the history after the death of another worker, with the run's current number of recorded steps.
 
         >>> once = History().after_death(3)
         >>> twice = once.after_death(3)
@@ -223,7 +223,7 @@ class History:
         return replace(before, deaths=before.deaths + 1, alone=before.alone + before.suspect)
 
     def after_outage(self, steps: int, now: float) -> History:
-        """Return the history after another outage of the provider, with the run at this number of recorded steps."""
+        """Return the history after another outage of the provider, with the run's current number of recorded steps."""
         before = self._without_progress(steps)
         return replace(before, outages=before.outages + 1, since=before.since or math.ceil(now))
 
@@ -238,9 +238,9 @@ DELAYS = {"death": (0.5, 60.0), "outage": (5.0, 600.0)}
 class RunQueue:
     """Queue `name` of runs for workers of `version`; DBOS's tables are in `schema`, created on first use.
 
-    A delivery is a workflow whose only argument is a run id. The workflow's id is the run id followed by a number,
-    since a run may be delivered again; at most one delivery per run waits at a time. All methods block, and may be
-    called from any thread.
+    A delivery is a workflow whose only argument is a run id. The workflow's id consists of the run id and a number,
+    since a run may be delivered again; at most one of a run's deliveries is waiting at any time. All methods block, and
+    may be called from any thread.
     """
 
     def __init__(self, url: str, *, name: str, version: str, schema: str) -> None:
@@ -256,7 +256,7 @@ class RunQueue:
     def open(self) -> DBOSClient:
         """Import DBOS, create its tables, and connect. Call this before storing anything: it may fail or be slow.
 
-        Raise StoreError if the database cannot be used.
+        Raises StoreError if the database cannot be used.
         """
         with self._lock, self._reached():
             if self._client is None:
@@ -290,10 +290,10 @@ class RunQueue:
             raise StoreError(address.name, address.describe(cause)) from None
 
     def send(self, run_id: str, *, owner: str = "", priority: int | None = 0) -> bool:
-        """Put the run on the queue, unless a delivery is active; return whether one is waiting and none is ending.
+        """Put the run on the queue unless a delivery is active; return whether one is waiting and none is ending.
 
-        Runs with lower priorities are taken first, and owners take turns within a priority. A priority of None comes
-        before all others.
+        Runs with a lower priority value are taken first, and owners take turns within a priority. A priority of None
+        comes before all others.
         """
         deliveries = self.of(run_id)
         active = [delivery.status for delivery in deliveries if delivery.status in ACTIVE]
@@ -314,7 +314,7 @@ class RunQueue:
             self._send(run_id, deliveries, history, queue_partition_key=partition, delay_seconds=delay)
 
     def problem_of(self, delivery: str) -> str | None:
-        """Return a worker's reason for giving up on a delivery; None if no worker gave up."""
+        """Return a worker's reason for abandoning a delivery; None if no worker has."""
         rows = self._query(_PROBLEM, delivery=delivery)
         if not rows or rows[0][0] != _OURS:
             return FOREIGN if rows else None
@@ -327,7 +327,7 @@ class RunQueue:
         return str(problem or failure) if problem or failure else None
 
     def foreign(self) -> list[str]:
-        """Find deliveries that were not written by this library."""
+        """Find deliveries not written by this library."""
         return [str(delivery) for (delivery,) in self._query(_FOREIGN, queue=self.name)]
 
     def _query(self, query: str, **values: object) -> Sequence[Any]:
@@ -389,7 +389,7 @@ class RunQueue:
         return [workflow.workflow_id for workflow in self.of(run_id) if workflow.status in ACTIVE]
 
     def taken(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
-        """Return the deliveries that workers of this version, or one worker, are executing."""
+        """Return the deliveries in progress in all workers of this version, or in one worker."""
         return self.open().list_workflows(
             queue_name=self.name,
             status="PENDING",
@@ -400,7 +400,7 @@ class RunQueue:
         )
 
     def cancelled(self, ids: Iterable[str]) -> set[str]:
-        """Return the ids of all cancelled deliveries among `ids`."""
+        """Return those of `ids` whose deliveries are cancelled."""
         workflows = self.open().list_workflows(
             workflow_ids=list(ids), status="CANCELLED", load_input=False, load_output=False
         )
@@ -417,7 +417,7 @@ class RunQueue:
             self.open().resume_workflows(list(ids), queue_name=self.name)
 
     def prepare(self, max_concurrency: int, owner_concurrency: int | None, poll: float) -> None:
-        """Create or change the queue: maximum runs per worker and per owner, and polling interval in seconds."""
+        """Create or update the queue: maximum runs per worker and per owner, and polling interval in seconds."""
         self.open().register_queue(
             self.name,
             worker_concurrency=max_concurrency,
@@ -427,7 +427,7 @@ class RunQueue:
         )
 
     def close(self) -> None:
-        """Close the connections; the queue may be used again."""
+        """Close the connections; the queue may be used again afterwards."""
         with self._lock:
             client, self._client = self._client, None
             engine, self._engine = self._engine, None
@@ -438,7 +438,7 @@ class RunQueue:
 
 
 def _partition(owner: str) -> str:
-    """Return a short name for an owner's partition of the queue, because DBOS has an index on it."""
+    """Return a short name for an owner's partition of the queue, because DBOS indexes it."""
     return sha256(owner.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -459,7 +459,7 @@ _OURS = "portable_json"  # DBOS's marker for JSON rows, which this library write
 
 
 def json_serializer() -> Serializer:
-    """Return DBOS's JSON serializer, for rows without a marker, because DBOS's default serializer reads pickles."""
+    """Return DBOS's JSON serializer for rows without a marker, because DBOS's default serializer reads pickles."""
     from dbos._serialization import DBOSPortableJSON
 
     return DBOSPortableJSON
@@ -468,8 +468,8 @@ def json_serializer() -> Serializer:
 def refuse_pickles() -> None:
     """Prevent DBOS from unpickling rows in this worker process; raise ConfigurationError if it still would.
 
-    A marker in each row decides how DBOS reads it. Without this function, anybody with write access to the queue's
-    tables could run code in every worker.
+    Each row has a marker that determines how DBOS reads it. Without this function, anybody with write access to the
+    queue's tables could run code in every worker.
     """
     from dbos import _serialization
 

@@ -1,4 +1,4 @@
-"""Reaper that puts the runs of dead workers back on the queue."""
+"""Reaper: puts dead workers' runs back on the queue."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 -
 
 
 def worker_id(machine: str, process: int, number: int) -> str:
-    """Return the worker's unique id in DBOS, which names the lock that the live worker holds."""
+    """Return the worker's unique id in DBOS, which names the lock held by the live worker."""
     return f"{machine}:{process}:{number}"
 
 
 def number_of(worker: str | None) -> int | None:
-    """Return the number of a worker's lock; None if this is not a worker's id."""
+    """Return the number of a worker's lock; None if the id is not a worker's."""
     text = (worker or "").rpartition(":")[2]
     return int(text) if text.isdecimal() else None
 
 
 class Reaper:
-    """Finds the deliveries of dead workers, running runs without a worker, and queued runs without a delivery.
+    """Finder of dead workers' deliveries, running runs without a worker, and queued runs without a delivery.
 
-    A worker is dead if the advisory lock with its number is free. Only one process sweeps a queue at a time.
+    A worker is dead if nobody holds the advisory lock with its number. Only one process sweeps a queue at a time.
     """
 
     def __init__(self, workers: Workers) -> None:
@@ -75,7 +75,7 @@ class Reaper:
         self._gone: dict[str, float] = {}
 
     async def sweep(self) -> None:
-        """Deliver the runs of dead workers again; let errors of the driver propagate."""
+        """Redeliver the runs of dead workers; let the driver's errors propagate."""
         lock = (_ONE_AT_A_TIME, self._workers.name)
         if not (await self._ask(b"SELECT pg_try_advisory_lock(%s, hashtext(%s))", lock))[0]:
             return
@@ -106,7 +106,7 @@ class Reaper:
         await asyncio.to_thread(self._workers.queue.drop, delivery)
 
     async def _redeliver(self, delivery: WorkflowStatus) -> None:
-        """Deliver the run of a dead worker again, with a delay if the worker had started it."""
+        """Redeliver a dead worker's run, with a delay if the worker had started it."""
         queue, store = self._workers.queue, self._workers.store
         run_id = decode_text((delivery.attributes or {}).get("run", ""))
         with suppress(RunNotFound, RunConflict):  # the run was deleted, or is being executed
@@ -130,10 +130,10 @@ class Reaper:
         await asyncio.to_thread(queue.hand_back, [delivery.workflow_id])
 
     async def sweep_left(self) -> None:
-        """Deliver running runs whose deliveries have ended, and queued runs without a delivery.
+        """Redeliver running runs whose deliveries have ended, and queued runs without a delivery.
 
-        Such runs exist if a worker loses its connection and dies, or a client dies between storing and queueing the
-        run.
+        Such runs exist if a worker loses its connection and dies, or if a client dies between storing a run and
+        queueing it.
         """
         workers, unowned, before = self._workers, list[str](), None
         while page := await workers.store.runs(status="running", brief=True, limit=_PAGE, before=before):
@@ -185,7 +185,7 @@ class Reaper:
         return undelivered
 
     async def _ask(self, query: bytes | Composed, values: Params = ()) -> list[Any]:
-        """Return the first column of the result of a query."""
+        """Return the first column of a query's result."""
 
         def ask() -> list[Any]:
             if self._session is None or self._session.closed:

@@ -1,4 +1,4 @@
-"""Worker that takes run ids from the queue and resumes their runs, through a drainable store."""
+"""Worker: takes run ids from the queue and resumes their runs, through a drainable store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0
-"""Time in seconds after an outage of the provider before each worker tries to start a run."""
+"""Time in seconds that each worker waits after an outage of the provider before it tries to start a run."""
 _PAUSE, _MAX_PAUSE = 0.1, 5.0
 _TRIES = 100  # maximum number of attempts to resume a run while its store is unreachable, for at least ten minutes
 _SWEEPS_PER_STORE_SWEEP = 3  # number of sweeps of the queue for each sweep of the store, which reads all running runs
@@ -72,7 +72,7 @@ class _WorkerStore(Draining):
 
 
 class _Provider:
-    """Availability of the runs' provider; workers of a queue inform each other about outages."""
+    """Availability of the runs' provider; a queue's workers inform each other about outages."""
 
     def __init__(self, workers: Workers) -> None:
         self._counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
@@ -84,7 +84,7 @@ class _Provider:
         self.put_off: dict[str, History] = {}
 
     async def admit(self) -> int:
-        """Wait until a run may start; return the ticket to pass to `settle`."""
+        """Wait until a run may start; return a ticket to pass to `settle`."""
         while True:
             delay = max(self._paused_until - time.monotonic(), self.circuit.seconds_left)
             if delay <= 0 and (ticket := self.circuit.admit().ticket) is not None:
@@ -126,7 +126,7 @@ class _Provider:
 _SESSIONS = 16
 """Minimum number of sessions that a worker needs to execute its runs."""
 _HELD = 2
-"""Number of sessions that a worker keeps open before it executes any runs: for its lock and for its queue."""
+"""Number of sessions kept open by a worker before it executes any runs: one for its lock and one for its queue."""
 
 
 class Worker:
@@ -150,7 +150,7 @@ class Worker:
         """The tasks of DBOS."""
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Take runs until `stop` is set, then release them all; raise errors that occur at the start."""
+        """Take runs until `stop` is set, then release them all; raise errors that occur at startup."""
         if not await self._reach(stop):
             return
 
@@ -181,7 +181,7 @@ class Worker:
     async def _reach(self, stop: asyncio.Event) -> bool:
         """Wait for a database that is down or has too few sessions; return False if `stop` is set first.
 
-        Raise StoreError for a database that refuses access.
+        Raises StoreError if the database refuses access.
         """
         workers, reported = self._workers, ""
         while not stop.is_set():
@@ -210,7 +210,7 @@ class Worker:
         return False
 
     def _make_engine(self) -> type[DBOS]:
-        """Configure DBOS, which runs its workflows in the event loop that launches it."""
+        """Configure DBOS, which runs its workflows in the event loop from which it was launched."""
         engine: type[DBOS] = driver().DBOS
         refuse_pickles()
         deliveries = self._workers.queue
@@ -247,7 +247,7 @@ class Worker:
     # Runs
 
     async def _deliver(self, delivery: str, run_id: str) -> dict[str, Any]:
-        """Resume the run until it ends; return its status, or the problem."""
+        """Resume the run until it ends; return its status, or the problem with it."""
         if self._store.stopping:
             await _forever()  # the delivery is returned to the queue
         task = asyncio.ensure_future(self._resume_in_turn(delivery, run_id))
@@ -267,7 +267,7 @@ class Worker:
         return {"status": None, "problem": f"{type(error).__name__}: {error_text(error)}"}
 
     async def _resume_in_turn(self, delivery: str, run_id: str) -> str:
-        """Resume the run; a run that may kill its worker is executed alone."""
+        """Resume the run; if it may be killing its workers, execute it alone."""
         delivered, history = await asyncio.to_thread(self._workers.queue.taken_by, self.id, delivery)
         ticket, suspect = await self._provider.admit(), history.suspect
         self._suspects += suspect
@@ -368,7 +368,7 @@ class Worker:
         writer.close()
 
     async def _sweep(self, stop: asyncio.Event) -> None:
-        """Recover the runs of dead workers, and stop cancelled ones, until `stop` is set."""
+        """Recover dead workers' runs and stop cancelled ones, until `stop` is set."""
         number, failing = 0, False
         while not stop.is_set():
             try:
@@ -389,7 +389,7 @@ class Worker:
                 await asyncio.wait_for(stop.wait(), 2 * self._workers.poll)
 
     async def _give_up(self) -> None:
-        """Interrupt this worker's runs that have been cancelled."""
+        """Interrupt those runs in this worker that have been cancelled."""
         if not self._running:
             return
         for delivery in await asyncio.to_thread(self._workers.queue.cancelled, tuple(self._running)):
@@ -421,5 +421,5 @@ class Worker:
 
 
 async def _forever() -> None:
-    """Wait until the loop ends, so that DBOS does not record the delivery as done."""
+    """Wait until the event loop ends, so that DBOS does not record the delivery as done."""
     await asyncio.Event().wait()
