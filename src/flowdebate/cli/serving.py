@@ -386,7 +386,7 @@ def kept_token(*, new: bool = False, needed: bool = False) -> str:
     """Return the stored token for this user's servers, creating it on first use; `new` replaces it.
 
     If others may have read or written the file, raise BadFile. If the token cannot be stored, print that it is only
-    valid until the server stops, or raise BadFile if `needed` is set, because another command needs the server's token.
+    valid until the server stops. With `needed`, for commands that need the server's token, raise BadFile instead.
     """
     path = default_store_path().with_name("token")
     try:

@@ -562,7 +562,7 @@ def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
 
 
 def rate_text(rate: float) -> str:
-    """Render a rate in the smallest unit of time with at least about one run.
+    """Format a number of runs per second; rates below 1 are shown per minute.
 
     >>> rate_text(2.5), rate_text(0.1)
     ('2.5 a second', '6.0 a minute')

@@ -1,4 +1,4 @@
-"""Fit of a letter judge's length bias, and of the lead required for a winner, from its verdicts."""
+"""Fit of a letter judge from its verdicts: its length bias, and the lead required for a winner."""
 
 from __future__ import annotations
 

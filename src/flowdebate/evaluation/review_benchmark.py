@@ -1,4 +1,4 @@
-"""Benchmark for reviews that counts how many planted faults in changes they find."""
+"""Benchmark of reviews: the share of planted faults that they find in changes."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ Panel: TypeAlias = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """How front ends present a field; commands add their own options as `Annotated[Count, Option(help="…")]`."""
+    """Presentation of a field in front ends; commands add their own options as `Annotated[Count, Option(help="…")]`."""
 
     help: str
     panel: Panel | None = None
