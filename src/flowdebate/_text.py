@@ -378,7 +378,7 @@ class Trimmed(str):
 
 
 def is_blank(text: str) -> bool:
-    r"""Return whether `text` is empty or contains only whitespace and characters that are invisible by themselves.
+    r"""Return whether `text` is empty or contains only whitespace and characters invisible by themselves.
 
     >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
     (True, True, False, True)

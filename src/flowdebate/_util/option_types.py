@@ -87,7 +87,7 @@ Flag = Annotated[bool, allowed("true or false")]
 Whole = Annotated[int, allowed("an int")]
 Count = Annotated[int, Field(ge=1), allowed("an int >= 1")]
 Quorum = Count
-"""Number of panel members, or of sides in a debate, that are required for a result; the others may fail."""
+"""Number of panel members, or of sides in a debate, required for a result; the others may fail."""
 Rounds = Annotated[Count, AfterValidator(_at_most_all_rounds)]
 Amount = Annotated[_Positive, allowed("a number > 0")]
 Money = Annotated[_Positive, allowed("a number > 0")]

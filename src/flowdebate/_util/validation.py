@@ -59,7 +59,7 @@ def unknown_option(location: str, option: str, options: Iterable[str]) -> TypeEr
 
 
 def suggesting(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap `function` so that its TypeError for an unknown keyword argument suggests a known one."""
+    """Wrap `function` so its TypeError for an unknown keyword argument suggests a known one."""
 
     @wraps(function)
     def checked(*args: P.args, **options: P.kwargs) -> T:

@@ -96,7 +96,7 @@ class BaseEvent:
     kind: ClassVar[str]
     """Kind of event, for readers that do not know the class."""
     repeats_speech: ClassVar[bool] = False
-    """True if the event only repeats text that readers of the run already have, so that chats leave it out."""
+    """True if the event only repeats text that readers of the run already have, so chats leave it out."""
     output_item: ClassVar[tuple[str, str] | None] = None
     """Field that is also in the raw output, and the output's field, which is a list of such values or one of them."""
     path: str = field(default="", compare=False, repr=False)
@@ -178,7 +178,7 @@ def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
 
 
 def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
-    """Build a frozen list from `items` and `further`; items that are already in a frozen list are not examined again.
+    """Build a frozen list from `items` and `further`; items already in a frozen list are not examined again.
 
     >>> extend_frozen(extend_frozen([], [1]), [2])
     [[1], [2]]

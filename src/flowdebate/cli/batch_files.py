@@ -303,7 +303,7 @@ class JsonOut(Out):
         return "", lines
 
     def _open(self) -> None:
-        """Open the file for appending and lock it, so that two processes cannot duplicate rows or mix their lines."""
+        """Open the file for appending and lock it, so two processes cannot duplicate rows or mix their lines."""
         try:
             self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:

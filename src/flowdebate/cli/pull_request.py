@@ -381,7 +381,7 @@ def _standing_lines(drafts: Sequence[FindingDraft]) -> Iterator[str]:
 
 
 def _key_of(finding: FindingDraft | Raised) -> str:
-    """Return the key that identifies the note on a finding."""
+    """Return the key of the note on a finding."""
     quote = finding.quote if isinstance(finding, FindingDraft) else finding.place.quote
     return sha256(f"{finding.title}\0{quote or ''}".encode(errors="replace")).hexdigest()[:16]
 

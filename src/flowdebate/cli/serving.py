@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PORT, _MCP_PORT = 8377, 8378
-"""Default ports; they differ so that both servers can run at the same time."""
+"""Default ports; they differ so both servers can run at the same time."""
 _HIGHEST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
@@ -370,7 +370,7 @@ def _make_service(
 
 
 _MIN_TOKEN_LENGTH = 16
-"""Minimum token length, as in `create_app`; checked here so that the message can name the file."""
+"""Minimum token length, as in `create_app`; checked here so the message can name the file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 

@@ -403,7 +403,7 @@ def _check_designs(study_file: StudyFile, path: str) -> None:
 
 @contextmanager
 def _in_files(path: str, questions: str) -> Iterator[None]:
-    """Add the name of the study file to the study's errors, and that of the questions file to errors about a row."""
+    """Add the study file's name to the study's errors, and the questions file's name to errors about a row."""
     try:
         yield
     except RunChanged as error:

@@ -195,18 +195,18 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     rho_of: Literal["errors", "scores"] | None = None
     """Basis of `rho`: errors if the truth is known, otherwise scores, which also correlate if one side is better."""
     effective_n: float | None = None
-    """Number of independent judges that would carry the same information: n / (1 + (n - 1) rho)."""
+    """Number of independent judges with the same information: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
     effective_n_high: float | None = None
     """Bounds of the 95% interval for `effective_n`, computed from the interval for `rho`."""
     tests: int = 0
-    """Number of tests that `p_holm` is adjusted for."""
+    """Number of tests behind the adjustment of `p_holm`."""
     seed: int | None = None
     """Seed of the p-values and intervals; None if none were computed."""
 
     @property
     def findings(self) -> list[str]:
-        """Findings of the audit, in sentences; the last one states the limits that apply to any audit.
+        """Findings of the audit, in sentences; the last one states the limits of any audit.
 
         >>> from flowdebate.evaluation.judge_audit import audit
         >>> audited = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])

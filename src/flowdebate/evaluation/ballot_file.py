@@ -90,7 +90,7 @@ class BallotRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class BallotFile:
-    """Parsed ballot file that can be converted to input for audits, judge quality and rankings."""
+    """Parsed ballot file, convertible to input for audits, judge quality and rankings."""
 
     ballots: Sequence[BallotRow]
 

@@ -45,7 +45,7 @@ _PAIR = 2
 
 
 class ComparedSystem(WireModel):
-    """Results of a system over all rows in which it takes part."""
+    """Results of a system over all rows with one of its texts."""
 
     name: str
     rows: int
@@ -70,7 +70,7 @@ class OrdersAgainstTruth(WireModel):
     orders: dict[str, Figure]
     """Share of correct ballots by order; "2 1" means that the second text of the row was read first."""
     one_order: Figure
-    """Share of correct ballots over all orders, which is the accuracy of asking once.
+    """Share of correct ballots over all orders: the accuracy of asking once.
 
     The interval treats each row as one observation.
     """

@@ -75,7 +75,7 @@ class CritiqueCheck(InNotebooks):
     """Accuracy of the critique minus accuracy of the judge alone, on wrong answers only."""
     answers: Sequence[CheckedAnswer]
     left_out: int
-    """Number of answers that have no decision because a call failed or a limit was reached."""
+    """Number of answers without a decision, because a call failed or a limit was reached."""
     confidence: float
     min_gain: float
     calls: float

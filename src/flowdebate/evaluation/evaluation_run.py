@@ -83,7 +83,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
     - `pattern` may be a function of a row, for questions with different positions.
     - `choices`: key or function of a row for the positions of a debate. `pattern` is then a function of the row and its
-      positions, which are shuffled so that the correct one does not always speak first.
+      positions, which are shuffled so the correct one does not always speak first.
     - `truth`, `question`: key or function of a row for the correct position and the question.
     - `cluster`: key or function of a row for its group, such as its topic. Rows in the same cluster are not
       independent; None: rows with the same question and truth form a cluster.
@@ -154,7 +154,7 @@ def evaluate_sync(
 
 
 def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that reads a column of a row, given its key or a function of the row."""
+    """Return a function to read a column of a row, given its key or a function of the row."""
     if not isinstance(of, str):
         return of
     column = of

@@ -77,7 +77,7 @@ class PlaceWins:
 
     @property
     def key(self) -> Hashable:
-        """Hashable key of the wins that does not depend on the names of sides."""
+        """Hashable key of the wins, independent of the names of sides."""
         return tuple(self.wins), self.label_orders, self.is_mirrored
 
 
@@ -103,7 +103,7 @@ class ItemCounts:
 
     @property
     def key(self) -> Hashable:
-        """Hashable key of the counts that does not depend on the names of sides."""
+        """Hashable key of the counts, independent of the names of sides."""
         families = [(kind, names, wins.key) for kind, by_names in self.families for names, wins in by_names.items()]
         totals = (self.ballots, self.unparsed, self.unusable, self.undecided)
         return totals, tuple(families), tuple(self.figures.items())
@@ -115,7 +115,7 @@ class ItemCounts:
 
 
 class CountedItems:
-    """Running counts of items, so that their ballots need not be in memory at the same time.
+    """Running counts of items, so their ballots need not be in memory at the same time.
 
     Items that differ only in the names of their sides, as most do, share one entry unless they have log-odds.
     """

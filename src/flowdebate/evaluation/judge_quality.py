@@ -25,7 +25,7 @@ from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
 _MIN_PROBABILITY = 1e-6
-"""Share used in place of zero, so that its logarithm is finite."""
+"""Share used in place of zero, so its logarithm is finite."""
 _FOLDS = 5
 _RESAMPLES = 1_000
 _STEEPEST = 100.0
@@ -323,7 +323,7 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
 
 
 def _behind(shares: dict[str, float]) -> dict[str, float]:
-    """Return the log distance of each side from the leading side, which is never positive."""
+    """Return the log distance of each side from the leading side; never positive."""
     logs = {side: log(max(share, _MIN_PROBABILITY)) for side, share in shares.items()}
     highest = max(logs.values())
     return {side: value - highest for side, value in logs.items()}
@@ -335,7 +335,7 @@ def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float
 
 
 def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
-    """Find the slope with the smallest loss by ternary search, which works because the loss is convex."""
+    """Find the slope with the smallest loss by ternary search; the loss is convex."""
     low, high = 0.0, _STEEPEST
     while high - low > 1e-3:  # noqa: PLR2004 - finer than what any item shows
         one, other = low + (high - low) / 3, high - (high - low) / 3

@@ -46,7 +46,7 @@ class RankedJudge(WireModel):
     debates: int
     ballots: int
     first_read: Figure | None
-    """Share of verdicts for the side that was read first; None if no debate has two sides."""
+    """Share of verdicts for the side read first; None if no debate has two sides."""
     first_speaker: Figure | None
     """Share of verdicts for the first speaker; None if no debate has two sides."""
     consistency: Figure | None
@@ -103,7 +103,7 @@ def leaderboard_of(
 
 
 class Standings:
-    """Collector of games, ballots and repairs, so that runs need not be in memory at the same time."""
+    """Collector of games, ballots and repairs, so runs need not be in memory at the same time."""
 
     def __init__(self) -> None:
         self._runs = 0

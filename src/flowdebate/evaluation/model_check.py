@@ -476,7 +476,7 @@ class ModelCheck:
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""
 
     def _refusal_of(self, is_in: Callable[[dict[str, Any]], bool]) -> str:
-        """Quote the first refusal of a request that includes the part."""
+        """Quote the first refusal of a request with this part."""
         for exchange in self._exchanges():
             if _refuses(exchange) and is_in(_body_of(exchange.sent)):
                 return f"{exchange.status}: {_words_of(exchange)}"
@@ -690,7 +690,7 @@ _MAX_MESSAGE_LENGTH = 160
 
 
 def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
-    """Rate the answer to the question of who wrote the argument about noise."""
+    """Rate the answer to the question about the author of the argument about noise."""
     data = None if response is None else response.data
     if response is None or not isinstance(data, _Choice):
         return "fails", "no data"

@@ -197,7 +197,7 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 
 
 class ItemCollector:
-    """Collector of ballots, so that runs need not be in memory at the same time.
+    """Collector of ballots, so runs need not be in memory at the same time.
 
     Ballots are kept in a temporary file, without the judges' words, so memory does not grow with the number of runs.
     """

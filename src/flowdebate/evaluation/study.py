@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NOISE = "noise"
 """Negative control, in which the judge reads arguments on another question under the positions of this one."""
 CONTROL, ALONE = "control", "alone"
-"""Positive control: the judge with a text that decides the question, and the same judge without it.
+"""Positive control: the judge with the deciding text for the question, and the same judge without it.
 
 Neither of them reads a debate.
 """
@@ -211,7 +211,7 @@ class Study:
 
     @cached_property
     def cases(self) -> Sequence[Case]:
-        """Cases of the study, one design after the other, so that each finished design is a result in itself."""
+        """Cases of the study, one design after the other, so each finished design is a result in itself."""
         rows = [self._read(index, row) for index, row in enumerate(self.rows)]
         firsts: dict[str, int] = {}
         for index, (item, question, *_) in enumerate(rows):
@@ -286,7 +286,7 @@ class Study:
             raise ConfigurationError(location, field_, error.got, error.allowed, hint=error.hint) from None
 
     def control_text(self, case: Case) -> str:
-        """Read the text that decides a case."""
+        """Read the deciding text for a case."""
         return str(self._filled(self._index_of[case.item], self.rows[self._index_of[case.item]], "control"))
 
     def registration(self, *, model: ModelChoice = None) -> Registration:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Minimum share of answers with a known amount that is required for a mean."""
+"""Minimum share of answers with a known amount, required for a mean."""
 
 
 class StudyMethod(WireModel):
@@ -93,7 +93,7 @@ class StudyComparison(WireModel):
 
 
 class StudyControl(WireModel):
-    """Comparison of the same judge with and without the text that decides each question."""
+    """Comparison of the same judge with and without the deciding text for each question."""
 
     n: int
     """Number of questions decided both ways."""

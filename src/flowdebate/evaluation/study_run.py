@@ -302,7 +302,7 @@ class _Asking:
         return sum(count * fmean(took.get(design, [usual])) for design, count in remaining.items()) / self._size
 
     async def debate(self, case: Case) -> Case:
-        """Add the answers of a debate and its baselines, and any noise answer that its arguments make possible."""
+        """Add the answers of a debate and its baselines, and a noise answer if its arguments make one possible."""
         self._add(await self._debated(case))
         if self._study.noise and case.design == self._study.first:
             other_cases = self._others(case)

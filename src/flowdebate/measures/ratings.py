@@ -66,8 +66,7 @@ def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
 
     The Brier score, the mean of (confidence - right) ** 2, is 0 for a voter who is certain and right, and 0.25 for a
     constant 0.5. It is converted to 1 - 2 * Brier, but at least 0: 1 is perfect, 0.5 neutral. The result is mixed with
-    ten neutral forecasts, so that after a few outcomes the calibration is near 0.5, where `vote_weight` has the factor
-    1.
+    ten neutral forecasts, so after a few outcomes the calibration is near 0.5, where `vote_weight` has the factor 1.
 
     >>> [round(calibration(told) or 0, 4) for told in ([(0.9, True)], [(0.9, False)] * 90)]
     [0.5436, 0.05]

@@ -143,7 +143,7 @@ def margin(totals: Mapping[str, Fraction]) -> Fraction:
 
 
 def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
-    """Compute the exact share of all `eligible` voters who made the most frequent choice, from 0 to 1.
+    """Compute the exact share of all `eligible` voters with the most frequent choice, from 0 to 1.
 
     Voters without a valid vote agree with nobody.
 
@@ -265,7 +265,7 @@ def _reason(
     voters: int,
     quorum: int | None,
 ) -> str:
-    """Describe the reason for the outcome; `quorum` is the quorum that was missed."""
+    """Describe the reason for the outcome; `quorum` is the missed quorum."""
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:

@@ -153,7 +153,7 @@ class Document(InNotebooks, WireModel):
     models: dict[str, list[str]] | None = None
     """The models used, keyed by seat (a speaker's name or a role); omitted if they were not recorded."""
     remarks: list[str] | None = None
-    """Remarks on the calls, such as a setting that a model rejected; omitted if there are none."""
+    """Remarks on the calls, such as a setting rejected by a model; omitted if there are none."""
     usage: Tokens | None = None
     cost: float | None = None
     """Cost at configured or known prices; omitted if there are no prices."""

@@ -285,7 +285,7 @@ class SourceEntry(RosterEntry):
     size: Annotated[int, Field(ge=0)] = 0
     sha256: Annotated[str, NOTHING, Field(pattern="^([0-9a-f]{64})?$")] = ""
     masked: Text | None = None
-    """Note about secrets that were masked in the source."""
+    """Note about masked secrets in the source."""
     left_out: Text | None = None
     """Reason why a file was not read."""
     unread: Text | None = None
@@ -293,7 +293,7 @@ class SourceEntry(RosterEntry):
     excluded: bool = False
     """True if one of the user's globs excluded the source."""
     commits: Text | None = None
-    """Commits that the diff compares."""
+    """Commits compared by the diff."""
 
     @classmethod
     def of(cls, source: Source) -> Self | str:

@@ -134,7 +134,7 @@ class PatternPage(ABC):
         raise NotImplementedError
 
     def defaults(self, options: Any, speakers: Sequence[Any]) -> PlanValues:  # noqa: ANN401, ARG002 - of the patterns
-        """Return the defaults of front ends; plans include them, so that they are visible to everyone."""
+        """Return the defaults of front ends; plans include them, so they are visible to everyone."""
         return {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates

@@ -423,7 +423,7 @@ def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
-    """Add `sides` to the plan of a debate that has none; raise ConfigurationError if they do not fit the plan."""
+    """Add `sides` to the plan of a debate without any; raise ConfigurationError if they do not fit the plan."""
     decided = _with_defaults(replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides)))
     with decided.options.placing():
         plan.info.load_page().check(decided)

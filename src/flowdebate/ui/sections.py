@@ -69,7 +69,7 @@ class Fact:
     exact: bool = False
     """True for code, which HTML pages show unchanged."""
     apart: Literal["paragraphs", "heading"] | None = None
-    """HTML form of the text without its label: paragraphs, or the heading of the round that it opens."""
+    """HTML form of the text without its label: paragraphs, or the heading of a new round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

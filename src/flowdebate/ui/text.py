@@ -14,7 +14,7 @@ from unicodedata import category
 from flowdebate._util.documentation import ONE_MODEL, cite
 
 _SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
-"""Characters that need a closer look: everything except printable ASCII and Latin letters."""
+"""Characters to examine: everything except printable ASCII and Latin letters."""
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories of characters that act on the terminal or are invisible: controls, formats, surrogates, line
 separators.
@@ -43,7 +43,7 @@ def printable(text: str) -> str:
 
 
 def models_text(seats: Mapping[str, str]) -> str:
-    """List the models on one line, with the seats that use them.
+    """List the models on one line, each with its seats.
 
     >>> models_text({"Ann": "openai/gpt-5", "Ben": "local", "judge": "openai/gpt-5"})
     'Models: openai/gpt-5 (Ann, judge); local (Ben)'

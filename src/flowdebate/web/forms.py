@@ -441,7 +441,7 @@ def _in_words(help: str) -> str:  # noqa: A002 - as in Option
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A human request, with the information that its recipient may see."""
+    """A human request, reduced to the information for its recipient."""
 
     parts: RequestParts
     blind: Mapping[str, str]
@@ -449,7 +449,7 @@ class Asked:
 
     @classmethod
     def of(cls, pending: PendingInput) -> Asked:
-        """Build the request; it is blind if all speakers argue for one of the winners that the recipient can choose."""
+        """Build the request; it is blind if all speakers argue for one of the winners on offer to the recipient."""
         parts = parse_request(pending.shown)
         # Only judges pick a winner among several stances; other requests have no names to hide.
         part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})

@@ -42,7 +42,7 @@ def macro(name: str, *arguments: object) -> str:
 
 
 def _unprintable(part: object) -> str:
-    """Raise an error for a part of a page without a template, so that it is not silently dropped."""
+    """Raise an error for a part of a page without a template, so it is not silently dropped."""
     raise TypeError(type(part).__name__)
 
 

@@ -357,7 +357,7 @@ def import_(
     *,
     store: opt.StoreName = None,
 ) -> None:
-    """Import runs from an exported file. Runs that are already in the store stay as they are."""
+    """Import runs from an exported file. Runs already in the store stay as they are."""
     from flowdebate.service.runs import opened
     from flowdebate.store.export import import_runs, read_export
 

@@ -132,7 +132,7 @@ def report_warnings() -> Iterator[None]:
 
 
 def leave_stdout() -> None:
-    """Discard buffered output that could not be flushed at exit."""
+    """Discard buffered output, because flushing it at exit would fail."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -197,7 +197,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def clean_up_at_termination() -> Iterator[None]:
-    """Unwind the stack on SIGTERM, so that unfinished files are deleted before the process ends."""
+    """Unwind the stack on SIGTERM, so unfinished files are deleted before the process ends."""
 
     def unwind(number: int, _: FrameType | None) -> NoReturn:
         raise _Terminated(128 + number)

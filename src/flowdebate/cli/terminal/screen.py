@@ -279,7 +279,7 @@ _NARROWEST = 20
 
 
 class TextFlow:
-    """Writer of one text; every line begins with `indent`, so that it cannot be mistaken for a line of the page.
+    """Writer of one text; every line begins with `indent`, so it cannot be mistaken for a line of the page.
 
     `width` returns the current number of columns; None disables wrapping. `first` replaces `indent` on the first line.
     The width of a line is the sum of the widths of its characters, because terminals combine characters differently but

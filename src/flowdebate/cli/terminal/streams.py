@@ -1,4 +1,4 @@
-"""Streams with write errors that can be told apart from errors in the code that writes to them."""
+"""Streams with write errors that can be told apart from errors in the calling code."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Sheet:
 
     @property
     def citations(self) -> list[Citation]:
-        """Quotes that were checked against the sources."""
+        """Quotes checked against the sources."""
         turns = [part for sheet_round in self.rounds for part in sheet_round.parts if isinstance(part, Turn)]
         return [citation for turn in turns for citation in turn.citations]
 
