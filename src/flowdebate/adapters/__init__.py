@@ -1,4 +1,4 @@
-"""Adapters: agents and models of other frameworks in any role, and patterns as tools and nodes in those frameworks.
+"""Adapters: other frameworks' agents and models in any role, and patterns as tools and nodes in those frameworks.
 
 There is one module per framework. Each needs its own extra and imports the framework only when it is used.
 """

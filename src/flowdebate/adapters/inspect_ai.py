@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunResult
 
 
-# Source of our events in Inspect's transcript, and key of our metadata.
+# Source of our events in Inspect's transcript, and metadata key.
 _KEY = "flowdebate"
 
 
@@ -49,13 +49,13 @@ class InspectModel(AdaptedModel):
     """An Inspect model in any role: counted, limited, retried, recorded and streamed like any other model.
 
     - `model`: the model's name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None for the evaluated model.
-    - `role`: a role of the evaluation (`model_roles`); if the role is not bound to a model, `model` answers.
+    - `role`: a role in the evaluation (`model_roles`); if the role is not bound to a model, `model` answers.
     - `config`: a `GenerateConfig` for each call; a request's own settings take precedence.
-    - `name`: the name in errors, events and usage; None for the name of the role or model.
+    - `name`: the name in errors, events and usage; None for the role's or the model's name.
     - `retry`: the retry policy; None for no retries. Inspect's retries are turned off, because every request is counted
       here.
 
-    Inside an evaluation, Inspect's log, cache and limits also count the model's calls. If one of Inspect's limits is
+    Inside an evaluation, Inspect's log, cache and limits also cover the model's calls. If one of Inspect's limits is
     reached, the run ends with Inspect's own LimitExceededError. Tools can be called; a schema is sent, and is also
     shown in the prompt.
     """
@@ -81,7 +81,7 @@ class InspectModel(AdaptedModel):
         self._config = config or GenerateConfig()
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Send the request once."""
+        """Send a single request."""
         from inspect_ai.model import get_model
         from inspect_ai.util import LimitExceededError
         from tenacity import RetryError
@@ -89,12 +89,12 @@ class InspectModel(AdaptedModel):
         model = get_model(role=self._role, default=self._model) if self._role else get_model(self._model)
         if not str(model).startswith("mockllm/"):
             check_real_calls_allowed(self.name, base_url=model.api.base_url)
-        again = False  # an error is transient here if Inspect's rules for the provider would retry it
+        again = False  # an error is transient here if Inspect would retry it under its rules for the provider
         try:
             with framework_failures(LimitExceededError):
                 try:
                     output = await model.generate(**self._parameters(request))
-                except RetryError as error:  # Inspect wraps the error, although no retries are allowed
+                except RetryError as error:  # Inspect wraps the error even though no retries are allowed
                     again = True
                     raise error.last_attempt.exception() or error from None
                 return _response(output, request)
@@ -126,7 +126,7 @@ class InspectModel(AdaptedModel):
 
 
 def _handler(request: ModelRequest) -> Any:  # noqa: ANN401 - StreamHandler
-    """Return a function that forwards streamed text; None if nobody listens."""
+    """Return a function that forwards streamed text; None if nobody is listening."""
     on_text = request.on_text
     if on_text is None or request.output is not None:
         return None
@@ -158,7 +158,7 @@ def _message(message: Message) -> ChatMessage:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """Parse the arguments of an earlier call; empty if the model did not write a JSON object."""
+    """Parse an earlier call's arguments; return an empty dict if the model did not write a JSON object."""
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError):
@@ -169,13 +169,13 @@ def _arguments(text: str) -> dict[str, Any]:
 def _response(output: ModelOutput, request: ModelRequest) -> ModelResponse:
     if output.empty:
         raise EmptyResponse(output.error or "the answer has no choices")
-    # unparsable arguments are passed on as invalid JSON, so that the model learns about the problem
+    # unparsable arguments are passed on as invalid JSON, to let the model know about the problem
     calls = tuple(
         ToolCall(id=call.id, name=call.function, arguments=call.parse_error or json.dumps(call.arguments))
         for call in (output.message.tool_calls or () if request.tools else ())
     )
     finish = read_finish(output.stop_reason, calls=bool(calls))
-    # Inspect counts cached tokens separately, but here they are part of the prompt tokens, as with OpenAI
+    # Inspect counts cached tokens separately, but here they are included in the prompt tokens, as with OpenAI
     used = output.usage
     cached = None if used is None else used.input_tokens_cache_read
     prompt = None if used is None else used.input_tokens + (cached or 0) + (used.input_tokens_cache_write or 0)
@@ -192,7 +192,7 @@ def _response(output: ModelOutput, request: ModelRequest) -> ModelResponse:
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> Tool:
-    """Convert a pattern to a tool for `use_tools(…)` and agents; `options` are passed to `Block.run()`."""
+    """Convert a pattern to a tool for `use_tools(…)` and for agents; `options` are passed to `Block.run()`."""
     check_library("inspect_ai.debate_tool", "inspect_ai", library="Inspect", extra="inspect-ai")
     from inspect_ai.tool import ToolDef
 
@@ -212,11 +212,11 @@ def debate_solver(
     - `question`: function that returns the question for a state; None for the text of the last user message.
     - `answer`: function that returns the completion for a result; None for the pattern's output as text, or the
       `answer` of a raw output.
-    - `options`: options of `Block.run()`, the same for each sample. The default model is the evaluated model.
+    - `options`: options for `Block.run()`, the same for each sample. The default model is the evaluated model.
 
-    `output.metadata["flowdebate"]` has the run's id, status, usage and winner. If a run has no output, because it
-    reached a limit or waits for a human, the completion is empty and its `error` states the reason. Errors of the run
-    are raised, so that Inspect counts the sample as failed.
+    `output.metadata["flowdebate"]` contains the run's id, status, usage and winner. If a run has no output because it
+    reached a limit or is waiting for a human, the completion is empty and its `error` states the reason. Errors in the
+    run are raised, so that Inspect counts the sample as failed.
     """
     location = "debate_solver()"
     _check(location, pattern, options)
@@ -256,16 +256,16 @@ def debate_scorer(
     """Create a scorer that judges each answer with the debate `pattern`.
 
     - `pattern`: a debate in which one side argues that the answer is correct.
-    - `correct`: the stance of that side. If this stance wins, the score is CORRECT; if another stance wins, INCORRECT.
-    - `question`: function that returns the question for a state and a target; None for a question with the task, the
-      target and the answer.
-    - `options`: options of `Block.run()`, the same for each sample. The default model is Inspect's role "grader" or, if
-      that is not bound, the evaluated model.
+    - `correct`: that side's stance. If this stance wins, the score is CORRECT; if another stance wins, INCORRECT.
+    - `question`: function that returns the question for a state and a target; None for a question containing the task,
+      the target and the answer.
+    - `options`: options for `Block.run()`, the same for each sample. The default model is Inspect's role "grader" or,
+      if it is not bound, the evaluated model.
 
     A verdict without a winner is scored NOANSWER (reason "undecided"). So is an empty answer, which is not debated
     ("no_response"). Both count as 0. A debate without a verdict is unscored ("grader_failed"). The explanation is the
-    verdict; `metadata["flowdebate"]` has the run's id, status and usage, and the judge's scores. Errors of the run are
-    raised, so that Inspect counts the sample as failed.
+    verdict; `metadata["flowdebate"]` contains the run's id, status and usage, and the judge's scores. Errors in the run
+    are raised, so that Inspect counts the sample as failed.
     """
     location = "debate_scorer()"
     _check(location, pattern, options)
@@ -300,11 +300,11 @@ def _check(location: str, pattern: object, options: Mapping[str, Any]) -> None:
 async def _run_debate(
     pattern: Block[Any, Any], question: str, options: RunOptions, model: InspectModel
 ) -> RunResult[Any]:
-    """Run `pattern` inside a span of Inspect's transcript that contains the run's id."""
+    """Run `pattern` inside a span of Inspect's transcript that records the run's id."""
     from inspect_ai.log import transcript
     from inspect_ai.util import span
 
-    # choose the id here, so that the sample's transcript names the run even if it fails before it returns a result
+    # choose the id here, so that the sample's transcript names the run even if it fails before returning a result
     run_options: RunOptions = {**options, "run_id": os.urandom(16).hex()}
     if options.get("model") is None:
         run_options["model"] = model
@@ -361,7 +361,7 @@ def _score_debate(location: str, result: RunResult[Any], correct: str, answer: s
 
 
 def _ask_whether_correct(state: TaskState, target: Target) -> str:
-    """Write the question whether an answer is correct, marking each line of untrusted texts."""
+    """Write the question of whether an answer is correct, marking each line of untrusted text."""
     parts = {"Task": state.input_text, "Correct answer, or criterion": target.text, "Submitted answer": ""}
     parts["Submitted answer"] = state.output.completion
     sections = [f"{name}:\n{indent(text, '> ', lambda _: True)}" for name, text in parts.items() if text.strip()]

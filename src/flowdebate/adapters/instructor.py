@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 _UNREACHABLE = {"APIConnectionError", "APITimeoutError"}  # exception classes of the OpenAI and Anthropic clients
 _ROOM = 4096
-"""Maximum number of tokens in an answer from Anthropic, whose API requires a number, if the request sets none."""
+"""Maximum number of tokens in an answer from Anthropic if the request sets none, because its API requires a number."""
 
 
 class InstructorModel(AdaptedModel):
     """A model called through an instructor client: `InstructorModel(instructor.from_provider("openai/gpt-5-mini"))`.
 
     - `client`: a client from `from_provider`, `from_openai`, `from_anthropic` and the like, sync or async.
-    - `model`: the provider's name for the model; None for the client's own.
-    - `max_retries`: number of times that instructor repeats a request after an answer fails validation, including your
-      own validators.
-    - `retry`: the retry policy for failures of the provider; None for no retries. The provider's own client no longer
+    - `model`: the provider's name for the model; None for the client's default.
+    - `max_retries`: how many times instructor repeats a request after an answer fails validation, including by your own
+      validators.
+    - `retry`: the retry policy for provider failures; None for no retries. The provider's own client no longer
       retries, so that every request is counted here and the run's limits apply.
     """
 
@@ -59,7 +59,7 @@ class InstructorModel(AdaptedModel):
             raise ConfigurationError(
                 location, "client", client, "a client made by instructor, such as from_provider(…)"
             )
-        # from_provider() stores the model's name in the function that it wraps
+        # from_provider() stores the model name in the function it wraps
         default = inspect.getclosurevars(inspect.unwrap(client.create_fn, stop=_has_default)).nonlocals.get(
             "default_model"
         )
@@ -76,7 +76,7 @@ class InstructorModel(AdaptedModel):
             client.client.max_retries = 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Send the request, and repeat it with the problem as long as the answer fails validation."""
+        """Send the request, repeating it with the validation error as long as the answer is invalid."""
         refuse_tools(self.name, request)
         address = getattr(self._client.client, "base_url", None)
         check_real_calls_allowed(self.name, base_url=None if address is None else str(address))
@@ -144,7 +144,7 @@ class InstructorModel(AdaptedModel):
 
 
 class _Asking:
-    """Requests made by a single call, each counted before it is sent, in the run's event loop."""
+    """Requests made for a single call, each counted before it is sent, in the run's event loop."""
 
     def __init__(self, name: str, request: ModelRequest) -> None:
         self._name = name
@@ -157,7 +157,7 @@ class _Asking:
         self.usage: Usage = Usage.unknown()
 
     def begin(self) -> None:
-        """Count another request; raise LimitReached if it exceeds the run's limits."""
+        """Count another request; raise LimitReached if it would exceed the run's limits."""
         if self._over:
             message = "the call is over"
             raise asyncio.CancelledError(message)
@@ -171,7 +171,7 @@ class _Asking:
         self._sending = sending
 
     def note(self, answer: object) -> None:
-        """Record the number of tokens in an answer."""
+        """Record the token counts of an answer."""
         used = getattr(answer, "usage", None)
         prompt = getattr(used, "prompt_tokens", getattr(used, "input_tokens", None))
         completion = getattr(used, "completion_tokens", getattr(used, "output_tokens", None))
@@ -187,7 +187,7 @@ class _Asking:
         self._close(None)
 
     def hooks(self) -> Any:  # noqa: ANN401 - instructor's Hooks
-        """Return hooks that record the tokens of each answer, and the failure of each request."""
+        """Return hooks that record each answer's tokens and each request's failure."""
         from instructor.core.hooks import Hooks
 
         hooks = Hooks()
@@ -235,7 +235,7 @@ def _has_default(function: Callable[..., object]) -> bool:
 
 
 def _text_of(answer: Any) -> str:  # noqa: ANN401 - of any provider
-    """Return the text of a provider's answer; raise EmptyResponse if there is none."""
+    """Return the text of a provider's answer; raise EmptyResponse if it has none."""
     choices = getattr(answer, "choices", None)
     parts = getattr(answer, "content", None)
     if choices:

@@ -48,14 +48,14 @@ class RunnableModel(AdaptedModel):
     """A LangChain or LangGraph chat model, chain or graph as a model, in any role.
 
     - `runnable`: a chat model; a graph with `messages` in its state (such as an agent), whose last message is the
-      answer; or any other runnable that turns a list of messages into a message or a text.
+      answer; or any other runnable that turns a list of messages into a message or a string.
     - `config`: a `RunnableConfig` for each call; graphs get a new `thread_id` for each call.
-    - `name`: the name in errors, events and usage; None for the name of the runnable.
+    - `name`: the name in errors, events and usage; None for the runnable's name.
     - `retry`: the retry policy; None for no retries. Each retry repeats the actions of an agent's tools.
 
-    The temperature and maximum length of a request are passed to chat models; graphs and chains have their own
-    settings. A chat model returns a schema as structured output; any other runnable is shown the schema in the prompt.
-    One run of a graph is one call, no matter how often it calls models; all their tokens are counted.
+    A request's temperature and maximum length are passed to chat models; graphs and chains have their own settings. A
+    chat model answers a schema with structured output; any other runnable is shown the schema in the prompt. One run of
+    a graph is one call, no matter how often it calls models; all their tokens are counted.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class RunnableModel(AdaptedModel):
         super().__init__(location, name or f"langgraph/{runnable.get_name()}", retry)
         self._runnable = runnable
         self._chat = runnable if isinstance(runnable, BaseChatModel) else None
-        # not by isinstance: langgraph may not be installed, because a chat model only needs langchain_core
+        # not isinstance: langgraph may not be installed, because a chat model needs only langchain_core
         self._graph = hasattr(runnable, "stream_channels") and hasattr(runnable, "channels")
         self._config = config
 
@@ -111,7 +111,7 @@ class RunnableModel(AdaptedModel):
 
     @staticmethod
     async def _structured(chat: BaseChatModel, request: ModelRequest, config: RunnableConfig) -> dict[str, Any] | None:
-        """Return the data of a structured answer, or its text; None if the chat model has no structured output."""
+        """Return the data of a structured answer, or its text; None if the chat model supports no structured output."""
         assert request.output is not None  # noqa: S101 - the caller has looked
         # LangChain turns the schema into a function with this name and description
         schema = {"title": request.output.name, "description": "The answer.", **request.output.json_schema}
@@ -130,7 +130,7 @@ class RunnableModel(AdaptedModel):
         reports: list[Any] = []
 
         class Counter(AsyncCallbackHandler):
-            """Collector of the usage reported by each inner model."""
+            """Callback handler that collects the usage reported by each inner model."""
 
             async def on_llm_end(self, response: LLMResult, **_: object) -> None:
                 reports.extend(
@@ -148,13 +148,13 @@ class RunnableModel(AdaptedModel):
             )
 
         config = merge_configs(self._config, {"callbacks": [Counter()]})
-        # a new thread, because a checkpointer would prepend the messages of earlier calls on the same thread
+        # a new thread, because a checkpointer would prepend messages from earlier calls on the same thread
         config["configurable"] = {**config.get("configurable", {}), "thread_id": uuid4().hex}
         return used, config
 
 
 def _reason_of(message: object) -> object:
-    """Return the finish reason of a message; its key differs between LangChain integrations."""
+    """Return a message's finish reason, whose key differs between LangChain integrations."""
     metadata = getattr(message, "response_metadata", None) or {}
     return next((metadata[name] for name in ("finish_reason", "stop_reason", "done_reason") if name in metadata), None)
 
@@ -173,11 +173,11 @@ def debate_tool(
 def debate_node(
     pattern: Block[Any, Any], *, question: str = "question", into: str = "result", **options: Unpack[RunOptions]
 ) -> Callable[[Any], Awaitable[dict[str, Any]]]:
-    """Create a node that runs `pattern` on the state's `question` and puts the output `into` the state.
+    """Create a node that runs `pattern` on the state's `question` and stores the output in the state under `into`.
 
-    The output is JSON data: a string or an object. Each event of the run is passed to the stream writer as JSON data
-    (`stream_mode="custom"`). `options` are passed to `Block.run()`. With a `store` the run is durable: its id is
-    composed of the ids of the thread and the node, and it is resumed along with the graph. If the run waits for a
+    The output is JSON data: a string or an object. Each of the run's events is passed to the stream writer as JSON data
+    (`stream_mode="custom"`). `options` are passed to `Block.run()`. With a `store`, the run is durable: its id is
+    composed of the thread's and the node's ids, and it is resumed along with the graph. If the run is waiting for a
     human, the node interrupts the graph with the request, and the value of `Command(resume=…)` is the answer.
     """
     location = "langgraph.debate_node"
@@ -193,7 +193,7 @@ def debate_node(
             result = await _follow(pattern.start(question_text, **options))
         else:
             result = await _durable(pattern, question_text, options.copy(), store)
-        output = result.output  # JSON data, because a checkpoint of the graph contains it
+        output = result.output  # JSON data, because the graph's checkpoints contain it
         return {into: output if isinstance(output, str) else json.loads(result_text(output))}
 
     debate.__name__ = pattern.name
@@ -212,7 +212,8 @@ async def _durable(pattern: Block[Any, Any], question: object, options: RunOptio
         handle = await pattern.start_resume(run_id, **again)
         for row in await store.steps(run_id):
             if row.kind == "human" and row.body is not None and json.loads(row.body).get("by") == _BY:
-                # after each interrupt, LangGraph runs the node from its beginning and replays earlier answers in order
+                # after each interrupt, LangGraph reruns the node from the beginning and replays earlier answers in
+                # order
                 interrupt(None)
     except RunNotFound:
         options["run_id"] = run_id

@@ -17,21 +17,21 @@ from flowdebate.models.endings import read_finish
 if TYPE_CHECKING:
     from litellm import ModelResponse as Answer
 
-# Parameters set by each request.
+# Parameters that each request sets itself.
 _OURS = frozenset({"messages", "model", "num_retries", "response_format", "stream", "tools"})
-# Maximum time in seconds that the end of a run waits for LiteLLM's callbacks.
+# Maximum time in seconds for which a run waits for LiteLLM's callbacks when it ends.
 _CALLBACK_SECONDS = 5.0
 
 
 class LiteLLM(AdaptedModel):
-    """A model with a LiteLLM name, such as "anthropic/claude-sonnet-4-5" or "bedrock/…".
+    """A model identified by its LiteLLM name, for example "anthropic/claude-sonnet-4-5" or "bedrock/…".
 
     - `retry`: the retry policy; None for no retries. LiteLLM's retries are turned off, because every request is counted
       here.
-    - `options`: parameters of `litellm.acompletion` for each call, such as `api_key`, `api_base`, `drop_params` or
+    - `options`: parameters for `litellm.acompletion` at each call, such as `api_key`, `api_base`, `drop_params` or
       `mock_response`. A request's own settings take precedence.
 
-    Tools and schemas are sent in the format of the chat completions API, which LiteLLM translates for the provider.
+    Tools and schemas are sent in the chat completions format, which LiteLLM translates for the provider.
     """
 
     takes_images: bool = True
@@ -48,7 +48,7 @@ class LiteLLM(AdaptedModel):
         self._options = options
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Send the request once."""
+        """Send a single request."""
         if "mock_response" not in self._options:
             address = self._options.get("api_base")
             check_real_calls_allowed(self.name, base_url=address if isinstance(address, str) else None)
@@ -94,14 +94,14 @@ class LiteLLM(AdaptedModel):
 async def wait_for_callbacks() -> None:
     """Wait for the callbacks of earlier calls, which LiteLLM queues and drops if the event loop ends first.
 
-    The wait takes a few seconds at most, and is skipped if the task is being cancelled.
+    The wait lasts a few seconds at most and is skipped if the task is being cancelled.
     """
     from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 
     task = asyncio.current_task()
     if task is None or task.cancelling():
         return
-    await asyncio.sleep(0)  # let LiteLLM's task put the callbacks on the queue
+    await asyncio.sleep(0)  # give LiteLLM's task a chance to queue the callbacks
     queue = GLOBAL_LOGGING_WORKER._queue  # noqa: SLF001 - its flush() forgets those that have started
     if queue is not None and GLOBAL_LOGGING_WORKER._bound_loop is asyncio.get_running_loop():  # noqa: SLF001
         with suppress(TimeoutError):

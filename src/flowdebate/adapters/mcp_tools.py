@@ -1,4 +1,4 @@
-"""MCP: `mcp_tools`, which offers the tools of any MCP server to a debater, a moderator or another block."""
+"""MCP: `mcp_tools`, which makes any MCP server's tools available to a debater, a moderator or another block."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 _WHERE = "mcp_tools()"
-_MAX_PAGES = 100  # maximum number of pages in a list of tools, because a server could make the list endless
-_MAX_NAME_LENGTH = 64  # maximum length of a tool's name in characters, as accepted by providers
+_MAX_PAGES = 100  # maximum number of pages in a tool list, because a server could make the list endless
+_MAX_NAME_LENGTH = 64  # maximum length, in characters, of a tool name accepted by providers
 _MAX_RESULT_LENGTH = 50_000  # maximum length of a result in characters
 
 
 async def mcp_tools(client: Client, *, only: Collection[str] | None = None, prefix: str = "") -> list[Tool]:
     """List the tools of the server connected to `client`, for the `tools` of a block or a `Capability`.
 
-    `only` names the tools to offer (None: all); `prefix` distinguishes the tools of several servers. The client has to
-    stay open while runs use the tools. Each call is a step of the run: a resumed run does not repeat a recorded call.
-    Arguments are validated against the tool's schema before it is called. If the server refuses a call, the model
-    receives the refusal as an answer; a lost connection is raised. Results are cut to 50,000 characters, and non-text
-    parts are replaced by the names of their types.
+    `only` names the tools to offer (None means all); `prefix` distinguishes the tools of several servers. The client
+    must stay open while runs use the tools. Each call is a step in the run: a resumed run does not repeat a recorded
+    call. Arguments are validated against the tool's schema before the call. If the server refuses a call, the model
+    receives the refusal as the result; a lost connection is raised. Results are truncated to 50,000 characters, and
+    non-text parts are replaced by the names of their types.
 
     Raises ConfigurationError if the server has no tool with a name in `only`, or if the name or schema of a tool is
     unsuitable for models.

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 class AgentModel(AdaptedModel):
     """An agent of the OpenAI Agents SDK as a model, in any role: counted, limited, retried, recorded and streamed.
 
-    - `agent`: the agent, with its own instructions, tools, handoffs, guardrails and model; the system message of a
-      request follows its instructions. If a role has a schema, the schema is the agent's output type for the call.
+    - `agent`: the agent, with its own instructions, tools, handoffs, guardrails and model; a request's system message
+      follows its instructions. If a role has a schema, the schema is the agent's output type for the call.
     - `context`: the agent's context, the same for each call.
-    - `run_config`: a `RunConfig`, for example for tracing; the settings of a request are added to it.
+    - `run_config`: a `RunConfig`, for example for tracing; a request's settings are added to it.
     - `name`: the name in errors, events and usage; None for the agent's name.
     - `retry`: the retry policy; None for no retries. Each retry repeats the actions of the agent's tools.
 
@@ -73,7 +73,7 @@ class AgentModel(AdaptedModel):
             agent = agent.clone(output_type=_output_type(request.output))
         settings = request.settings
         sampling = sampling_of(replace(request, settings=replace(settings, extra={})))
-        if settings.extra:  # the agent's ModelSettings only accepts known fields; provider-specific ones go here
+        if settings.extra:  # the agent's ModelSettings accepts only known fields; provider-specific ones go here
             sampling["extra_args"] = dict(settings.extra)
         own_settings = ModelSettings(**sampling)
         run_settings = self._run_config.model_settings
@@ -106,7 +106,7 @@ class AgentModel(AdaptedModel):
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> FunctionTool:
-    """Convert a pattern to a tool for `Agent(tools=[…])` with `as_tool(pattern)`; `options` are for `Block.run()`."""
+    """Convert a pattern to a tool for `Agent(tools=[…])` with `as_tool(pattern)`; `options` go to `Block.run()`."""
     check_library("openai_agents.debate_tool", "agents", library="the OpenAI Agents SDK", extra="openai-agents")
     from agents import function_tool
 
@@ -114,7 +114,7 @@ def debate_tool(
 
 
 def _output_type(schema: OutputSchema) -> AgentOutputSchemaBase:
-    """Return an agent's output type for `schema`. The answer remains text, and is validated here like any model's."""
+    """Return an agent output type for `schema`. The answer remains text, and is validated here like any model's."""
     from agents.agent_output import AgentOutputSchemaBase
 
     class Answer(AgentOutputSchemaBase):
@@ -128,7 +128,7 @@ def _output_type(schema: OutputSchema) -> AgentOutputSchemaBase:
             return schema.json_schema
 
         def is_strict_json_schema(self) -> bool:
-            return False  # not strict, because schemas here may have optional fields
+            return False  # not strict, because our schemas may have optional fields
 
         def validate_json(self, json_str: str) -> str:
             return json_str

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class AgentModel(AdaptedModel):
-    """A pydantic-ai agent as a model, in any role: counted, limited, retried, recorded and streamed like others.
+    """A pydantic-ai agent as a model, in any role: counted, limited, retried, recorded and streamed like any other.
 
-    - `agent`: the agent, with its own instructions, tools and model; the system message of a request is added to its
+    - `agent`: the agent, with its own instructions, tools and model; a request's system message is added to its
       instructions. It must not validate outputs itself, because roles such as judges have their own schemas.
     - `deps`: the agent's dependencies, the same for each call.
     - `name`: the name in errors, events and usage; None for the agent's name.
@@ -74,7 +74,7 @@ class AgentModel(AdaptedModel):
                 result = await self._agent.run(**options)
             used = result.usage
             usage = usage_of(used.input_tokens, used.output_tokens, used.cache_read_tokens)
-            # the totals are incomplete if the provider did not report the usage of every request
+            # the totals are incomplete unless the provider reported the usage of every request
             if getattr(used, "unmeasured_requests", 0):
                 usage = usage_of(None, None)
             if request.output is None:
@@ -109,7 +109,7 @@ class AgentModel(AdaptedModel):
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> Tool[Any]:
-    """Convert a pattern to a tool for `Agent(tools=[…])` with `as_tool(pattern)`; `options` are for `Block.run()`."""
+    """Convert a pattern to a tool for `Agent(tools=[…])` with `as_tool(pattern)`; `options` go to `Block.run()`."""
     check_library("pydantic_ai.debate_tool", "pydantic_ai", library="pydantic-ai", extra="pydantic-ai")
     from pydantic_ai import Tool
 

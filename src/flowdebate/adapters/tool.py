@@ -1,4 +1,4 @@
-"""`as_tool`: a pattern as an async function, which every agent framework can offer as a tool."""
+"""`as_tool`: a pattern as an async function that any agent framework can offer as a tool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowdebate.blocks.functions import result_text
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.execute import RunOptions
 
-_MAX_NAME_LENGTH = 64  # maximum length of a tool's name in characters, as accepted by providers
+_MAX_NAME_LENGTH = 64  # maximum length, in characters, of a tool name accepted by providers
 
 
 def as_tool(
@@ -23,10 +23,10 @@ def as_tool(
 ) -> Callable[[str], Awaitable[str]]:
     """Create an async function that runs `pattern` on a question and returns the result as text.
 
-    The function has a name (default: the pattern's), a docstring with `description` and the argument, and annotations,
-    for frameworks to read. The text is the output: a string unchanged, anything else as JSON. If a run ends without an
-    output, because it reached a limit or waits for a human, the text says so instead. `options` are passed to
-    `Block.run()`, the same for each call. Errors of the run are raised.
+    The function has a name (default: the pattern's), a docstring containing `description` and the argument, and
+    annotations, all for frameworks to read. The text is the output: a string unchanged, anything else as JSON. If a run
+    ends without output because it reached a limit or is waiting for a human, the text says so instead. `options` are
+    passed to `Block.run()`, the same for each call. Errors in the run are raised.
 
     >>> from flowdebate import generator
     >>> from flowdebate.testing import ScriptedModel

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RETRY = Retry()
 """Default retry policy for adapters."""
-# System message that contains the schema of the answer, for models that might not receive the schema otherwise.
+# System message containing the schema for the answer, for models that might not receive it otherwise.
 SCHEMA_PROMPT = "Respond with a single JSON object that conforms to this JSON Schema, and with nothing else:\n{schema}"
 
 _LOWEST_STATUS, _HIGHEST_STATUS = 400, 599
@@ -29,7 +29,7 @@ _TRANSIENT = (ConnectionError, TimeoutError)
 
 
 class AdaptedModel:
-    """Base class for models of other frameworks; `retry` is the application's policy."""
+    """Base class for other frameworks' models; `retry` is the application's policy."""
 
     gives_logprobs = False
 
@@ -46,7 +46,7 @@ class AdaptedModel:
 
 @contextmanager
 def framework_failures(*passed: type[Exception]) -> Iterator[None]:
-    """Convert a framework's exceptions to ModelErrors that name their class; pass on the library's own and `passed`.
+    """Convert a framework's exceptions to ModelErrors naming their class; let the library's own and `passed` through.
 
     An exception with an HTTP status (`status_code`) becomes the error for that status, such as RateLimited.
     """
@@ -59,7 +59,7 @@ def framework_failures(*passed: type[Exception]) -> Iterator[None]:
 
 
 def _failure(error: Exception) -> ModelError:
-    """Convert an exception to an error that also mentions its cause inside the framework."""
+    """Convert an exception to an error that also mentions its original cause inside the framework."""
     first: BaseException = error
     for _ in range(10):
         inner = first.__cause__ or (None if first.__suppress_context__ else first.__context__)
@@ -93,12 +93,12 @@ def text_of(message: Message) -> str:
 
 
 def system_of(request: ModelRequest) -> str:
-    """Join the system messages of a request into one text."""
+    """Join a request's system messages into one string."""
     return "\n\n".join(text_of(message) for message in request.messages if message.get("role") == "system")
 
 
 def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
-    """Return all messages except system messages, as pairs of a role ("user" or "assistant") and a text."""
+    """Return all messages except system messages, as pairs of role ("user" or "assistant") and text."""
     chat = [(str(message.get("role")), text_of(message)) for message in request.messages]
     for role, _ in chat:
         if role not in {"system", "user", "assistant"}:
@@ -107,10 +107,10 @@ def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
 
 
 def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str, Any]:
-    """Return the settings of a request: `temperature`, `max_tokens`, the effort, and `extra`.
+    """Return a request's settings: `temperature`, `max_tokens`, the effort, and `extra`.
 
-    `effort` is the framework's name for the effort setting. If it has none (None), a request with an effort raises
-    ConfigurationError.
+    `effort` is the framework's name for the effort setting. If the framework has none (None), a request with an effort
+    raises ConfigurationError.
     """
     settings = request.settings
     if settings.effort is not None and effort is None:
@@ -122,12 +122,12 @@ def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str
 
 
 def schema_prompt(schema: OutputSchema) -> str:
-    """Return an instruction that contains the schema of the answer."""
+    """Return an instruction containing the schema for the answer."""
     return SCHEMA_PROMPT.replace("{schema}", json.dumps(schema.json_schema, ensure_ascii=False))
 
 
 def usage_of(prompt: object, completion: object, cached: object = None) -> Usage:
-    """Return the usage of one call. Values that are not counts are unknown, as are tokens that are all zero.
+    """Return the usage of one call. Values that are not counts are treated as unknown, as are counts that are all zero.
 
     >>> usage_of(120, 7), usage_of(0, 0) == Usage.unknown()
     (Usage(calls=1, prompt_tokens=120, cached_tokens=None, completion_tokens=7), True)
@@ -152,7 +152,7 @@ def refuse_tools(name: str, request: ModelRequest) -> None:
 
 
 class CompareOptions(TypedDict, total=False):
-    """Options of `compare()` in other evaluation frameworks."""
+    """Options for `compare()` when called from other evaluation frameworks."""
 
     judges: Sequence[Model | str]
     criteria: Mapping[str, float]
@@ -163,7 +163,7 @@ class CompareOptions(TypedDict, total=False):
 async def compare_with_baseline(
     question: object, output: object, expected: object, options: CompareOptions
 ) -> Comparison:
-    """Compare two values under the names "output" and "expected": texts as they are, other values as JSON."""
+    """Compare two values under the names "output" and "expected": strings as they are, other values as JSON."""
     from flowdebate.blocks.functions import result_text
     from flowdebate.evaluation.comparison import compare
 

@@ -1,4 +1,4 @@
-"""Conversion of documents in child processes with limited memory and time."""
+"""Document conversion in child processes with limited memory and time."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from flowdebate.sources.documents import Text, resident_memory
 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "SYSTEMROOT", "LD_LIBRARY_PATH",
                 "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONHOME")  # fmt: skip
-"""Environment variables passed to a child process: no API keys, because a document may take over its parser."""
+"""Environment variables passed to a child process: no API keys, because a document may take control of its parser."""
 _ROOT = Path(__file__).parents[2]
 _MAX_ANSWER_SIZE = 40_000_000
-"""Maximum size of an answer in bytes; as JSON, a text may take six times its size."""
+"""Maximum size of an answer in bytes; encoded as JSON, text may take up six times its size."""
 
 
 _LOOK = 0.02
-"""Interval in seconds between two checks of a busy child."""
+"""Interval in seconds between two checks on a busy child."""
 _QUICK = 1.0
 """Time in seconds after which a document yields to waiting documents."""
 _PATIENCE = 60.0
-"""Maximum time in seconds that a document waits for its turn."""
+"""Maximum time in seconds that a document waits for a free slot."""
 
 
 class _Answer(WireModel):
-    """Answer about a document from a child process. It is untrusted, because a document may take over the child."""
+    """Untrusted answer about a document from a child process, which the document may have taken control of."""
 
     parts: tuple[tuple[str, str], ...] = ()
     unread: tuple[str, ...] = ()
     problem: str | None = None
     is_full: bool = False
-    """True if the document took too much memory."""
+    """True if the document used too much memory."""
 
 
 _Reason: TypeAlias = Literal["time", "memory", "turn"]
-"""Reason for ending a busy child: it took too long, it grew too large, or other documents are waiting."""
+"""Reason for killing a busy child: it took too long, it grew too large, or other documents are waiting."""
 
 
 class _Child:
-    """Child process for converting documents."""
+    """Child process that converts documents."""
 
     def __init__(self, memory: int, seconds: float) -> None:
         path = [str(_ROOT), *(str(Path(entry).absolute()) for entry in sys.path if entry)]
@@ -72,7 +72,7 @@ class _Child:
         self.is_new = True
 
     def ask(self, head: bytes, data: bytes) -> bytes:
-        """Send a document and return the answer; b"" if the child ended without an answer."""
+        """Send a document and return the answer; b"" if the child exited without answering."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # noqa: S101 - they are pipes
         assert stdout is not None  # noqa: S101
@@ -97,7 +97,7 @@ class _Child:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """Kill the process immediately, even if it is working."""
+        """Kill the process immediately, even if it is busy."""
         self._process.kill()
 
     def close(self) -> None:
@@ -111,9 +111,9 @@ class _Child:
 
 
 class Converter:
-    """Pool of child processes that convert documents. Each child converts one document at a time.
+    """Pool of child processes, each converting one document at a time.
 
-    A slow document yields to waiting documents, and later starts again in the queue of slow documents.
+    A slow document yields to waiting documents, and later starts over in the queue for slow documents.
     """
 
     def __init__(self, *, memory: int = 400, seconds: float = 15.0) -> None:
@@ -175,7 +175,7 @@ class Converter:
             places.release()
 
     def _answer(self, data: bytes, kind: str, *, gives_way: bool) -> _Answer | _Reason:
-        """Return a child's answer, or the reason for ending the child: "turn" only if the document `gives_way`."""
+        """Return a child's answer, or the reason for killing the child: "turn" only if the document `gives_way`."""
         head = json.dumps({"kind": kind, "size": len(data)}).encode() + b"\n"
         child = self._take()
         while True:
@@ -214,7 +214,7 @@ class Converter:
 
     @contextmanager
     def _watch(self, child: _Child, ended: list[_Reason], *, gives_way: bool) -> Iterator[None]:
-        """Kill a child that takes too long or too much memory, and append the reason to `ended`."""
+        """Kill a child that takes too long or uses too much memory, and append the reason to `ended`."""
         done, start = Event(), monotonic()
 
         def watch() -> None:
@@ -242,7 +242,7 @@ class Converter:
 
 @lru_cache(maxsize=1)
 def shared_converter() -> Converter:
-    """Return the converter of this process."""
+    """Return this process's converter."""
     return Converter()
 
 
@@ -252,5 +252,5 @@ def _close_shared() -> None:
         shared_converter().close()
 
 
-if hasattr(os, "register_at_fork"):  # a fork needs a new converter, because processes cannot share a child
+if hasattr(os, "register_at_fork"):  # a forked process needs a new converter, because processes cannot share a child
     os.register_at_fork(after_in_child=shared_converter.cache_clear)

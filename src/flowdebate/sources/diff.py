@@ -1,4 +1,4 @@
-"""Reading of diffs: the changes in a git repository as sources, one per changed file."""
+"""Diffs: the changes in a git repository as sources, one per changed file."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from flowdebate.sources.source import Source, matches_glob
 
 _SECONDS = 60
 _CONTEXT = "--unified=10"
-"""Option for ten lines of context around a change, because git's default of three is too little for a review."""
+"""Option for ten lines of context around each change, because git's default of three is too little for a review."""
 _LINK, _SUBMODULE = "120000", "160000"
 IS_LINK, IS_SUBMODULE, IS_BINARY = "is a link", "is a submodule", "is binary"
 HOLDS_SECRETS = f"{SECRET}, and is never read"
 TOO_LARGE = f"is larger than {MAX_FILE_MEGABYTES} MB"
 """Reasons for leaving a changed file out."""
 _MAX_CONTROL_SHARE = 0.02
-"""Maximum share of control characters in a text; in compressed files the share is about .12."""
+"""Maximum share of control characters in text; in compressed files the share is about .12."""
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _CODE = re.compile(
     r"\.(c|cc|cpp|cs|css|dart|exs?|fs|go|h|hpp|hs|html|java|m?jsx?|kt|lua|md|mli?|php|p[lm]|pyi?|r|rb|rs|rst|scala|sh|sql|"
     r"swift|tsx?|vue|zig)$",
     re.IGNORECASE,
 )
-"""Suffixes of source code files. Names of such files do not indicate secrets: `secrets.py` is a Python module."""
+"""Suffixes of source code files. The names of such files do not indicate secrets: `secrets.py` is a Python module."""
 _GENERATED = (
     *("*.lock", "*-lock.json", "*-lock.yaml", "*.lockb", "go.sum", "npm-shrinkwrap.json", "packages.lock.json"),
     *("*.min.js", "*.min.css", "*.js.map", "*.css.map", "*.snap", "*.pb.go", "*_pb2.py", "*_pb2.pyi", "*.g.dart"),
 )
-"""Names of generated files. People do not review them, so they come last, and only their beginning is included."""
+"""Names of generated files. People do not review these, so they come last, and only their beginning is included."""
 _MINIFIED = re.compile(r"^[+-][^\n]{5000}", re.MULTILINE)
-"""Pattern of a line too long to be written by hand."""
+"""Pattern matching a line too long to have been written by hand."""
 _FOLDED_LINES = 40
 _FOLDED_CHARACTERS = 4_000
-"""Maximum number of changed lines, and of characters, of a generated file in prompts."""
-# The user's configuration and environment must not change a diff.
+"""Maximum number of changed lines, and of characters, that prompts include from a generated file."""
+# The user's configuration and environment must not affect a diff.
 _OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames",
             "--no-relative", "-l1000", f"-O{os.devnull}", "--submodule=short", "--ignore-submodules=dirty")  # fmt: skip
 _SETTINGS = ("core.quotePath=false", "core.fsmonitor=false", f"core.hooksPath={os.devnull}",
@@ -53,7 +53,7 @@ _SETTINGS = ("core.quotePath=false", "core.fsmonitor=false", f"core.hooksPath={o
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """Changes in a git repository, to be reviewed or debated: `review(sources=Diff("main...HEAD"))`.
+    """Changes in a git repository to review or debate: `review(sources=Diff("main...HEAD"))`.
 
     Each changed file becomes a separate source. A file that cannot be read, such as a picture, is listed with the
     reason.
@@ -69,7 +69,7 @@ class Diff:
     folder: Path | str = "."
     """Any folder in the repository."""
     exclude: Sequence[str] = ()
-    """Globs of files that need no review, such as "*.lock". They are left out, and a gate may pass without them."""
+    """Globs for files that need no review, such as "*.lock". They are left out, and a gate may pass without them."""
 
 
 class _Change(NamedTuple):
@@ -83,10 +83,10 @@ class _Change(NamedTuple):
 
 
 def read_diff(diff: Diff) -> list[Source]:
-    """Return the diff of each changed file as a source; for an unreadable file, `left_out` contains the reason.
+    """Return each changed file's diff as a source; for an unreadable file, `left_out` states the reason.
 
     Lock files and other generated files come last and are folded: a long diff is cut after its first lines, and
-    `unread` states their number. Secrets are masked. Git runs no programs configured in the repository.
+    `unread` states how many were cut. Secrets are masked. Git runs no programs configured in the repository.
 
     Raises `BadFile` if the commits cannot be compared and, with `no_changes`, if nothing changed or no change is
     readable.
@@ -138,7 +138,7 @@ def _source_of(change: _Change, patch: bytes, *, diff: Diff, git: _Git, temporar
 
 
 def source_of_patch(name: str, patch: bytes) -> Source:
-    """Create a source from the diff of one file, with secrets masked; a generated file is folded."""
+    """Create a source from one file's diff, with secrets masked; a generated file is folded."""
     text, masked = mask_secrets("\n".join(map(_decoded, patch.split(b"\n"))))
     unread = None
     if matches_glob(name, _GENERATED) or _MINIFIED.search(text):
@@ -147,17 +147,17 @@ def source_of_patch(name: str, patch: bytes) -> Source:
 
 
 def holds_secrets(name: str) -> bool:
-    """Return whether a changed file may contain secrets, judging by its name; source code is judged by its content."""
+    """Return whether a changed file's name suggests that it contains secrets; source code is checked by content."""
     return is_secret(Path(name)) and not _CODE.search(name)
 
 
 def comes_last(source: Source) -> bool:
-    """Return whether a changed file belongs after all others, because it is generated or was folded."""
+    """Return whether a changed file belongs after all others because it is generated or was folded."""
     return matches_glob(source.name, _GENERATED) or source.unread is not None
 
 
 def _fold(text: str) -> tuple[str, str | None]:
-    """Cut a diff after its first changed lines; return the remaining diff, and a note about the number of lines cut."""
+    """Cut a diff after its first changed lines; return the rest, and a note stating how many lines were cut."""
     lines = text.split("\n")
     begin = next((index for index, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
     changed = [index for index, line in enumerate(lines) if index > begin and line[:1] in ("+", "-")]
@@ -173,19 +173,19 @@ def _fold(text: str) -> tuple[str, str | None]:
     cut = sum(index >= len(kept_lines) for index in changed)
     if cut == 0:
         return text, None
-    # like "\ No newline at end of file", this line is not part of the file
+    # like "\ No newline at end of file", this line does not belong to the file
     return "\n".join([*kept_lines, f"\\ {counted(cut, 'more changed line')}, not shown", ""]), (
         f"{cut:,} of {counted(len(changed), 'changed line')}, folded"
     )
 
 
 def _is_binary(patch: bytes) -> bool:
-    """Return whether git shows no lines of the file, because of its content or an attribute."""
+    """Return whether git shows none of the file's lines, because of its content or an attribute."""
     return b"\n@@ " not in patch and b"\nBinary files " in patch
 
 
 def _decoded(line: bytes) -> str:
-    """Decode a line from UTF-8, or from the encoding used by Windows and older editors."""
+    """Decode a line as UTF-8 or, failing that, in the encoding used by Windows and older editors."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
@@ -193,7 +193,7 @@ def _decoded(line: bytes) -> str:
 
 
 def as_text(content: bytes) -> str | None:
-    """Decode a file that git considers binary; return None if it really is binary."""
+    """Decode a file that git considers binary; return None if it actually is."""
     marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
     encoding = marks.get(content[:2]) or marks.get(content[:3])
     text = "\n".join(map(_decoded, content.split(b"\n"))) if encoding is None else content.decode(encoding, "replace")
@@ -201,12 +201,12 @@ def as_text(content: bytes) -> str | None:
 
 
 def diff_of_texts(old: str, new: str, temporary: Path) -> bytes:
-    """Return the hunks of the diff between two texts; `temporary` is an empty folder outside any repository."""
+    """Return the hunks of the diff between two strings; `temporary` is an empty folder outside any repository."""
     return _Git("of two texts", temporary, is_repository=False).diff_of(old, new, temporary)
 
 
 class _Git:
-    """Git repository from which a diff is read."""
+    """Git repository whose changes are read."""
 
     def __init__(self, commits: str, folder: Path, *, is_repository: bool = True) -> None:
         self.name = f"diff {commits}"
@@ -219,7 +219,7 @@ class _Git:
         self._top = folder
         if not is_repository:
             return
-        # git names files from the top of the repository, whatever the current folder
+        # git names files relative to the top of the repository, whatever the current folder
         self._top = folder / self._run("rev-parse", "--show-cdup").decode().strip()
         filters = self._run(
             "config", "--name-only", "-z", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$", codes=(0, 1)
@@ -244,7 +244,7 @@ class _Git:
         return [merge_base or ids[0], *ids[1:]]
 
     def _commit(self, revision: str) -> str:
-        """Return the id of a commit; the empty tree for a first commit's parent, and in an empty repository."""
+        """Return a commit's id, or the empty tree's for a first commit's parent and in an empty repository."""
         identifier = self._id_of(revision)
         if identifier is not None:
             return identifier
@@ -280,7 +280,7 @@ class _Git:
         )
 
     def list_new_files(self, temporary: Path) -> None:
-        """Make git compare untracked files as well, by means of a temporary index."""
+        """Make git compare untracked files as well, using a temporary index."""
         paths = self._run("ls-files", "--others", "--exclude-standard", "-z")
         # a trailing slash marks a nested repository
         new = b"".join(b"%s\0" % path for path in paths.split(b"\0")[:-1] if not path.endswith(b"/"))
@@ -311,13 +311,13 @@ class _Git:
         patch = self._run("diff", *_OPTIONS, _CONTEXT, *compared, "--")
         parts: dict[bytes, bytes] = {}
         for part in re.split(rb"^(?=diff --git )", patch, flags=re.MULTILINE)[1:]:
-            # if a file has become a link, its diff has two parts with the same first line
+            # if a file has become a link, its diff has two parts that start with the same line
             head = part.partition(b"\n")[0]
             parts[head] = parts.get(head, b"") + part
         yield from parts.values()
 
     def content(self, change: _Change, side: int) -> bytes | None:
-        """Return a file before (0) or after the change (1): b"" if the file does not exist, None if it is too large."""
+        """Return a file before (0) or after (1) the change: b"" if it does not exist, None if it is too large."""
         limit = MAX_FILE_MEGABYTES * MEGABYTE
         if change.modes[side] == "000000":
             return b""
@@ -330,7 +330,7 @@ class _Git:
         return content if len(content) <= limit else None
 
     def diff_of(self, old: str, new: str, temporary: Path) -> bytes:
-        """Return the hunks of the diff between two texts."""
+        """Return the hunks of the diff between two strings."""
         paths = [temporary / "old", temporary / "new"]
         for path, text in zip(paths, (old, new), strict=True):
             path.write_text(text, "utf-8", newline="")

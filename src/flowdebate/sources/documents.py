@@ -31,53 +31,53 @@ if TYPE_CHECKING:
 
 _MEGABYTE = 1_000_000
 MAX_TEXT_MEGABYTES = 2
-"""Maximum size of the text of a document, and of all sources together, in megabytes: 500,000 tokens, stored in each
-run.
+"""Maximum size, in megabytes, of a document's text and of all sources together: 500,000 tokens, stored with
+each run.
 """
 MAX_PAGES = 5_000
 """Maximum number of pages, slides or sheets in a document."""
 _MAX_UNPACKED_MEGABYTES = 100
-"""Maximum unpacked size of a document in megabytes: a book with pictures is smaller, a zip bomb is larger."""
+"""Maximum unpacked size of a document in megabytes: a book with pictures is smaller, and a zip bomb is larger."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _ONLY_TEXT = "has no text in it: a scanned document needs OCR first"
 
 
 class _Unreadable(Exception):
-    """Raised with the reason for rejecting a document."""
+    """Raised with the reason when a document is rejected."""
 
 
 @dataclass(slots=True)
 class Text:
-    """Text of a document, collected as it is read. Raises _Unreadable as soon as it is too long for a source."""
+    """A document's text, collected as it is read. Raises _Unreadable as soon as it is too long for a source."""
 
     parts: list[tuple[str, str]] = field(default_factory=list)
     """Pages, slides or sheets, each with its name; the name is "" if the document is not divided."""
     unread: list[str] = field(default_factory=list)
-    """Descriptions of omitted parts, such as "2 pictures"."""
+    """Descriptions of omitted content, such as "2 pictures"."""
     hidden: int = 0
     """Number of hidden passages."""
     _room: int = MAX_TEXT_MEGABYTES * _MEGABYTE
 
     def add(self, text: str, part: str = "") -> None:
-        """Add a part of the document."""
+        """Add a page, slide or sheet of the document."""
         self.take(len(text.encode(errors="replace")))
         if len(self.parts) >= MAX_PAGES:
             raise _Unreadable(f"has more than {MAX_PAGES:,} parts: split it")
         self.parts.append((part, text))
 
     def take(self, size: int) -> None:
-        """Count `size` bytes toward the maximum."""
+        """Count `size` bytes toward the limit."""
         self._room -= size
         if self._room < 0:
             raise _Unreadable(f"makes more than {MAX_TEXT_MEGABYTES} MB of text: split it, or leave parts of it out")
 
     def fits(self, size: int) -> None:
-        """Raise _Unreadable if a text of `size` bytes would exceed the maximum."""
+        """Raise _Unreadable if `size` more bytes of text would exceed the limit."""
         if size > self._room:
             self.take(size)
 
     def leave_out(self, what: str, number: int = 1) -> None:
-        """Record omitted parts, such as "1 picture"; do nothing if `number` is 0."""
+        """Record omitted content, such as "1 picture"; do nothing if `number` is 0."""
         if number:
             self.unread.append(f"{number:,} {what}{'s' * (number > 1)}")
 
@@ -97,7 +97,7 @@ def _read_pdf(data: bytes, text: Text) -> None:
         page = pdf[number - 1]
         textpage = page.get_textpage()
         text.fits(textpage.count_chars())
-        # U+0002 and U+FFFE stand for a hyphen at the end of a line, including the line break
+        # U+0002 and U+FFFE stand for a hyphen at the end of a line together with the line break
         content = re.sub("[\x02\ufffe]", "-\n", textpage.get_text_bounded().replace("\r\n", "\n"))
         notes, unseen = _annotations(pdf, page)
         hidden += unseen
@@ -120,7 +120,7 @@ _FEW_LINES, _MAX_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
-    """Return whether the text of a page runs across two columns, which some programs produce."""
+    """Return whether the text of a page runs across two columns, as written by some programs."""
     pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MAX_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
@@ -134,7 +134,7 @@ def _pages(numbers: Sequence[int]) -> str:
 
 
 def _annotations(pdf: PdfDocument, page: PdfPage) -> tuple[list[str], int]:
-    """Return the form values and comments of a page, one per line, and the number of hidden ones."""
+    """Return a page's form values and comments, one per line, and the number of hidden ones."""
     from pypdfium2 import raw
 
     lines: list[str] = []
@@ -160,7 +160,7 @@ def _annotations(pdf: PdfDocument, page: PdfPage) -> tuple[list[str], int]:
 
 
 def _utf16(call: Callable[..., int]) -> str:
-    """Return the text from a pdfium function; called without a buffer, the function returns the text's size."""
+    """Return the text written by a pdfium function, which returns the required size when called without a buffer."""
     from ctypes import create_string_buffer, sizeof
 
     from pypdfium2 import raw
@@ -172,7 +172,7 @@ def _utf16(call: Callable[..., int]) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Format ascending numbers, with consecutive numbers as ranges.
+    """Format ascending numbers, combining consecutive numbers into ranges.
 
     >>> _ranges([2, 3, 4, 7])
     '2-4, 7'
@@ -185,7 +185,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _unpack(data: bytes) -> zipfile.ZipFile:
-    """Open an archive. Raise _Unreadable if it is encrypted or too large, regardless of the sizes that it states."""
+    """Open an archive; raise _Unreadable if it is encrypted or too large, regardless of the sizes it states."""
     if data.startswith(_OLD_OFFICE):
         raise _Unreadable("is encrypted, or of a version before 2007: save it as it is today, without a password")
     packed = zipfile.ZipFile(io.BytesIO(data))
@@ -248,13 +248,13 @@ def _read_docx(data: bytes, text: Text) -> None:
 
 
 def _is_on(properties: Element, name: str) -> bool:
-    """Return whether the properties of a run or a style turn a setting on."""
+    """Return whether the properties of a run or style turn a setting on."""
     switch = properties.find(f"{_W}{name}")
     return switch is not None and switch.get(f"{_W}val", "1") not in ("0", "false", "off")
 
 
 def _hidden_styles(tree: Element) -> frozenset[str]:
-    """Return the names of styles that hide text, either themselves or through their base style."""
+    """Return the names of styles that hide text, either directly or through their base style."""
     based: dict[str, str] = {}
     hidden: set[str] = set()
     for style in tree.iter(f"{_W}style"):
@@ -292,7 +292,7 @@ def _drop_hidden(tree: Element, styles: frozenset[str]) -> int:
 
 
 def _flatten_formulas(tree: Element) -> int:
-    """Replace each formula with its letters, dropping its layout, and return the number of formulas."""
+    """Replace each formula with its characters, dropping the layout, and return the number of formulas."""
     from lxml.etree import SubElement
 
     formulas = [element for element in tree.iter(f"{_M}oMath") if element.getparent() is not None]
@@ -312,7 +312,7 @@ def _paragraphs(tree: Element) -> Iterator[str]:
 
 
 def _margins(packed: zipfile.ZipFile, kind: str) -> list[str]:
-    """Return the distinct headers or footers of a document."""
+    """Return a document's distinct headers or footers."""
     paragraphs: dict[str, None] = {}
     for name in sorted(packed.namelist()):
         if re.fullmatch(rf"word/{kind}\d*\.xml", name):
@@ -398,7 +398,7 @@ def _lines_of_shape(shape: object, title: object) -> Iterator[str]:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Format the rows of a table as Markdown, with each cell on one line."""
+    """Format table rows as Markdown, with each cell on one line."""
     for number, row in enumerate(rows):
         yield f"| {' | '.join(' '.join(cell.split()) for cell in row)} |"
         if number == 0:
@@ -413,12 +413,12 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 
 @dataclass(slots=True)
 class _Sheet:
-    """Hidden parts of a sheet, and whether it has formulas. openpyxl does not report them when it reads row by row."""
+    """Hidden rows and columns of a sheet, and whether it has formulas, which openpyxl omits when reading row by row."""
 
     rows: set[int] = field(default_factory=set)
     """Numbers of the hidden rows."""
     columns: list[tuple[int, int]] = field(default_factory=list)
-    """First and last column of each hidden group of columns."""
+    """First and last column of each group of hidden columns."""
     has_formulas: bool = False
 
     def hides(self, cell: ReadOnlyCell) -> bool:
@@ -452,7 +452,7 @@ def _read_xlsx(data: bytes, text: Text) -> None:
             if row:
                 rows.append(row)
         columns = sorted({column for row in rows for column in row})
-        text.take(3 * len(rows) * len(columns))  # count the bars before building the table, since they are text too
+        text.take(3 * len(rows) * len(columns))  # count the bars before building the table, since they are also text
         table = _table([row.get(column, "") for column in columns] for row in rows)
         text.parts.append((f"sheet {sheet.title}", "\n".join(table)))
     if hidden_sheets:
@@ -471,7 +471,7 @@ def _read_row(
 ) -> tuple[dict[int, str], int]:
     """Return the visible, non-blank cells of a row by column, and the number of hidden cells.
 
-    `formulas` replace missing results.
+    `formulas` stand in for missing results.
     """
     row: dict[int, str] = {}
     hidden = 0
@@ -518,7 +518,7 @@ def _look_at_sheet(packed: zipfile.ZipFile, path: str) -> _Sheet:
 
 
 def _cell(cell: ReadOnlyCell) -> str:
-    """Format the value of a cell as the sheet shows it: as a percentage, or with leading zeros."""
+    """Format a cell's value as the sheet displays it: as a percentage, or with leading zeros."""
     value, form = cell.value, cell.number_format or "General"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if re.fullmatch(r"0(\.0+)?%", form):
@@ -541,7 +541,7 @@ def _value(value: object) -> str:
 
 
 _ALL_DIGITS = 1e15
-"""Limit below which spreadsheets store whole numbers exactly."""
+"""Limit below which spreadsheets store integers exactly."""
 
 
 # HTML, books and notebooks
@@ -550,7 +550,7 @@ _ALL_DIGITS = 1e15
 def _soup(data: bytes | str) -> BeautifulSoup:
     from bs4 import BeautifulSoup
 
-    # decode as UTF-8, unless the page declares another encoding or is not valid UTF-8
+    # decode as UTF-8 unless the page declares another encoding or is not valid UTF-8
     return BeautifulSoup(data, "html.parser", from_encoding="utf-8" if isinstance(data, bytes) else None)
 
 
@@ -576,14 +576,14 @@ def _drop_unseen(soup: BeautifulSoup) -> int:
         element.decompose()
     hidden = 0
     for element in soup(_is_unseen):
-        if not element.decomposed:  # skip elements already removed together with a parent
+        if not element.decomposed:  # skip elements already removed along with a parent
             hidden += bool(element.get_text().strip())
             element.decompose()
     return hidden
 
 
 def _fill_in(soup: BeautifulSoup) -> None:
-    """Replace the form fields in a page with their values."""
+    """Replace a page's form fields with their values."""
     for element in soup("input"):
         value = str(element.get("value", ""))
         if element.get("type") in ("checkbox", "radio"):
@@ -661,7 +661,7 @@ def _joined(lines: str | list[str], between: str = "") -> str:
     return lines if isinstance(lines, str) else between.join(lines)
 
 
-# Kinds of documents
+# Document kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -670,7 +670,7 @@ class Kind:
 
     read: Callable[[bytes, Text], None]
     libraries: tuple[str, ...] = ()
-    """Modules required for reading, from the extra `flowdebate[documents]`."""
+    """Modules required to read it, from the extra `flowdebate[documents]`."""
 
     @property
     def is_installed(self) -> bool:
@@ -681,7 +681,7 @@ class Kind:
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ValueError:  # raised if sys.modules contains None for the module, which blocks its import
+    except ValueError:  # raised if sys.modules maps the module to None, which blocks its import
         return False
 
 
@@ -698,14 +698,14 @@ KINDS = {
     ".epub": Kind(_read_epub, ("lxml", "bs4", "markdownify")),
     ".ipynb": Kind(_read_notebook),
 }
-"""Supported kinds of documents, keyed by file suffix."""
+"""Supported document kinds, keyed by file suffix."""
 OTHERS = {
     **dict.fromkeys((".doc", ".dot", ".odt", ".rtf", ".pages", ".wpd"), ".docx"),
     **dict.fromkeys((".xls", ".xlt", ".xlsb", ".ods", ".numbers"), ".xlsx"),
     **dict.fromkeys((".ppt", ".pps", ".odp"), ".pptx"),
     **dict.fromkeys((".mobi", ".azw3"), ".epub"),
 }
-"""Suffixes of unsupported documents, mapped to a supported suffix to convert them to."""
+"""Suffixes of unsupported document kinds, each mapped to a supported suffix to convert to."""
 
 
 def read_document(data: bytes, kind: str) -> Text:
@@ -739,13 +739,13 @@ def serve(memory: int, seconds: float) -> None:
 
     A request is a line of JSON followed by the bytes of the document; the answer is a line of JSON. `memory` is the
     limit for this process, in megabytes. The process exits if a document takes much longer than `seconds`, or after a
-    long idle time.
+    long idle period.
     """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # libraries' output must not mix with answers
+    os.dup2(2, 1)  # keep the libraries' output from mixing with answers
     _limit_memory(memory)
     with suppress(AttributeError, OSError):
-        os.nice(10)  # low priority, so that servers on the machine come first
+        os.nice(10)  # low priority, so that servers on this machine come first
     while True:
         _end_in(_IDLE)
         if not (head := requests.readline()):
@@ -767,19 +767,19 @@ def serve(memory: int, seconds: float) -> None:
         answers.write(line + b"\n")
         answers.flush()
         if "isFull" in answer or resident_memory(os.getpid()) > memory * _MEGABYTE // 2:
-            return  # this process is full: read the next document in a fresh one
+            return  # this process is full; the next document is read in a fresh one
 
 
 _IDLE, _GRACE = 60.0, 10.0
-"""Time in seconds until an idle child exits, and until an overdue child exits if its parent has not stopped it."""
+"""Time in seconds until an idle child exits, and until an overdue child exits if its parent has not killed it."""
 
 
 def _limit_memory(megabytes: int) -> None:
-    """Limit this process's memory, if the system supports it (Linux counts writable memory)."""
+    """Limit this process's memory where the system supports it (Linux counts writable memory)."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        room = megabytes * _MEGABYTE * 9 // 10  # the libraries' code needs the rest
+        room = megabytes * _MEGABYTE * 9 // 10  # the libraries' code needs the remainder
         resource.setrlimit(resource.RLIMIT_DATA, (room, room))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -792,14 +792,14 @@ def resident_memory(pid: int) -> int:
 
 
 def _end_in(seconds: float) -> None:
-    """End this process after the given time in seconds, even if the interpreter is blocked."""
+    """Terminate this process after the given time in seconds, even if the interpreter is blocked."""
     import faulthandler
 
     faulthandler.dump_traceback_later(seconds, exit=True, file=2)
 
 
 def _end_with_parent(requests: IO[bytes], *, on: bool) -> None:
-    """Set whether the system ends this process together with its parent, whose end also closes stdin."""
+    """Set whether the system ends this process when stdin closes because its parent has ended."""
     with suppress(ImportError, AttributeError, OSError):
         import fcntl
         import select

@@ -1,4 +1,4 @@
-"""Reading of sources, without secrets: texts, documents, folders, stdin and diffs."""
+"""Reading of sources, excluding secrets: text files, documents, folders, stdin and diffs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _DATA_URL = re.compile(r"data:[\w.+/-]*(?:;[\w.+-]+=[^;,]*)*;base64,", re.IGNORE
 
 
 def make_source(name: str, text: str) -> Source:
-    """Create a source from a text; a data URL is decoded as a file.
+    """Create a source from `text`; a data URL is decoded as a file.
 
-    Raises BadFile for an unreadable file. Texts in stored runs are never decoded again.
+    Raises BadFile for an unreadable file. Text in stored runs is never decoded again.
     """
     begins = _DATA_URL.match(text)
     if begins is None:
@@ -49,7 +49,7 @@ def make_source(name: str, text: str) -> Source:
 
 
 def is_file(text: str) -> bool:
-    """Return whether a text is a data URL, which may take long to decode."""
+    """Return whether `text` is a data URL, which may take long to decode."""
     return _DATA_URL.match(text) is not None
 
 
@@ -70,20 +70,20 @@ def _read_document(name: str, path: str, data: bytes, kind: str) -> Source:
 
 MEGABYTE = 1_000_000
 MAX_FILE_MEGABYTES = 20
-"""Maximum size of a file in megabytes; even a document of a thousand pages is smaller."""
+"""Maximum file size in megabytes; even a document of a thousand pages is smaller."""
 MAX_IMAGES_MEGABYTES = 10
 """Maximum total size of images in megabytes. They are sent with every turn, and some providers accept 20 MB
 of base64.
 """
 _MAX_LISTED = 200
-"""Maximum number of omitted files to list per folder."""
+"""Maximum number of omitted files listed per folder."""
 
 
 def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Source]:
     """Read files and folders at paths relative to `folder`. "-" is stdin, and "NAME=FILE" sets a name.
 
-    Secrets, links, ignored files (`.gitignore`) and binary files in a folder are not read; `left_out` in their sources
-    states the reason.
+    Secrets, links, ignored files (`.gitignore`) and binary files in a folder are not read; `left_out` in the resulting
+    sources states the reason.
 
     Raises BadFile, with the path and the reason, for unusable files, or if the total exceeds 2 MB of text or 10 MB of
     images.
@@ -109,7 +109,7 @@ def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Sourc
 
 
 def read_texts(texts: Mapping[str, str]) -> list[Source]:
-    """Read sources by name, either texts or files as data URLs.
+    """Read sources given by name, either as text or as files in the form of data URLs.
 
     Raises BadFile for an unreadable file, or if the total exceeds 2 MB of text or 10 MB of images.
     """
@@ -123,13 +123,13 @@ def read_texts(texts: Mapping[str, str]) -> list[Source]:
 
 
 class _Room:
-    """Limits for all sources of a run, because they are stored with it and sent with each turn."""
+    """Limits on a run's sources in total, because they are stored with it and sent with each turn."""
 
     def __init__(self) -> None:
         self._text, self._images = MAX_TEXT_MEGABYTES * MEGABYTE, MAX_IMAGES_MEGABYTES * MEGABYTE
 
     def take(self, sources: Sequence[Source], path: str) -> None:
-        """Add `sources` to the count; raise BadFile, with their `path`, if they exceed the limits."""
+        """Add `sources` to the total; raise BadFile, with their `path`, if it exceeds the limits."""
         self._text -= sum(len(source.text.encode()) for source in sources)
         self._images -= sum(source.size for source in sources if source.image is not None)
         if self._text < 0:
@@ -154,7 +154,7 @@ def allowed_folders(paths: Iterable[str | Path], *, location: str) -> tuple[Path
 
 
 def outside_of(folders: Sequence[Path], entries: Sequence[str]) -> list[str]:
-    """Return those of `entries` outside all `folders`, such as stdin."""
+    """Return the `entries` outside all `folders`, which include stdin."""
     paths = {entry: _named(entry, Path())[1] for entry in entries}
     return [
         entry
@@ -164,7 +164,7 @@ def outside_of(folders: Sequence[Path], entries: Sequence[str]) -> list[str]:
 
 
 def _named(entry: str, folder: Path) -> tuple[str | None, Path]:
-    """Split "NAME=FILE" into the name and the path of the file; the name is None for a plain path."""
+    """Split "NAME=FILE" into the name and the file's path; the name is None for a plain path."""
     name, sign, rest = entry.partition("=")
     path = folder / entry
     if sign and name.strip() and rest and not os.path.lexists(path):
@@ -175,7 +175,7 @@ def _named(entry: str, folder: Path) -> tuple[str | None, Path]:
 
 
 def _is_within(path: Path, allowed: Path) -> bool:
-    """Return whether `path` is inside `allowed` after all links are followed."""
+    """Return whether `path` is inside `allowed` once all links are resolved."""
     try:
         return path.resolve().is_relative_to(allowed.resolve())
     except (OSError, ValueError):  # circular links, or a NUL in the path
@@ -192,7 +192,7 @@ def _read_stdin() -> bytes:
 
 
 def _read_file(path: Path, entry: str, name: str) -> Source:
-    """Read a file; raise BadFile, with the user's `entry`, if it cannot be a source."""
+    """Read a file; raise BadFile, with the user's `entry`, if it cannot serve as a source."""
     try:
         if path.is_symlink() and not _is_within(path, path.parent):
             raise BadFile(entry, "is a symlink to a file outside its folder: pass the file itself")
@@ -241,14 +241,14 @@ def _read_content(name: str, path: str, data: bytes) -> Source:
 
 
 def _why_no_text(suffix: str, data: bytes) -> str:
-    """Return the reason for rejecting a binary file, and advice."""
+    """Return the reason for rejecting a binary file, along with advice."""
     if data.startswith(b"{\\rtf"):
         suffix = ".rtf"
     if suffix in OTHERS:
         return f"is of the kind {suffix}, which is not read: save it as {OTHERS[suffix]}"
     if data.startswith(b"PK\x03\x04"):
         return "is binary, an archive: unpack it; a document needs a name that ends in .docx, .xlsx, .pptx or .epub"
-    if data.count(b"\0") * 100 < len(data):  # few NULs: a truncated log rather than a program
+    if data.count(b"\0") * 100 < len(data):  # few NULs: more likely a truncated log than a program
         number = data.partition(b"\0")[0].count(b"\n") + 1
         return f"line {number}: has a NUL byte, which no text has"
     return "is binary: only texts, documents and images (PNG, JPEG, WebP, GIF) can be sources"
@@ -295,7 +295,7 @@ def _why_not(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, folder:
 
 
 def _specs_above(root: Path) -> Iterator[tuple[Path, GitIgnoreSpec]]:
-    """Yield the ignore rules of the repository around `root`, from its top folder down to the parent of `root`."""
+    """Yield the ignore rules of the repository containing `root`, from its top folder down to the parent of `root`."""
     above = list(root.parents)
     top = next((index for index, parent in enumerate(above) if (parent / ".git").exists()), None)
     if top is not None and not (root / ".git").exists():
@@ -305,7 +305,7 @@ def _specs_above(root: Path) -> Iterator[tuple[Path, GitIgnoreSpec]]:
 
 
 def _spec_of(folder: Path) -> GitIgnoreSpec:
-    """Read a folder's `.gitignore`; raise ConfigurationError if the required library is missing."""
+    """Parse a folder's `.gitignore`; raise ConfigurationError if the required library is missing."""
     check_library(f"a folder with {folder / '.gitignore'}", "pathspec", library="pathspec", extra="documents")
     from pathspec import GitIgnoreSpec
 

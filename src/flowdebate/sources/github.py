@@ -1,4 +1,4 @@
-"""Pull requests read through GitHub's REST API: changes as sources, and comments."""
+"""Pull requests via GitHub's REST API: changes as sources, and comments."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ GITHUB_ACTIONS = "github-actions[bot]"
 _JSON, _RAW = "application/vnd.github+json", "application/vnd.github.raw+json"
 _ATTEMPTS = 4
 _MAX_WAIT = 300.0
-"""Maximum time in seconds to wait for a rate limit."""
+"""Maximum time in seconds to wait out a rate limit."""
 _MAX_COMPARED = 300
-"""Maximum number of files that GitHub lists when it compares commits."""
+"""Maximum number of files that GitHub lists when comparing commits."""
 _MAX_MESSAGE_LENGTH = 300
 _NO_NEWLINE = "\\ No newline at end of file"
 _SUBMODULE = re.compile(r"^[-+]Subproject commit [0-9a-f]{40}(-dirty)?$")
@@ -55,7 +55,7 @@ ModelT = TypeVar("ModelT")
 
 
 class _Answer(BaseModel):
-    """Base class for parts of GitHub's responses."""
+    """Base class for objects in GitHub's responses."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
@@ -67,7 +67,7 @@ class User(_Answer):
 
 
 class Comment(_Answer):
-    """Review of a pull request, or a note on a line in it."""
+    """Review of a pull request, or a note on one of its lines."""
 
     id: int
     user: User | None = None
@@ -118,19 +118,19 @@ class _Rejected(BadFile):
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """Changes in a pull request to be read."""
+    """Changes to read in a pull request."""
 
     head: str
     """Commit up to which the changes were read."""
     merge_base: str
     """Commit at which the branch began."""
     since: str | None
-    """Commit up to which the changes had been read before; None to read the whole change."""
+    """Last commit whose changes had been read before; None to read the whole change."""
     sources: list[Source]
     is_fork: bool = False
     """True if the branch is in another repository."""
     lines: dict[str, set[int]] = field(default_factory=dict)
-    """Numbers of the lines where GitHub accepts notes, keyed by file."""
+    """Numbers of the lines on which GitHub accepts notes, keyed by file."""
     renamed: dict[str, str] = field(default_factory=dict)
     """New names of moved files, keyed by their old names."""
 
@@ -149,7 +149,7 @@ class GitHub:
         headers = {"X-GitHub-Api-Version": "2022-11-28", "User-Agent": "flowdebate"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        # after a redirect to another host, httpx2 omits the token
+        # httpx2 drops the token after a redirect to another host
         self._client = httpx2.Client(headers=headers, timeout=60, follow_redirects=True)
 
     def __enter__(self) -> Self:
@@ -161,7 +161,7 @@ class GitHub:
     # Reading
 
     def login(self) -> str:
-        """Return the user name that belongs to the token.
+        """Return the user name associated with the token.
 
         For an app's token, GitHub reports the name only through GraphQL.
         """
@@ -181,7 +181,7 @@ class GitHub:
         return [*self._pages(f"{self._pull(number)}/reviews", Comment)]
 
     def notes(self, number: int) -> list[Comment]:
-        """List the notes on lines in a pull request."""
+        """List a pull request's notes on lines."""
         return [*self._pages(f"{self._pull(number)}/comments", Comment)]
 
     def read(
@@ -193,7 +193,7 @@ class GitHub:
         again: Collection[str] = (),
         exclude: Sequence[str] = (),
     ) -> Changes:
-        """Read the changes in a pull request; with `since`, only the changes after that commit.
+        """Read the changes in a pull request; with `since`, only the changes made after that commit.
 
         `merge_base` is the commit at which the branch began when `since` was read, and `again` names files to read in
         full. The whole change is read if `since` is no longer part of the branch, or if the comparison is too long.
@@ -237,7 +237,7 @@ class GitHub:
     def _newer(self, since: str | None, merge_base: str | None, pull: _Pull) -> tuple[list[_File] | None, set[str]]:
         """List the files changed after `since`, and the names of files whose base has changed.
 
-        Returns None if the comparison is incomplete.
+        Returns None in place of the list if the comparison is incomplete.
         """
         if since is None:
             return None, set()
@@ -268,7 +268,7 @@ class GitHub:
         if (reason := self._why_left_out(file, new)) is not None:
             return Source(name=name, left_out=reason)
         patch = file.patch or ""
-        # GitHub omits or shortens a patch that is long, or if attributes declare the file binary
+        # GitHub omits or shortens a patch if it is long, or if attributes declare the file binary
         if _count(patch) < file.additions + file.deletions or (not patch and file.status not in _WITHOUT_PATCH):
             try:
                 patch = self._whole_patch(file, old, new)
@@ -277,7 +277,7 @@ class GitHub:
         return source_of_patch(name, f"{_head_of(file)}{patch.removesuffix(chr(10))}\n".encode(errors="replace"))
 
     def _why_left_out(self, file: _File, commit: str) -> str | None:
-        """Return the reason for leaving out a file, regardless of its content; None to include it."""
+        """Return the reason for leaving out a file regardless of its content; None to include it."""
         if holds_secrets(file.filename):
             return HOLDS_SECRETS
         patch = file.patch or ""
@@ -291,7 +291,7 @@ class GitHub:
         return None
 
     def _whole_patch(self, file: _File, old: str, new: str) -> str:
-        """Compare both versions of a file; raise BadFile with the reason if they cannot be read as text."""
+        """Compare both versions of a file; raise BadFile, with the reason, if they cannot be read as text."""
         name = file.filename
         contents = [
             b"" if file.status == "added" else self._content(file.previous_filename or name, old),
@@ -306,14 +306,14 @@ class GitHub:
             return diff_of_texts(before, after, Path(temporary)).decode(errors="replace")
 
     def _content(self, path: str, commit: str) -> bytes:
-        """Return the content of a file at a commit."""
+        """Return a file's content at the given commit."""
         try:
             return self._send("GET", self._contents(path, commit), accept=_RAW).content
         except BadFile:
             raise BadFile(path, "is not shown by GitHub") from None
 
     def _kind(self, path: str, commit: str) -> str | None:
-        """Return the type of a file at a commit: "file" or "symlink"; None if it is unknown."""
+        """Return a file's type at the given commit: "file" or "symlink"; None if unknown."""
         try:
             entries = self._get(self._contents(path.rpartition("/")[0], commit), list[_Entry])
         except BadFile:
@@ -326,9 +326,9 @@ class GitHub:
     # Writing
 
     def create_review(self, number: int, commit: str | None, body: str, notes: Sequence[JsonValue]) -> bool:
-        """Post a review with notes on lines; return False if GitHub rejects it, as it does outside the diff.
+        """Post a review with notes on lines; return False if GitHub rejects it, as for lines outside the diff.
 
-        Without a `commit`, the review refers to the newest one.
+        Without a `commit`, the review refers to the latest one.
         """
         review: dict[str, JsonValue] = {"body": body, "event": "COMMENT", "comments": [*notes]}
         review |= {} if commit is None else {"commit_id": commit}
@@ -339,7 +339,7 @@ class GitHub:
         self._send("PUT", f"{self._pull(number)}/reviews/{review}", {"body": body})
 
     def create_note(self, number: int, commit: str, note: dict[str, JsonValue]) -> bool:
-        """Post a note on a line; return False if GitHub rejects it, as it does outside the diff."""
+        """Post a note on a line; return False if GitHub rejects it, as for lines outside the diff."""
         return self._create(f"{self._pull(number)}/comments", {"commit_id": commit, **note})
 
     def _create(self, path: str, body: dict[str, JsonValue]) -> bool:
@@ -396,7 +396,7 @@ class GitHub:
             try:
                 response = self._client.request(method, address, json=body, headers={"Accept": accept})
             except httpx2.HTTPError as error:
-                if last or method != "GET":  # writes must not be repeated
+                if last or method != "GET":  # writes must not be retried
                     raise BadFile(self._name, f"GitHub cannot be reached at {self._api}: {error}") from None
                 wait = 0.5 * 2**attempt
             else:
@@ -437,7 +437,7 @@ class GitHub:
 
 
 def _seconds_to_wait(response: httpx2.Response, attempt: int) -> float | None:
-    """Return the number of seconds to wait for a rate limit; None if the response has another reason."""
+    """Return how many seconds to wait for a rate limit; None if the request was rejected for another reason."""
     if response.status_code not in (403, 429):
         return None
     after, remaining = response.headers.get("retry-after", ""), response.headers.get("x-ratelimit-remaining")
@@ -450,7 +450,7 @@ def _seconds_to_wait(response: httpx2.Response, attempt: int) -> float | None:
 
 
 def _head_of(file: _File) -> str:
-    """Format the lines above the hunks of a file's diff."""
+    """Format the lines that precede the hunks in a file's diff."""
     old, new = (
         f"{side}/{name}" for side, name in (("a", file.previous_filename or file.filename), ("b", file.filename))
     )
@@ -461,11 +461,11 @@ def _head_of(file: _File) -> str:
 
 
 def _count(patch: str) -> int:
-    """Count the changed lines of a patch."""
+    """Count the changed lines in a patch."""
     return sum(line[:1] in ("+", "-") for line in patch.split("\n"))
 
 
 def _lines_of(file: _File) -> set[int]:
-    """Return the numbers, after the change, of the lines that GitHub shows in a file's diff."""
+    """Return the numbers of the lines that GitHub shows in a file's diff, counted after the change."""
     patch = Source.of(file.filename, f"{_head_of(file)}{file.patch or ''}\n")
     return {line.number for line in number_lines(patch) if line.number is not None} if file.patch else set()

@@ -1,4 +1,4 @@
-"""Passages from sources that best match a question, and quotes in texts, verified word for word against the sources."""
+"""Passages from sources that best match a question, and quotes in text, verified word for word against the sources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_LENGTH = 1_200
 
 
 class Passage(WireModel):
-    """A passage in a source: `text[start:end]`."""
+    """A passage from a source: `text[start:end]`."""
 
     source: str
     start: int
@@ -38,11 +38,11 @@ class Passage(WireModel):
 def find_passages(
     sources: tuple[Source, ...], queries: Sequence[str], characters: int, *, share: tuple[int, int] = (0, 1)
 ) -> list[Passage]:
-    """Find the best passages for all `queries`, as many as fit into `characters`, in the order of the sources.
+    """Find the best passages for all `queries`, as many as fit into `characters`, in source order.
 
-    `share` is a reader's index, from 0, and the number of readers: half of the space has the same passages for all
-    readers, and the other half a different selection of the next best passages for each reader. Adjacent passages in a
-    source are merged.
+    `share` is a reader's index, from 0, and the number of readers: half of the space is filled with the same passages
+    for all readers, and the other half with a different selection of the next best passages for each reader. Adjacent
+    passages in a source are merged.
 
     Raises ConfigurationError if the extra `flowdebate[documents]` is not installed.
     """
@@ -50,14 +50,14 @@ def find_passages(
     scores = [0.0] * len(passages)
     for words in filter(None, _tokens([*queries])):
         weights = index.get_scores(words)
-        highest = max(weights) or 1.0  # normalize: a long query has higher scores, but must not have more weight
+        highest = max(weights) or 1.0  # normalize: a long query scores higher, but must not weigh more
         scores = [score + float(weight / highest) for score, weight in zip(scores, weights, strict=True)]
     ranked = sorted(range(len(passages)), key=lambda place: (-scores[place], place))
     sizes = [passage.end - passage.start for passage in passages]
     number, readers = share
     best = _fill(ranked, sizes, characters if readers == 1 else characters // 2)
     rest = [place for place in ranked if place not in best]
-    for places in (rest[number::readers], rest):  # use other readers' passages only for the remaining space
+    for places in (rest[number::readers], rest):  # use other readers' passages only to fill the remaining space
         room = characters - sum(sizes[place] for place in best)
         best |= _fill([place for place in places if place not in best], sizes, room)
     matches: list[Passage] = []
@@ -67,7 +67,7 @@ def find_passages(
 
 
 def _fill(ranked: Sequence[int], sizes: Sequence[int], room: int) -> set[int]:
-    """Choose the first passages in `ranked` that fit into `room`, skipping those too long for the remaining space."""
+    """Choose the first passages in `ranked` that fit into `room`, skipping any too long for the remaining space."""
     places = set[int]()
     for place in ranked:
         if sizes[place] <= room:
@@ -77,7 +77,7 @@ def _fill(ranked: Sequence[int], sizes: Sequence[int], room: int) -> set[int]:
 
 
 def _append(passages: list[Passage], passage: Passage) -> None:
-    """Append a passage, or extend the last passage if it continues there."""
+    """Append a passage, or extend the last one if the passage continues it."""
     last = passages[-1] if passages else None
     if last is not None and (last.source, last.page, last.end) == (passage.source, passage.page, passage.start):
         passages[-1] = last.model_copy(update={"end": passage.end})
@@ -87,9 +87,9 @@ def _append(passages: list[Passage], passage: Passage) -> None:
 
 @lru_cache(maxsize=8)
 def divide(sources: tuple[Source, ...], characters: int) -> tuple[tuple[Passage, ...], ...]:
-    """Divide the text of all sources, in order, into parts of at most `characters`.
+    """Divide the text of all sources, in order, into parts of at most `characters` characters.
 
-    A source is divided only if it is longer than a part: at the end of a paragraph, a line, a sentence or a word.
+    A source is split only if it is longer than a part: at the end of a paragraph, a line, a sentence or a word.
 
     >>> from flowdebate.sources.source import Source
     >>> parts = divide((Source.of("a", "x" * 60), Source.of("b", "y" * 60)), 100)
@@ -136,21 +136,21 @@ def _index(sources: tuple[Source, ...]) -> tuple[list[Passage], Any]:
 def _tokens(texts: list[str]) -> list[list[str]]:
     from bm25s import tokenize
 
-    # index a hyphenated word as a whole, and by its parts
+    # index a hyphenated word both as a whole and by its parts
     joined = [re.sub(r"(\w+)-\n(\w+)", r"\1-\n\2 \1\2", text) for text in texts]
     tokens: list[list[str]] = tokenize(joined, stopwords=None, return_ids=False, show_progress=False)
     return tokens
 
 
 def cut(source: Source) -> Iterator[Passage]:
-    """Cut the text of a source into passages, at page ends and at paragraphs, lines or sentences."""
+    """Cut a source's text into passages, at page ends and at the ends of paragraphs, lines or sentences."""
     begins = [0, *(page.start for page in source.pages if page.start)]
     for begin, stop in zip(begins, [*begins[1:], len(source.text)], strict=True):
         start = begin
         while start < stop:
             end = min(start + _MAX_LENGTH, stop)
             if end < stop:
-                # prefer the last end of a paragraph in the second half, then of a line, a sentence or a word
+                # prefer the last paragraph end in the second half, then a line, sentence or word end
                 signs = ("\n\n", "\n", ". ", " ")
                 ends = (source.text.rfind(sign, start + _MAX_LENGTH // 2, end) + len(sign) for sign in signs)
                 end = next((place for place in ends if place > start + _MAX_LENGTH // 2), end)
@@ -160,23 +160,23 @@ def cut(source: Source) -> Iterator[Passage]:
 
 
 QuoteStatus = Literal["verified", "unverified", "too_short"]
-"""Status of a quote: it occurs in a source, it occurs in no source, or it is too short to prove anything."""
+"""Status of a quote: it occurs in a source, it occurs in none, or it is too short to prove anything."""
 
 
 class Span(WireModel):
-    """Span in a text, `text[start:end]`, as half-open offsets in characters."""
+    """Span in a string, `text[start:end]`, as half-open character offsets."""
 
     start: Annotated[int, Field(ge=0)]
     end: Annotated[int, Field(ge=0)]
 
 
 class Quote(Span):
-    """A quotation in an argument, with the offsets of the quoted words without the quotation marks."""
+    """A quotation in an argument, with the offsets of the quoted words, excluding the quotation marks."""
 
     text: str
     """The quoted words as written."""
     depth: Annotated[int, Field(ge=0)] = 0
-    """Number of quotations around this one."""
+    """Number of quotations enclosing this one."""
 
 
 class VerifiedQuote(Quote):
@@ -186,17 +186,17 @@ class VerifiedQuote(Quote):
     source: str | None = None
     """Name of the source that contains the quote; None if no source does."""
     spans: tuple[Span, ...] = ()
-    """Spans in the source, each from the first word to the last: one for each part between ellipses."""
+    """Spans in the source, each from the first word to the last: one for each passage between ellipses."""
     page: str | None = Field(default=None, exclude_if=lambda page: page is None)
     """Page on which the quote begins, such as "page 12"; None (and omitted from JSON) if the source has no pages."""
 
 
 # Quotations in a text
 
-_DEEPEST = 2  # maximum depth of nested quotations; deeper quotations are left out
-_MAX_OPEN_MARKS = 16  # maximum number of open marks, because a text of nothing but marks would take quadratic time
+_DEEPEST = 2  # maximum nesting depth of quotations; deeper ones are left out
+_MAX_OPEN_MARKS = 16  # maximum number of open marks, because text consisting only of marks would take quadratic time
 
-# Closing marks by opening mark.
+# Closing marks, keyed by opening mark.
 _CLOSED_BY = {
     '"': '"”',
     "“": '”"',
@@ -216,10 +216,10 @@ _CLOSED_BY = {
     "〝": "〞〟",
     "\uff02": "\uff02",
 }
-# Compiled on first use, like `_TOKEN`: together they take 11 ms, and most debates have no sources.
+# Compiled on first use, like `_TOKEN`: together they take 11 ms to compile, and most debates have no sources.
 _MARK = f"[{''.join(dict.fromkeys([*_CLOSED_BY, *''.join(_CLOSED_BY.values())]))}]"
-_OPENS = frozenset("“‟„«\u2039\u201a\u2018「『❝〝")  # also open a quotation before a space or right after a word
-_CLOSES = frozenset("”»\u203a」』❞〞〟")  # also close a quotation after a space
+_OPENS = frozenset("“‟„«\u2039\u201a\u2018「『❝〝")  # these also open a quotation before a space or right after a word
+_CLOSES = frozenset("”»\u203a」』❞〞〟")  # these also close a quotation after a space
 _SINGLE = frozenset("'\u2018\u2019")
 _APOSTROPHE = re.compile(
     r"(?<=[^\W_])['\u2018\u2019](?=[^\W_])"
@@ -229,7 +229,7 @@ _APOSTROPHE = re.compile(
 )
 _BLOCK = re.compile(r"^[ ]{0,3}>[^\r\n]*(?:\r?\n[ ]{0,3}>[^\r\n]*)*", re.MULTILINE)
 _BLOCK_START = re.compile(r"[ >\t]*")
-# Last line of a block quote that names the author.
+# Last line of a block quote, naming the author.
 _BY_WHOM = re.compile(r"\r?\n[ \t>]*(?:[\u2014\u2013\u2015]|--)[^\r\n]*\Z")
 
 # Scripts without spaces between words: each character counts as a word.
@@ -238,21 +238,21 @@ _UNSPACED = (
 )
 _TOKEN = (
     rf"(?P<word>[{_UNSPACED}]|[^\W\d_](?:\^(?=\d)|'(?=[^\W\d_])|(?![{_UNSPACED}])[^\W_]|[\u0900-\u0963\u0966-\u0dff])*)"
-    r"|(?:(?<![^\W_])[-+<>±])?(?:\.(?=\d))?\d+(?:[.,:/'\-]\d+)*[a-z]*"  # a number with its sign and unit
+    r"|(?:(?<![^\W_])[-+<>±])?(?:\.(?=\d))?\d+(?:[.,:/'\-]\d+)*[a-z]*"  # a number with sign and unit
     r"|[%‰‱$¢£¤¥\u20a0-\u20cf]"
 )
-# Omitted words: … or three or four dots, with or without brackets.
+# Omitted words: …, or three or four dots, with or without brackets.
 _ELLIPSIS = re.compile(r"[\[(]\s?(?:…|\.\s?\.\s?\.)\s?[\])]|…|(?<!\.)\.\s?\.\s?\.(?:\s?\.)?(?!\.)")
 _CASE_CHANGED = r"\[([^\W\d_])\](?=[^\W\d_])"  # "[t]he": a letter whose case was adapted to the sentence
 _MIN_WORDS = 2  # minimum number of words, because any single word occurs in most sources
 
 
 def find_quotes(text: str) -> list[Quote]:
-    r"""Find the quotations in `text`, ordered by their beginnings, so that a quotation precedes those nested in it.
+    r"""Find the quotations in `text`, ordered by their start, so that a quotation precedes those nested in it.
 
-    Recognized are straight, curly, „German“, «French», »reversed« and 「Japanese」 marks, single marks of these styles
-    unless they are apostrophes, and block quotes: lines that begin with ">", except a last line with the author. A mark
-    without a counterpart starts no quote. Quotes nested more than two levels deep are left out.
+    Straight, curly, „German“, «French», »reversed« and 「Japanese」 marks are recognized, single marks in these styles
+    unless they are apostrophes, and block quotes: lines that begin with ">", except a last line naming the author. A
+    mark without a counterpart starts no quote. Quotes nested more than two levels deep are omitted.
 
     >>> [quote.text for quote in find_quotes("It said “we don’t «cut» it”.\n> Rents rose.\n> Twice.")]
     ['we don’t «cut» it', 'cut', 'Rents rose.\n> Twice.']
@@ -263,17 +263,17 @@ def find_quotes(text: str) -> list[Quote]:
     for start, end in spans:
         while around and around[-1] <= start:
             around.pop()
-        if around and end > around[-1]:  # a mark inside a block quote cannot be paired with one outside
+        if around and end > around[-1]:  # a mark inside a block quote cannot pair with one outside
             continue
         if len(around) <= _DEEPEST:
-            # model_construct: validation rejects half a surrogate pair, but models do write that
+            # model_construct: validation rejects half a surrogate pair, but models do write them
             quotes.append(Quote.model_construct(start=start, end=end, text=text[start:end], depth=len(around)))
         around.append(end)
     return quotes
 
 
 def _marked(text: str) -> list[tuple[int, int]]:
-    """Return the spans of the texts between quotation marks."""
+    """Return the spans of text between quotation marks."""
     opened: list[int] = []
     spans = []
     for match in re.finditer(_MARK, text):
@@ -308,19 +308,19 @@ def _blocks(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-_BEGINNINGS = (1, 4, 8, 16)  # lengths of the index keys, so that a quote is not compared with a whole source
+_BEGINNINGS = (1, 4, 8, 16)  # lengths of the index keys, which save comparing a quote with a whole source
 
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
-    """A text prepared for comparison.
+    """Text prepared for comparison.
 
-    Letters have no spaces and punctuation between them; numbers and currency signs are between spaces.
+    Letters are joined without spaces and punctuation; numbers and currency signs are set off by spaces.
     """
 
     text: str
     starts: list[int]
-    """Start of each word in `text`."""
+    """Start offset of each word in `text`."""
     spans: list[tuple[int, int]]
     """Span of each word in the original text."""
     words: list[str]
@@ -344,9 +344,9 @@ class Normalised:
 
 
 def normalise(text: str) -> Normalised:
-    """Normalize `text` (NFKC, casefolded), keeping the span of each of its words.
+    """Normalize `text` (NFKC, casefolded), keeping each word's original span.
 
-    Characters that prompts escape count as themselves, whether or not `text` was copied from a prompt.
+    Characters escaped in prompts count as themselves, whether or not `text` was copied from a prompt.
 
     >>> normalise("It cost “1.5 Mio” in well-known ti­mes.").text
     'itcost 1.5 mioinwellknowntimes'
@@ -374,15 +374,15 @@ _source = lru_cache(maxsize=512)(normalise)  # cached: a debate looks up all arg
 def verify_quotes(
     text: str, sources: Mapping[str, str], *, min_words: int = 3, min_characters: int = 10
 ) -> list[VerifiedQuote]:
-    r"""Look up each quotation in `text` (see `find_quotes`) in `sources`, a mapping of names to texts.
+    r"""Look up each quotation in `text` (see `find_quotes`) in `sources`, a mapping of names to text.
 
     The results are in the order of the quotations.
 
     - "verified": a source contains the quotation; the first such source and the half-open spans in it are included.
       Case, accents, spacing, line breaks, hyphens, punctuation, ligatures and invisible characters are ignored; letters
       and their order, numbers (1.5 is not 15), their signs, percent signs and currencies are significant. An ellipsis
-      matches any words, but a single source must contain the parts around it in order.
-    - "too_short": it, or a part between ellipses, has fewer than `min_words` words or `min_characters` characters.
+      matches any words, but a single source must contain the passages around it in order.
+    - "too_short": it, or a passage between ellipses, has fewer than `min_words` words or `min_characters` characters.
     - "unverified": no source contains it.
 
     >>> report = {"report": "Rents rose by 15% in May, and fell by 2% in June."}
@@ -405,9 +405,10 @@ def verify_quotes(
 
 
 def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_characters: int) -> dict[str, Any]:
-    """Look up the parts of `quote` around its ellipses; return its status, with the source and spans if it is verified.
+    """Look up the parts of `quote` around its ellipses; return its status, with source and spans if verified.
 
-    A failed lookup is repeated with dots and brackets as literal text, as in code: `<Row {...props} key={key}>`.
+    If the lookup fails, it is repeated with dots and brackets taken literally, as in code: `<Row {...props}
+    key={key}>`.
     """
     plain = re.sub(_CASE_CHANGED, r"\1", re.sub(r"(?i)\[sic!?\]", " ", quote))
     parts = [part for part in map(normalise, _ELLIPSIS.split(plain)) if part.words]
@@ -437,7 +438,7 @@ def _is_short(part: Normalised, min_words: int, min_characters: int) -> bool:
 
 
 def _find_parts(parts: list[Normalised], source: Normalised) -> tuple[Span, ...]:
-    """Find all `parts` in `source`, in order; return no spans if a part is missing."""
+    """Find all `parts` in `source`, in order; return no spans if one is missing."""
     spans, begin = [], 0
     for part in parts:
         match = source.find(part.text, begin)
@@ -449,22 +450,22 @@ def _find_parts(parts: list[Normalised], source: Normalised) -> tuple[Span, ...]
     return tuple(spans)
 
 
-@lru_cache(maxsize=256)  # cached: all views of a judge contain the same arguments
+@lru_cache(maxsize=256)  # cached: all of a judge's views contain the same arguments
 def look_up(text: str, sources: tuple[Source, ...]) -> tuple[VerifiedQuote, ...]:
-    """Look up the quotes in a text, with their pages."""
+    """Look up the quotes in `text`, adding the pages on which they begin."""
     return tuple(_with_page(_as_copied(quote, sources), sources) for quote in verify_quotes(text, _texts(sources)))
 
 
 @lru_cache(maxsize=256)
 def look_up_quote(quote: str, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up a `quote` without quotation marks, either as written or as copied from a prompt."""
+    """Look up a `quote` without quotation marks, either as written or as it appears when copied from a prompt."""
     lookup = _look_up_parts(quote, _texts(sources), _MIN_QUOTE_WORDS, _MIN_QUOTE_LENGTH)
     verified = VerifiedQuote.model_construct(start=0, end=len(quote), text=quote, depth=0, **lookup)
     return _with_page(_as_copied(verified, sources), sources)
 
 
 def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
-    r"""Return forms of a `quote` with less and less decoration, each with the line numbers removed from it.
+    r"""Return forms of a `quote` with progressively less decoration, each with the line numbers removed from it.
 
     The first form is the quote itself. The others lack the code fence or surrounding marks, the bars, and the line
     numbers (None if there are none; numbers of blank lines are omitted).
@@ -488,7 +489,7 @@ def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
 
 
 def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
-    """Return the lines of the source that contain a verified quote, from its first word to its last."""
+    """Return the source lines that contain a verified quote, from its first word to its last."""
     source = next((entry for entry in sources if entry.name == quote.source), None)
     if source is None:
         return []
@@ -498,7 +499,7 @@ def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
 
 _MIN_QUOTE_WORDS, _MIN_QUOTE_LENGTH = 3, 10
 _MAX_VERBATIM_LENGTH = 4_000
-"""Maximum length, in characters, of a quote whose dots count as literal text: a hundred lines of code."""
+"""Maximum length, in characters, of a quote whose dots are taken literally: a hundred lines of code."""
 _FENCES = ("```", "~~~")
 _AROUND_QUOTE = {**PAIRS, "`": "`", '"': '"', "'": "'"}
 _BARS = re.compile(r"^ {0,2}\|(?: |$)", re.MULTILINE)
@@ -514,7 +515,7 @@ def _texts(sources: tuple[Source, ...]) -> dict[str, str]:
 
 
 def _as_copied(quote: VerifiedQuote, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up an unverified quote again without the decoration of a prompt; line numbers must match the source."""
+    """Look up an unverified quote again without the decoration added by prompts; line numbers must match the source."""
     if quote.status == "verified":
         return quote
     for form, numbers in copied_forms(quote.text)[1:]:

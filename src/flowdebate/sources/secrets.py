@@ -1,4 +1,4 @@
-"""Secrets in files: key files, recognized by name or content, are never read; tokens in texts are masked."""
+"""Secrets in files: key files, recognized by name or content, are never read; tokens in text are masked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDERS = frozenset({
     ".git", ".hg", ".svn", ".ssh", ".gnupg", ".aws", ".kube", ".azure", ".docker", ".oci", ".password-store",
     ".terraform.d", ".bitcoin", ".ethereum", ".electrum", "keyrings",
 })  # fmt: skip
-"""Folders that often contain secrets, but no material."""
+"""Folders that often contain secrets and rarely any material."""
 _NAMES = (
     # environment variables and settings
     *(".env", ".env[._-]*", "*.env", ".envrc", "*.env.local", "env.local", "env.prod", "env.production", "env.staging"),
@@ -24,7 +24,7 @@ _NAMES = (
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.jceks", "*.bks", "*.keystore", "*.keytab", "*.kdbx"),
     *("*.kdb", "*.ovpn", "*.mobileprovision", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*[_-]key.json"),
     *("*firebase-adminsdk*.json", "service[_-]account*.json", "krb5cc_*"),
-    # sign-ins of programs
+    # program sign-ins
     *(".netrc", "_netrc", ".authinfo*", ".npmrc", ".yarnrc*", ".pypirc", ".pgpass", ".my.cnf", ".mylogin.cnf", ".boto"),
     *(".git-credentials", ".gitconfig", "credentials", "credentials.*", "*credentials.json", "auth.json", ".dockercfg"),
     *(".dockerconfigjson", ".s3cfg", ".vault-token", "*kubeconfig*", "kube.y*ml", "rclone.conf", "ngrok.yml"),
@@ -36,12 +36,12 @@ _NAMES = (
 )
 _PATHS = (".config/gh/*", ".config/gcloud/*", ".config/op/*", ".config/rclone/*", ".config/hub", ".m2/settings*.xml",
           ".gem/credentials", ".cargo/credentials*", ".subversion/auth/*", ".config/github-copilot/*")  # fmt: skip
-"""Path patterns of secret files with ordinary names."""
+"""Path patterns for secret files with ordinary names."""
 _KEYS = re.compile(
     rb"PRIVATE KEY(?: BLOCK)? ?-{4}|PuTTY-User-Key-File-\d|OpenVPN Static key"
     rb"|(?<![A-Z0-9])AGE-SECRET-KEY-1[A-Z0-9]{50}"
 )
-"""Markers found in files with private keys."""
+"""Markers found in private key files."""
 
 
 def is_secret(path: PurePath) -> bool:
@@ -98,7 +98,7 @@ _TOKENS = "|".join(
         (r"SK(?=[0-9a-f]{32})", f"{_HEX}{{32}}(?!{_WORD})"),
     )
 )
-# Names of secret values in programs' files.
+# Names of secret values in configuration files.
 _FIELDS = (
     r"aws_secret_access_key|aws_session_token|secretaccesskey|accountkey|sharedaccesskey|_authtoken|_auth|oauth_token"
     r"|client_secret|client-key-data|refresh_token|access_token|auth_token|private_key_id|npmauthtoken|privatekey|presharedkey"
@@ -116,7 +116,7 @@ _MAX_LINES = 5
 
 
 def mask_secrets(text: str) -> tuple[str, str | None]:
-    r"""Mask keys and tokens in known formats in a text, character by character, so that offsets stay valid.
+    r"""Mask keys and tokens in known formats, character by character, so that offsets in `text` stay valid.
 
     Returns the text, and a note about the masked secrets or, if there are none, None.
 
@@ -138,7 +138,7 @@ def mask_secrets(text: str) -> tuple[str, str | None]:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of secrets in a text."""
+    """Yield the spans of secrets in `text`."""
     for match in _KEY_LINES.finditer(text) if "PRIVATE KEY" in text else ():
         for part in re.finditer(r"[\w+/=-]{12,}", match[2]):
             yield match.start(2) + part.start(), match.start(2) + part.end()

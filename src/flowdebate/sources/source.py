@@ -1,4 +1,4 @@
-"""Source: a text with a name, pages, numbered lines, a size and a hash."""
+"""Source: text with a name, pages, numbered lines, a size and a hash."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 class Page(WireModel):
-    """A page, a slide, a sheet or a chapter of a document."""
+    """A page, slide, sheet or chapter of a document."""
 
     start: Annotated[int, Field(ge=0)]
-    """Start of the page in the text, in characters."""
+    """Offset in the text at which the page starts, in characters."""
     name: str
-    """Name of the page as shown to readers: "page 12"."""
+    """Name of the page as shown to readers, for example "page 12"."""
 
 
 def is_none(value: object) -> bool:
@@ -54,13 +54,13 @@ class SourceInfo(WireModel):
     pages: int | None = Field(default=None, exclude_if=is_none)
     """Number of pages; None (and omitted from JSON) if the text has no pages."""
     media_type: str | None = Field(default=None, exclude_if=is_none)
-    """Media type of an image, such as "image/png"; None (and omitted from JSON) for a text."""
+    """Media type of an image, such as "image/png"; None (and omitted from JSON) for text."""
     masked: str | None = Field(default=None, exclude_if=is_none)
     """Note about masked secrets in the text; None (and omitted from JSON) if there are none."""
     left_out: str | None = Field(default=None, exclude_if=is_none)
     """Reason why a file was not read; None (and omitted from JSON) if it was read."""
     unread: str | None = Field(default=None, exclude_if=is_none)
-    """Parts of a document that were not read, such as "2 pictures"; None (and omitted from JSON) if there are none."""
+    """Content of a document that was not read, such as "2 pictures"; None (and omitted from JSON) if there is none."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
     """True if the user excluded the file with a glob; False is omitted from JSON."""
     commits: str | None = Field(default=None, exclude_if=is_none)
@@ -73,9 +73,9 @@ IMAGES = {
     "image/gif": b"GIF8[79]a",
     "image/webp": b"RIFF....WEBP",
 }
-"""First bytes of the image formats accepted by providers."""
+"""Patterns matching the first bytes of the image formats accepted by providers, keyed by media type."""
 MAX_IMAGE_MEGABYTES = 3.75
-"""Maximum size of an image in megabytes: Anthropic accepts five as base64, other providers more."""
+"""Maximum size of an image in megabytes: Anthropic accepts five as base64, and other providers accept more."""
 AN_IMAGE = "(an image, which is shown to you)"
 """Text that represents an image in prompts."""
 
@@ -97,7 +97,7 @@ def is_image(url: str) -> bool:
 
 
 class Source(WireModel):
-    """A text to quote in arguments, or an image for models that read images.
+    """Text to quote in arguments, or an image for models that can read images.
 
     >>> Source.of("report", "Rents rose.").info.characters
     11
@@ -107,9 +107,9 @@ class Source(WireModel):
     """Name of the source in prompts and quotes."""
     text: str = ""
     image: str | None = Field(default=None, exclude_if=is_none, pattern=r"^data:image/(png|jpeg|gif|webp);base64,")
-    """Image as a data URL; None (and omitted from JSON) for a text."""
+    """Image as a data URL; None (and omitted from JSON) for text."""
     pages: tuple[Page, ...] = ()
-    """Start of each page, in order; empty for a text without pages."""
+    """Start of each page, in order; empty for text without pages."""
     size: int = 0
     sha256: str = ""
     masked: str | None = Field(default=None, exclude_if=is_none)
@@ -117,7 +117,7 @@ class Source(WireModel):
     left_out: str | None = None
     """Reason why a file in a folder or a diff was not read; None if it was read."""
     unread: str | None = Field(default=None, exclude_if=is_none)
-    """Parts of a document that were not read, such as "2 pictures"; None (and omitted from JSON) if there are none."""
+    """Content of a document that was not read, such as "2 pictures"; None (and omitted from JSON) if there is none."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
     """True if the user excluded the file with a glob; False is omitted from JSON."""
     commits: str | None = Field(default=None, exclude_if=is_none)
@@ -127,7 +127,7 @@ class Source(WireModel):
     def of(
         cls, name: str, text: str, data: bytes | None = None, *, pages: Sequence[Page] = (), unread: str = ""
     ) -> Self:
-        """Create a source from `text`; `data` is the content of its file, or None for a text without a file."""
+        """Create a source from `text`; `data` is its file's content, or None if the text has no file."""
         data = text.encode(errors="replace") if data is None else data
         hashed = sha256(data).hexdigest()
         fields = {"size": len(data), "sha256": hashed, "unread": unread or None}
@@ -148,7 +148,7 @@ class Source(WireModel):
 
     @property
     def info(self) -> SourceInfo:
-        """Summary of the source for results."""
+        """Summary of the source as shown in results."""
         return SourceInfo(
             name=self.name,
             size=self.size,
@@ -164,12 +164,12 @@ class Source(WireModel):
         )
 
     def page_at(self, place: int) -> str | None:
-        """Return the name of the page that contains the character at `place`; None if the source has no pages."""
+        """Return the name of the page containing the character at `place`; None if the source has no pages."""
         index = bisect_right(self.pages, place, key=lambda page: page.start)
         return self.pages[index - 1].name if index else None
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Yield the text page by page, each page with the names of the source and the page."""
+        """Yield the text page by page, with the name of the source and of the page."""
         if not self.pages:
             yield self.name, self.text if self.image is None else AN_IMAGE
         ends = [*[page.start for page in self.pages[1:]], len(self.text)]
@@ -184,7 +184,7 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u206
 
 
 def name_problem(name: str) -> str | None:
-    r"""Return the rule that a source's name breaks; None if the name is valid.
+    r"""Return the rule that a source name breaks; None if the name is valid.
 
     >>> name_problem("report"), name_problem("x" * 201), name_problem("a\nb")
     (None, 'has at most 200 characters', 'has no line breaks and no other control characters')
@@ -197,7 +197,7 @@ def name_problem(name: str) -> str | None:
 
 
 def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
-    """List omitted files with the reasons, and omitted parts of documents.
+    """List omitted files with the reasons, and omitted content of documents.
 
     >>> omissions([Source(name="a.png", left_out="is a link"), Source.of("b.docx", "Text.", unread="2 pictures")])
     ['a.png (is a link)', 'in b.docx: 2 pictures']
@@ -212,7 +212,7 @@ def matches_glob(name: str, globs: Sequence[str]) -> bool:
 
 
 _SHORT = 4_000
-"""Maximum length, in characters, of sources shown above a question on a terminal: two screens."""
+"""Maximum length, in characters, of the sources shown in full above a question in a terminal: two screens."""
 
 
 def listed(sources: Sequence[Source]) -> str:
@@ -238,21 +238,21 @@ def listed(sources: Sequence[Source]) -> str:
 
 
 SourcesLike: TypeAlias = "Mapping[str, str | Source] | Sequence[str | Path | Source | Diff] | Diff"
-"""Sources of a pattern: texts by name, a diff, or a list of sources, diffs, and paths of files and folders ("-" for
+"""Sources for a pattern: text by name, a diff, or a list of sources, diffs, and paths to files and folders ("-" for
 stdin, "NAME=FILE" to set a name).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Sources whose size in prompts is limited: `debate(sources=Sources(["docs"], tokens=8_000))`."""
+    """Sources that may take up only a limited space in prompts: `debate(sources=Sources(["docs"], tokens=8_000))`."""
 
     items: SourcesLike
-    """Texts by name, a list of paths of files and folders, or a `Diff`."""
+    """Text by name, a list of paths to files and folders, or a `Diff`."""
     tokens: int | None = field(default=None, kw_only=True)
     """Maximum number of tokens from the sources in a prompt.
 
-    If the sources are longer, each turn gets the passages that best match the question and the last arguments. None
+    If the sources are longer, each turn gets the passages that best match the question and the latest arguments. None
     means a quarter of the model's context, or 32,000 if its size is unknown.
     """
 
@@ -307,18 +307,18 @@ class Line(NamedTuple):
     file: str
     """Name of the source; in a diff, the name of the changed file."""
     number: int | None
-    """Current number of the line in the file; None for a line that a diff removes, and for a line between its hunks."""
+    """Current number of the line in the file; None for a line removed by a diff or a line between its hunks."""
     start: int
     """Start of the line in the source's text, in characters."""
     text: str
-    """Text of the line, without its line break and, in a diff, without its sign."""
+    """Text of the line, without its line break and, in a diff, without its leading sign."""
     sign: str = ""
     """Sign of a line in a diff: "+", "-" or a space; empty for any other line."""
 
 
 @lru_cache(maxsize=512)  # cached: a run looks up many quotes in its sources
 def number_lines(source: Source) -> tuple[Line, ...]:
-    r"""Split a source into lines, each with its file and its line number.
+    r"""Split a source into lines, each with its file name and line number.
 
     >>> diff = "--- a/x.py\n+++ b/x.py\n@@ -7,2 +7,2 @@\n def f():\n-    return 1\n+    return 2\n"
     >>> from flowdebate.sources.source import Source
@@ -342,7 +342,8 @@ def number_lines(source: Source) -> tuple[Line, ...]:
         elif is_diff and (hunk := _HUNK.match(text)):
             number, old, new = int(hunk["start"]), int(hunk["old"] or 1), int(hunk["new"] or 1)
         elif is_diff and text.startswith(("--- ", "+++ ")) and (path := content[4:].split("\t")[0]) != "/dev/null":
-            # git quotes and escapes names with quotes, backslashes or control characters; the source has the plain name
+            # git quotes and escapes names containing quotes, backslashes or control characters; the source has the
+            # plain name
             file = source.name if path.startswith('"') else re.sub(r"^[abciw]/", "", path)
         lines.append(Line(file, line_number, start, content, sign))
         start += len(text) + 1
@@ -360,7 +361,7 @@ def numbered(source: Source, start: int = 0, end: int | None = None) -> str:
     end = len(source.text) if end is None else end
     lines = number_lines(source)
     ends = [line.start - 1 for line in lines[1:]] + [len(source.text.removesuffix("\n"))] * bool(lines)
-    # slice the source's text, to keep the signs in a diff
+    # slice the source's text, to keep a diff's signs
     return "\n".join(
         f"{line.number or '':>5} {source.text[line.start : stop]}"
         for line, stop in zip(lines, ends, strict=True)
