@@ -68,7 +68,7 @@ class Refusal:
     id: str
     status: int
     error: type[ModelError]
-    answer_with_body: Any = field(default_factory=lambda: {"error": {"message": "no"}})
+    body: Any = field(default_factory=lambda: {"error": {"message": "no"}})
     headers: Mapping[str, str] = field(default_factory=dict)
     message: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)

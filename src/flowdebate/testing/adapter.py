@@ -248,7 +248,7 @@ class AdapterConformance:
 
     @_promise
     async def test_deadline(self, make: MakeAdapter) -> None:
-        """Check that the deadline of a call is enforced, and that it ends the framework's request."""
+        """Check that a call ends at its deadline, together with the framework's request."""
         script = _Endless()
         model = make(script)
         # Warm up, because first calls import a lot.

@@ -35,7 +35,7 @@ async def run_debate(archive: Archive, **options: Any) -> Any:
 
 async def weights(archive: Archive) -> dict[str, float]:
     """Return each proposal's weight in a weighted vote between equally rated agents."""
-    output = await run_debate(archive, vote_with_confidence="weighted")
+    output = await run_debate(archive, voting="weighted")
     assert output.tally is not None
     return {name: round(weight, 6) for name, weight in output.tally.weights.items()}
 

@@ -448,7 +448,7 @@ STATE_RULES = (
     ),
     StateRule(
         "refuted",
-        "everyone who raised it has withdrawn it, and nobody confirms it",
+        "all reviewers who raised it have withdrawn it, and nobody confirms it",
         "withdrawn by everyone who raised it",
         lambda tally: tally.support == 0,
     ),
@@ -460,7 +460,7 @@ STATE_RULES = (
     ),
     StateRule(
         "disputed",
-        "a majority supports it, but the place that it names is not in the material",
+        "a majority supports it, but the place it names is not in the material",
         "its place is not in the material",
         lambda tally: tally.has_majority and not tally.has_place,
     ),
