@@ -1,4 +1,4 @@
-"""Options of a debate, and the rules for incompatible options."""
+"""Options for a debate, and checks for incompatible combinations."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ DEFAULT_ROUNDS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class DebateOptions(CommonOptions):
-    """Options of a debate."""
+    """Options for a debate."""
 
     judging: JudgeOptions | None
-    """Options of the default judge; None with a custom judge."""
+    """Options for the default judge; None if the judge is custom."""
     phases: tuple[Phase, ...]
     audience: tuple[str, ...]
     mirror: bool

@@ -1,4 +1,4 @@
-"""Page of a debate: its options, its live view, and the creation of its pattern."""
+"""Page for debates: their options, their live view, and how their patterns are built."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ _JUDGING = (
     "answer_form", "schedule", "panel", "decided_by", "min_log_odds", "quotes", "on_flip", "labels", "crossed_labels",
     "criteria", "curtail",
 )  # fmt: skip
-"""Options of the judge's model, keyed by their names in `JudgeOptions`."""
+"""Judging options in a plan, named as in `JudgeOptions`."""
 
 
 def weights_of(
     criteria: Sequence[str] | None, location: str = COMMAND, field: str = "--criterion"
 ) -> dict[str, float] | None:
-    """Convert criteria of plans and the command line to the rubric of `JudgeOptions`; None without criteria.
+    """Convert criteria from a plan or the command line to the rubric for `JudgeOptions`; None if there are none.
 
     >>> weights_of(["evidence=2", "clarity"])
     {'evidence': 2.0, 'clarity': 1.0}
@@ -114,16 +114,16 @@ class PhaseEntry(RosterEntry):
 
 
 class AskedEntry(RosterEntry):
-    """Question of a reader, with the round of its answers."""
+    """A reader's question, with the round answering it."""
 
     round: Count
     text: Text
 
 
 class GoesOnEntry(RosterEntry):
-    """Continuation of a finished debate by a fork.
+    """Continuation of a finished debate in a fork.
 
-    The fork itself adds the earlier rounds (`held`) and questions (`asked`).
+    The fork adds the earlier rounds (`held`) and questions (`asked`) by itself.
     """
 
     rounds: (
@@ -135,7 +135,7 @@ class GoesOnEntry(RosterEntry):
 
 
 class DebatePlanOptions(OutputOptions):
-    """Options of a debate."""
+    """Options for a debate."""
 
     SUBJECT: ClassVar[str] = "question"
     PEOPLE: ClassVar[tuple[str, ...]] = ("judge", "moderator")
@@ -234,7 +234,7 @@ class DebatePlanOptions(OutputOptions):
 
 
 class DebateLive(OneByOne):
-    """View of a debate in progress."""
+    """Live view of a debate."""
 
     roles: ClassVar[Mapping[str, str]] = {"moderator": "opening the round", "judge": "weighing the arguments"}
     event_sections: ClassVar[OwnSections] = {
@@ -257,13 +257,13 @@ class DebateLive(OneByOne):
             yield verdict_card(event.verdict, self.speakers)
 
     def progress(self) -> str:
-        """Show the round instead of the turn if a moderator chooses the speakers."""
+        """Show the round rather than the turn if a moderator picks the speakers."""
         moderated = self.plan is not None and self.plan.options.moderator
         return Live.progress(self) if moderated else super().progress()
 
 
 class DebatePage(PatternPage):
-    """Page of a debate in the service."""
+    """Page for debates in the service."""
 
     proposes = True
     speaks_for: ClassVar[Literal["role", "stance"]] = "stance"
@@ -298,7 +298,7 @@ class DebatePage(PatternPage):
     )
 
     def speakers(self, options: DebatePlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the sides; none if a model has to propose them because the question does not name any."""
+        """Return the sides; empty if the question names none and a model has to propose them."""
         from flowdebate.chassis.roster import Debater
 
         from .sides import default_sides
@@ -316,9 +316,9 @@ class DebatePage(PatternPage):
         return sum(phase.rounds for phase in phases_in(options)) or super().length(options)
 
     def defaults(self, options: DebatePlanOptions, speakers: Sequence[Any]) -> PlanValues:
-        """Make the judge read both orders by default.
+        """Have the judge read both orders by default.
 
-        This applies to two sides and to the depth "auto", unless another option rules it out.
+        This applies to debates between two sides and to the depth "auto", unless another option rules it out.
         """
         by_letter = options.answer_form in LETTERS or options.decided_by == "log_odds"
         is_asked = not (by_letter or "judge" in (options.humans or ()) or audience_in(options))
@@ -359,7 +359,7 @@ class DebatePage(PatternPage):
         return yes_no_sides(subject)
 
     def settled(self, plan: Plan) -> PlanValues:
-        """Return the proposed sides, so that a resumed run does not ask the model for them again."""
+        """Return the proposed sides, so that a resumed run does not have the model propose them again."""
         if plan.options.debaters:
             return {}
         return {"debaters": [{"name": speaker.name, "stance": speaker.stance} for speaker in plan.speakers]}
@@ -415,7 +415,7 @@ class DebatePage(PatternPage):
         return cast("Sequencer[Any, Any]", pattern.lengthen(cast("GoesOn", more)))
 
     def _rounds(self, plan: Plan) -> int:
-        """Return the number of rounds in the plan; with phases, the configured or default `max_rounds`."""
+        """Return the plan's length or, if it has phases, the configured or default `max_rounds`."""
         options: DebatePlanOptions = plan.options
         if not phases_in(options):
             return plan.length
@@ -448,7 +448,7 @@ class DebatePage(PatternPage):
 
 
 def _named_one_winner(run: StoredRun) -> bool:
-    """Check whether the judge of a run cast a single ballot, without scores."""
+    """Check whether the judge in a run cast a single ballot without scores."""
     raw = (run.outcome or {}).get("raw")
     verdict = raw.get("verdict") if isinstance(raw, Mapping) else None
     judging = verdict.get("judging") if isinstance(verdict, Mapping) else None
@@ -459,14 +459,14 @@ def _named_one_winner(run: StoredRun) -> bool:
 
 
 def _human(plan: Plan, role: str) -> Human:
-    """Create a human block that requests an answer immediately, or suspends the run until there is one."""
+    """Create a human block; it requests an answer right away, or suspends the run until there is one."""
     from flowdebate.blocks.human.human import human
 
     return human(name=f"{plan.name}-{role}", ask=None if plan.options.suspend else plan.ask)
 
 
 def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a debate
-    """Return the phases of a plan, or of its format."""
+    """Return the phases set by a plan or by its format."""
     format_ = format_of(options, "debate")
     phase_list = None if format_ is None else format_.phases or None
     if options.phases is not None:
@@ -475,7 +475,7 @@ def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a d
 
 
 def audience_in(options: DebatePlanOptions) -> Sequence[str]:
-    """Return the listeners of a plan, or of its format."""
+    """Return the listeners set by a plan or by its format."""
     format_ = format_of(options, "debate")
     return options.audience or (() if format_ is None else format_.audience)
 

@@ -26,38 +26,41 @@ if TYPE_CHECKING:
 AIMS: Mapping[str, str] = {
     "closing": "Explain why your position still stands after everything that has been said. Do not raise new points.",
 }
-"""Tasks of phases with well-known names."""
+"""Default tasks for phases with common names."""
 _MAX_AIM_LENGTH = 2_000  # maximum length of a phase's aim in characters; every prompt of the phase contains it
 _MAX_PHASES = 100  # maximum number of phases
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Rounds of a debate with a common purpose: `Phase("rebuttal", rounds=2)`.
+    """One or more rounds with a common purpose: `Phase("rebuttal", rounds=2)`.
 
     Raises ConfigurationError for invalid values.
     """
 
     name: str
-    """Name of the phase in prompts and on pages."""
+    """Name shown in prompts and on pages."""
     rounds: int = field(default=1, kw_only=True)
     asks: Literal["pairs"] | None = field(default=None, kw_only=True)
-    """"pairs" for a cross-examination; None otherwise. Each speaker asks a debater of another side and gets an answer
-    immediately, which makes two turns. In a later round of the phase, another debater is asked if there are several.
+    """"pairs" for a cross-examination, None otherwise.
+
+    In a cross-examination, each speaker questions a debater from another side, who answers immediately; this makes two
+    turns. In later rounds of the phase, the question goes to a different debater if there are several.
     """
     speakers: Sequence[int] = field(default=(), kw_only=True)
-    """Debaters who speak (or ask) in this phase, in order, as roster positions from 1; empty for all.
+    """Debaters who speak (or ask) in this phase, as roster positions from 1; empty for all.
 
-    If there is a moderator, it decides instead.
+    They speak in the order listed. A moderator's choice of speakers takes precedence.
     """
     aim: str | None = field(default=None, kw_only=True)
-    """Task of the debaters. None: the default task for the phase's name ("closing"), or otherwise the usual task of a
-    round.
+    """Task for the debaters.
+
+    The default is the task for the phase's name ("closing") if there is one, or otherwise the usual task for a round.
     """
     length: Length | None = field(default=None, kw_only=True)
-    """Length of a turn; None for short turns in a cross-examination, and the debate's length otherwise."""
+    """Length of a turn. The default is "short" for a cross-examination, and otherwise the debate's length."""
     turn_order: TurnOrder | None = field(default=None, kw_only=True)
-    """Order of turns; None for the debate's order."""
+    """Turn order; None for the debate's order."""
 
     def __post_init__(self) -> None:
         location = "Phase"
@@ -83,12 +86,12 @@ class Phase:
 
     @property
     def turn_length(self) -> Length | None:
-        """Length of the phase's turns; None for the debate's length."""
+        """Length of turns in this phase; None for the debate's length."""
         return "short" if self.length is None and self.asks else self.length
 
     @property
     def turns(self) -> int:
-        """Number of turns per speaker per round."""
+        """Number of turns in a round for each speaker; a question and its answer are two."""
         return 2 if self.asks else 1
 
     def __str__(self) -> str:
@@ -103,7 +106,7 @@ PhaseLike: TypeAlias = "Phase | str | Mapping[str, Any]"
 def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, ...]:
     """Validate the phases of a debate with `members` debaters; None means no phases.
 
-    Raises ConfigurationError, naming the phase, if one is invalid.
+    If a phase is invalid, raises ConfigurationError with its index.
     """
     if value is None:
         return ()
@@ -131,10 +134,12 @@ def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, 
 
 
 class PhasedTurns(RoundOfTurns):
-    """Turns of a round in a debate with phases, in the order of the phase; in a cross-examination, in pairs.
+    """Turns of one round in a debate with phases, ordered as the phase requires.
 
-    A debater due to be asked always gets a turn. If the asker's provider failed and there is no question, the debater
-    argues instead.
+    In a cross-examination, they come in pairs.
+
+    A debater due to be questioned always gets a turn. If there is no question because the asker's provider failed, the
+    debater argues instead.
     """
 
     def __init__(
@@ -175,7 +180,7 @@ class PhasedTurns(RoundOfTurns):
         return turn_order, planned
 
     def open(self, wave: Wave, ctx: Context) -> None:
-        """Assign a purpose to each turn of `wave` before the turns begin."""
+        """Assign a purpose to each turn in `wave` before the turns start."""
         state = state_of(ctx, DebateState)
         phase = state.phase
         if phase is None:
@@ -197,9 +202,9 @@ class PhasedTurns(RoundOfTurns):
 
 
 def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
-    """Choose the debater to be asked by `name` in round `number` of a cross-examination.
+    """Choose the debater for `name` to question in round `number` of a cross-examination.
 
-    This is the next debater from another side, and a different one in the next round.
+    This is the next debater on another side, and a different one in the following round.
 
     >>> sides = {"a": "tea", "b": "coffee", "c": "water"}
     >>> [whom_to_ask("a", sides, number) for number in (1, 2, 3)], whom_to_ask("c", sides, 1)
@@ -216,7 +221,7 @@ def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
 
 
 def question_to(name: str, asker: str, number: int, ctx: Context) -> str | None:
-    """Return the last question from `asker` to `name` in a round; None if there is none."""
+    """Return the last question `asker` put to `name` in a round; None if there is none."""
     for entry in reversed(entries_of(ctx)):
         if entry.round != number:
             break

@@ -1,8 +1,8 @@
-"""Data of a debate: input, contributions, decisions, verdicts, state, raw output.
+"""Data models for debates: input, contributions, decisions, verdicts, state, raw output.
 
 Names are snake_case in Python and camelCase on the wire: `model_dump(by_alias=True)` and
-`model_dump_json(by_alias=True)` produce the wire form of flow-state-dev's `debate`, and both spellings can be loaded.
-Values are frozen: a change creates a new value.
+`model_dump_json(by_alias=True)` produce the wire form used by `debate` in flow-state-dev, and both spellings can be
+loaded. Values are frozen: a change creates a new value.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class BaselineAnswer(WireModel):
-    """Answer of one baseline, obtained without a debate."""
+    """Answer from one baseline, obtained without a debate."""
 
     name: BaselineName
     winner: str | None
-    """Position with the most votes; None if several positions are tied, or if there are no votes."""
+    """Position with the most votes; None if several are tied or there are no votes."""
     votes: dict[str, Count]
-    """Votes for each position, in the order of the debate."""
+    """Number of votes for each position, in the debate's order."""
     calls: Count
     """Number of requests, including failed ones."""
     prompt_tokens: int | None = None
-    """Prompt tokens; None if a server does not report them."""
+    """Number of prompt tokens; None if a server does not report it."""
     cached_tokens: int | None = None
-    """Prompt tokens read from the server's cache."""
+    """Number of prompt tokens read from the server's cache."""
     completion_tokens: int | None = None
     cost: float | None = None
-    """Cost by the `prices` of the run's limits; None without prices."""
+    """Cost according to the `prices` in the run's limits; None if there are no prices."""
     lost: Count = 0
-    """Number of answers that were requested but not received."""
+    """Number of answers requested but not received."""
     problem: str | None = None
-    """Reason for the first missing figure; None if none is missing."""
+    """Reason why the first of the missing answers is missing; None if all were received."""
 
     @property
     def tokens(self) -> int | None:
-        """Prompt and completion tokens; None if unknown."""
+        """Total number of prompt and completion tokens; None if either is unknown."""
         is_counted = self.prompt_tokens is not None and self.completion_tokens is not None
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if is_counted else None
 
     @property
     def leaders(self) -> list[str]:
-        """Positions with the most votes: several in a tie, none without votes."""
+        """Positions with the most votes: several in a tie, none if there are no votes."""
         highest = max(self.votes.values(), default=0)
         return [position for position, votes in self.votes.items() if votes == highest] if highest else []
 
@@ -78,44 +78,44 @@ def _is_none(value: object) -> bool:
 
 
 StopReason = Literal["max_rounds", "moderator_done", "predicate"] | NamedStop
-"""Reason for the end of a debate: the maximum number of rounds, the moderator, or `terminate_when`.
+"""Reason why a debate ended: the maximum number of rounds, the moderator, or `terminate_when`.
 
-A condition appears as "predicate", or by its name.
+A condition is recorded by its name, or as "predicate" if it has none.
 """
 
 
 PHASE_NAME = r"^[^\W_][\w '’()/-]{0,59}$"
-"""Valid names of phases. Names appear in the headings of transcripts, which must be parseable."""
+"""Pattern for valid phase names, which appear in the headings of transcripts and must be parseable."""
 EntryKind: TypeAlias = Literal["question", "answer"]
 """Role of an entry in a cross-examination."""
 
 
 class DebateInput(PatternInput):
-    """Input of a debate."""
+    """Input for a debate."""
 
     question: str
 
 
 class DebateTurn(DebateInput):
-    """Input of a debater in a debate with phases: the purpose of its turn."""
+    """Input for a debater in a debate with phases: the purpose of the turn."""
 
     phase: str
     aim: str | None = None
-    """Task of all debaters in the phase; None to argue as in any round."""
+    """Task for all debaters in the phase; None to argue as in any other round."""
     kind: EntryKind | None = None
-    """Kind of the turn: question or answer; None for an argument."""
+    """Kind of turn: question or answer; None for an argument."""
     to: str | None = None
     """Name of the debater to ask or answer."""
     to_stance: str | None = None
     """Position of the debater to ask or answer."""
     put: str | None = None
-    """Question to answer."""
+    """Question put to the debater."""
 
     def entry_facts(self) -> dict[str, Any]:
         return {"phase": self.phase, "kind": self.kind, "to": self.to, "to_stance": self.to_stance}
 
     def task_for_human(self) -> str:
-        """Describe the task of the turn to a human debater."""
+        """Describe the turn's task to a human debater."""
         lines = [f"Phase: {self.phase}", *([] if self.aim is None else [f"What to do in it: {quoted(self.aim)}"])]
         if self.to is not None:
             who = f"{tag_name(self.to)}, who argues for: {tag_text(self.to_stance or '')}"
@@ -127,27 +127,27 @@ class DebateContributionEntry(Contribution):
     """One argument in the transcript."""
 
     round: Annotated[int, Field(ge=1)]
-    """Round of the argument, from 1."""
+    """Number of the argument's round, from 1."""
     agent_name: str
     """The debater's name."""
     stance: str
     """Position defended by the argument."""
     text: str
-    """Argument in its original words."""
+    """Verbatim text of the argument."""
     phase: Annotated[str | None, Field(pattern=PHASE_NAME)] = Field(default=None, exclude_if=_is_none)
     """Phase of the argument's round; None (and omitted from JSON) in a debate without phases."""
     kind: EntryKind | None = Field(default=None, exclude_if=_is_none)
-    """Kind of the entry in a cross-examination: question or answer. None (and omitted from JSON) for an argument."""
+    """Kind of entry in a cross-examination: question or answer; None (and omitted from JSON) for an argument."""
     to: str | None = Field(default=None, exclude_if=_is_none)
-    """Name of the debater addressed by the question or answer."""
+    """Name of the debater being asked or answered."""
     to_stance: str | None = Field(default=None, exclude_if=_is_none)
-    """Position of the debater addressed by the question or answer."""
+    """Position of the debater being asked or answered."""
 
 
 # not generic, because a type parameter would build a validator at import and make pydantic search all installed
 # packages
 class DebateTranscriptState(TranscriptState):
-    """Arguments so far, in chronological order."""
+    """All arguments so far, in chronological order."""
 
     entries: list[DebateContributionEntry] = Field(default_factory=new_list)
 
@@ -175,14 +175,14 @@ class DebateModeratorOutput(WireModel):
 
 
 class DebateModeratorDecision(DebateModeratorOutput):
-    """A moderator's decision, with the round it opens."""
+    """A moderator's decision, along with the round it opens."""
 
     round: Annotated[int, Field(ge=1)]
     """Round opened by the decision, from 1."""
     fallback: bool = False
-    """True if the moderator's decision was unusable, so that all debaters speak in declared order."""
+    """True if the moderator's decision was unusable and all debaters speak in declared order instead."""
     added: list[str] = Field(default_factory=new_list, exclude_if=lambda added: not added)
-    """Last names in `next_speakers`, added because the default moderator's model omitted a side due to speak.
+    """Names appended to `next_speakers` because the default moderator's model left out a side due to speak.
 
     Omitted from JSON if there are none.
     """
@@ -219,57 +219,57 @@ class DebateVerdict(WireModel):
 
 
 class JudgedVerdict(DebateVerdict):
-    """Verdict of a built-in judge, with a reliable `judging`."""
+    """Verdict from a built-in judge, with a trustworthy `judging`."""
 
 
 class SourceFact(WireModel):
-    """A sentence from a source, verbatim except for line breaks."""
+    """A sentence from a source, verbatim apart from line breaks."""
 
     source: str
     text: str
 
 
 class SortedFacts(WireModel):
-    """Facts from the sources, sorted by a small model according to the side they support."""
+    """Facts from the sources, sorted by a small model into the sides they support."""
 
     by_stance: dict[str, list[SourceFact]]
-    """Facts for each stance, the clearest first."""
+    """Facts supporting each stance, clearest first."""
     bias: dict[str, float]
-    """Average log-odds of each stance, independent of any fact."""
+    """Average log-odds of each stance over all facts."""
 
 
 class DebateState(PatternState):
     """State of a debate, available as `ctx.sequencer.state`."""
 
     stances: dict[str, str] = Field(default_factory=new_dict)
-    """Debaters' stances, keyed by name, in declared order."""
+    """Debaters' stances in declared order, keyed by name."""
     max_rounds: int | None = None
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
-    """Moderator's decisions, one for each round so far; empty without a moderator."""
+    """The moderator's decisions, one for each round so far; empty if there is no moderator."""
     stop_reason: StopReason | None = None
-    """Reason for the end of the loop; None before the end."""
+    """Reason why the rounds ended; None while they continue."""
     verdict: DebateVerdict | None = None
-    """Judge's verdict; None before the verdict, or if the judge's provider failed."""
+    """The judge's verdict; None before it is reached, or if the judge's provider failed."""
     mirrored: DebateRawOutput | None = None
-    """Mirrored debate, once it has taken place; None without `mirror`."""
+    """The mirrored debate, once it has taken place; None without `mirror`."""
     first_verdict: DebateVerdict | None = None
-    """Judge's verdict on the debate without its mirror; None without `mirror`."""
+    """The judge's verdict on the debate alone, not on its mirror; None without `mirror`."""
     facts: SortedFacts | None = None
-    """Facts that begin the turns of debaters with short prompts; None without sources, or before the facts
-    are sorted.
+    """Facts used to begin turns in the concise profile; None if there are no sources or the facts are not
+    sorted yet.
     """
     phases: tuple[Any, ...] = ()
-    """Phases in order; empty in a debate without phases."""
+    """Phases in order; empty if the debate has none."""
     audience: list[AudienceVote] = Field(default_factory=new_list)
-    """Votes so far, in a debate with an audience."""
+    """Votes cast so far, if the debate has an audience."""
     reader_questions: list[ReaderQuestion] = Field(default_factory=new_list)
-    """Questions of readers, in a continued debate."""
+    """Readers' questions, if the debate has been continued."""
     floor: dict[str, DebateTurn] = Field(default_factory=new_dict)
-    """Tasks of the turns in progress, keyed by debater, in a debate with phases."""
+    """Tasks for the turns in progress, keyed by debater, in a debate with phases."""
 
     @property
     def phase(self) -> Phase | None:
-        """Phase of the round in progress; None without phases, or in rounds after the last phase."""
+        """Phase of the current round; None if there are no phases or the last one is over."""
         last = 0
         for phase in self.phases:
             last += phase.rounds
@@ -280,7 +280,7 @@ class DebateState(PatternState):
 
     @property
     def round_of_phase(self) -> int:
-        """Number of the round in progress within its phase, from 1."""
+        """Number of the current round within its phase, from 1."""
         last = 0
         for phase in self.phases:
             if self.round <= last + phase.rounds:
@@ -294,7 +294,7 @@ class DebateState(PatternState):
 
     @property
     def reader_question(self) -> str | None:
-        """Reader's question for the round in progress, if any."""
+        """Reader's question to be answered in the current round, if any."""
         return next((question.text for question in self.reader_questions if question.round == self.round), None)
 
     def turn_of(self, name: str) -> DebateTurn | None:
@@ -302,22 +302,22 @@ class DebateState(PatternState):
 
     @property
     def decision(self) -> DebateModeratorDecision | None:
-        """Moderator's decision for the round in progress, if any."""
+        """The moderator's decision for the current round, if any."""
         last = self.moderator_decisions[-1] if self.moderator_decisions else None
         return last if last is not None and last.round == self.round else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """Winning side of a debate."""
+    """The winning side of a debate."""
 
     stance: str
     debaters: tuple[str, ...]
-    """Names of the side's debaters, in the order of their first turns."""
+    """Names of the side's debaters, in the order they first spoke."""
 
 
 class ReaderQuestion(WireModel):
-    """A reader's question about a finished debate, which continues it."""
+    """A question from a reader of a finished debate; answering it continues the debate."""
 
     round: Annotated[int, Field(ge=1)]
     """Round in which the question is answered."""
@@ -325,61 +325,61 @@ class ReaderQuestion(WireModel):
 
 
 class AudienceVote(WireModel):
-    """Votes of one listener, before and after a debate."""
+    """One listener's votes before and after a debate."""
 
     voter: str
     """Description of the listener."""
     before: str | None = None
-    """Position chosen before the debate; None if the vote is missing."""
+    """Position chosen before the debate; None if the listener did not vote then."""
     after: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossQuestion:
-    """A question in a cross-examination, with its answer."""
+    """A question asked in a cross-examination, together with the answer."""
 
     question: DebateContributionEntry
     answer: DebateContributionEntry | None
-    """Answer to the question; None if nobody answered."""
+    """The answer; None if there was none."""
 
 
 class DebateRawOutput(PatternOutput):
-    """Raw output of a debate: the pattern's output with `synthesizer=False`, otherwise the synthesizer's input."""
+    """Raw output of a debate: the synthesizer's input or, with `synthesizer=False`, the output of the pattern."""
 
     rounds: int
     question: str
     transcript: list[DebateContributionEntry]
     verdict: DebateVerdict | None
-    """Judge's verdict; None if the judge's provider failed, or if the debate ended before the verdict (see
+    """The judge's verdict; None if the judge's provider failed or the debate ended before the verdict (see
     `status`).
     """
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
-    """Moderator's decisions, one for each round; empty without a moderator."""
+    """The moderator's decisions, one for each round; empty if there is no moderator."""
     stop_reason: StopReason | None = "max_rounds"
-    """Reason for the end of the rounds; None if they were cut short."""
+    """Reason why the rounds ended; None if they were cut short."""
     status: DebateStatus = "complete"
     """Outcome of the run."""
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     """Provider failures tolerated by the debate."""
     seed: int | None = None
-    """Seed of the run, used for the judge's shuffle."""
+    """The run's seed, used for the judge's shuffle."""
     leaks: LeakReport | None = Field(default=None, exclude_if=_is_none)
-    """Names found and hidden in arguments; None (and omitted from JSON) if there are none."""
+    """Names detected and hidden in arguments; None (and omitted from JSON) if there are none."""
     baselines: list[BaselineAnswer] | None = Field(default=None, exclude_if=_is_none)
-    """Answers obtained without a debate; None (and omitted from JSON) unless requested by `baselines`."""
+    """Answers obtained without a debate; None (and omitted from JSON) unless `baselines` requests them."""
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
-    """Order of turns in each round; omitted from JSON if it is "declared"."""
+    """Turn order in each round; omitted from JSON if it is "declared"."""
     mirrored: DebateRawOutput | None = Field(default=None, exclude_if=_is_none)
-    """Mirrored debate, with the speakers in reverse order; None (and omitted from JSON) without `mirror`.
+    """The mirrored debate, with the speakers in reverse order; None (and omitted from JSON) without `mirror`.
 
     `verdict` covers both debates.
     """
     first_verdict: DebateVerdict | None = Field(default=None, exclude_if=_is_none)
-    """Judge's verdict on `transcript` without its mirror; None (and omitted from JSON) without `mirror`."""
+    """The judge's verdict on `transcript`, not on its mirror; None (and omitted from JSON) without `mirror`."""
 
     @property
     def cross_questions(self) -> list[CrossQuestion]:
-        """Questions from all cross-examinations, with their answers, in chronological order."""
+        """Questions asked in all cross-examinations, with their answers, in chronological order."""
         questions: list[CrossQuestion] = []
         answers = [entry for entry in self.transcript if entry.kind == "answer"]
         for question in (entry for entry in self.transcript if entry.kind == "question"):
@@ -391,12 +391,12 @@ class DebateRawOutput(PatternOutput):
         return questions
 
     reader_questions: list[ReaderQuestion] = Field(default_factory=new_list, exclude_if=lambda questions: not questions)
-    """Readers' questions in a continued debate; empty (and omitted from JSON) in any other debate."""
+    """Readers' questions; empty (and omitted from JSON) unless the debate has been continued."""
     audience: list[AudienceVote] = Field(default_factory=new_list, exclude_if=lambda votes: not votes)
-    """Audience's votes; empty (and omitted from JSON) in a debate without an audience."""
+    """The audience's votes; empty (and omitted from JSON) if the debate has no audience."""
 
     def task_for_human(self) -> str | None:
-        """Describe the verdict in words, for a human synthesizer; None without a verdict."""
+        """Describe the verdict for a human synthesizer; None if there is no verdict."""
         if self.verdict is None:
             return None
         winner = "nobody" if self.verdict.winner is None else tag_text(self.verdict.winner)
@@ -404,7 +404,7 @@ class DebateRawOutput(PatternOutput):
         return f"{task}\nReasoning: {quoted(self.verdict.reasoning)}\n\nMake the deliverable of it."
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return the winners of each judging model's ballots, in the order of their views, and the verdict's winner."""
+        """Return the winners on each judging model's ballots, in view order, and the winner in the verdict."""
         if self.verdict is None or self.verdict.judging is None:
             return []
         voices: dict[str, list[str | None]] = {}
@@ -414,7 +414,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool | None:
-        """True if all ballots name the winner; None if there are fewer than two ballots."""
+        """True if every ballot names the winner; None if there are fewer than two ballots."""
         ballots = [winner for voices, _ in self.answer_courses() for winners in voices.values() for winner in winners]
         if self.verdict is None or len(ballots) < 2:  # noqa: PLR2004 - one ballot cannot differ from another
             return None
@@ -430,7 +430,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def winner(self) -> Winner | None:
-        """Winning stance with its debaters; None without a verdict, or for a synthesis of stances."""
+        """The winning stance and its debaters; None if there is no verdict, or if it is a synthesis of stances."""
         if self.verdict is None or self.verdict.winner is None:
             return None
         stance = self.verdict.winner
@@ -439,12 +439,12 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def answer(self) -> str | None:
-        """Verdict in words; None without a verdict."""
+        """The conclusion of the verdict; None if there is no verdict."""
         return None if self.verdict is None else self.verdict.verdict
 
     @property
     def decision_word(self) -> str | None:
-        """Name of the debater with the winning stance, or "no winner"."""
+        """Name of the winning debater, or "no winner"."""
         if self.verdict is None:
             return None
         winners = (entry.agent_name for entry in self.transcript if entry.stance == self.verdict.winner)
@@ -452,7 +452,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def decision_line(self) -> str | None:
-        """The winner with its stance, or only the stance if it equals the name."""
+        """The winner's name and stance, or only the stance if they are the same."""
         name, stance = self.decision_word, None if self.verdict is None else self.verdict.winner
         if name is None or stance is None or stance.casefold() == name.casefold():
             return stance or name

@@ -1,4 +1,4 @@
-"""Sides for a question that names none, derived from its wording if possible, and otherwise proposed by a model."""
+"""Sides for a question that names none: derived from its wording if possible, otherwise proposed by a model."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _ALTERNATIVES = (
 
 
 def default_sides(question: str) -> list[Debater] | None:
-    """Create two debaters for a plain English yes-or-no or "A or B" question; None for any other question.
+    """Create two debaters for a simple yes-or-no or "A or B" question in English; otherwise None.
 
-    Questions with what, which, why or how, negated questions, and questions in other languages have no default sides:
-    `create_side_proposer` lets a model propose them.
+    Questions with "what", "which", "why" or "how", negated questions, and questions in other languages have no default
+    sides; use `create_side_proposer` to have a model propose them.
 
     >>> [side.stance for side in default_sides("Should we adopt a four-day week?")]
     ['We should adopt a four-day week', 'We should not adopt a four-day week']
@@ -74,7 +74,9 @@ def default_sides(question: str) -> list[Debater] | None:
 
 
 def yes_no_sides(question: str) -> list[Debater]:
-    """Create two debaters for a question known to be a yes-or-no question, in any language.
+    """Create two debaters for a yes-or-no question in any language.
+
+    The question is not checked.
 
     >>> [side.stance for side in yes_no_sides("Ist die Erde rund?")]
     ['The answer to "Ist die Erde rund?" is yes', 'The answer to "Ist die Erde rund?" is no']
@@ -89,7 +91,7 @@ def _answer_yes_and_no(question: str) -> list[Debater]:
 
 
 def _choose_between(match: re.Match[str]) -> list[Debater] | None:
-    """Create a side for each of two alternatives; None if they are identical, or not plain words."""
+    """Create one side for each of two alternatives; None if they are identical or not plain words."""
     alternatives = (match["a"], match["b"])
     if len(set(map(as_seen, alternatives))) == 1 or any(map(_UNCLEAR.search, alternatives)):
         return None
@@ -103,7 +105,7 @@ def _choose_between(match: re.Match[str]) -> list[Debater] | None:
 
 
 def _start_claim(match: re.Match[str]) -> tuple[str, str]:
-    """Return the first words of a claim, its subject and verb, such as "We" and "should"."""
+    """Return the subject and verb at the start of a claim, such as "We" and "should"."""
     return match["subject"].capitalize(), match["verb"].lower()
 
 
@@ -115,7 +117,7 @@ _SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")  # a single letter befo
 
 @dataclass(frozen=True, kw_only=True)
 class SideProposerTemplate(Template):
-    """Prompt texts of a side proposer."""
+    """Prompt templates for a side proposer."""
 
     system: str = part(
         "You prepare a debate. Name the positions that people would argue for on the question you are given: two if "
@@ -124,7 +126,7 @@ class SideProposerTemplate(Template):
         "together, cover the answers that matter. Be fair: word each position as its supporters would. Write in the "
         "language of the question, and give each position a name of one or two words."
     )
-    """System message shared by all questions."""
+    """System message, the same for all questions."""
     question: str = part("Question: {question}", uses("question"))
 
 
@@ -172,10 +174,11 @@ class ProposedSides(BaseModel):
 def create_side_proposer(
     *, name: str = "sides", template: SideProposerTemplate = SIDE_PROPOSER, **options: Unpack[BlockOptions]
 ) -> Generator[list[Debater]]:
-    """Create a block that asks a model for two to four sides of a question and returns a list of `Debater`.
+    """Create a block in which a model proposes two to four sides of a question.
 
-    An answer with too few or too many positions, with blank or duplicate ones, or with control characters raises
-    `SchemaViolation`. Names that a roster does not allow are replaced by letters.
+    The block returns a list of `Debater`. An answer with too few or too many positions, with blank or duplicate
+    positions, or with control characters raises `SchemaViolation`. Names not allowed in a roster are replaced by
+    letters.
     """
 
     def system(_: object) -> str:
@@ -205,15 +208,16 @@ def create_side_proposer(
 
 
 async def propose_sides(question: str, *, model: Model | str | None = None) -> list[Debater]:
-    """Propose sides for any question: `default_sides` if the wording suggests them, otherwise a model's proposal.
+    """Propose sides for any question, using `default_sides` if the wording allows and otherwise a model.
 
-    This takes at most one call, which is not stored, and raises the usual errors of a run if the model fails.
+    This takes at most one call to the model, which is not stored. If the model fails, the usual errors of a run are
+    raised.
     """
     return default_sides(question) or (await create_side_proposer(model=model).run(question)).output
 
 
 def _cut_name(name: str) -> str:
-    r"""Cut `name` between words, and drop everything except words.
+    r"""Shorten `name` at a word boundary, and drop everything except words.
 
     >>> _cut_name("[Postgres]\n and the rest of what it stands for")
     'Postgres and the rest of'

@@ -1,8 +1,8 @@
-"""Support for debaters with a small model: first words for their turns, facts to begin with, and second attempts.
+"""Support for debaters with small models: given first words, facts to begin with, and second attempts.
 
-A model of a few billion parameters forgets its side, copies earlier turns and ignores sources. Each turn of the concise
-profile therefore begins with the debater's position, or with a supporting fact if there are sources, and the model
-continues from there. If a turn copies another one, or ends up on another side, the model is called again.
+A model with a few billion parameters forgets its side, copies earlier turns and ignores sources. Therefore, each turn
+in the concise profile begins with the debater's position, or with a supporting fact if there are sources, and the model
+continues from there. If it copies another turn or ends up on another side, it is called again.
 """
 
 from __future__ import annotations
@@ -37,22 +37,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OpeningTemplate(Template):
-    """First words of turns; each line of an attribute named "begins…" is one alternative."""
+    """First words for turns; each line of an attribute starting with `begins` is one alternative."""
 
     begins: str = part("", uses("position"))
-    """First words of a debater's first turn, for a model that can continue a text: a small model that begins with its
-    position argues for it. Successive turns use successive lines, so that they do not sound alike.
+    """First words for a debater's first turn, for models that can continue a given text.
+
+    A small model that begins with its position argues for it. Successive turns use successive lines, so that they do
+    not sound alike.
     """
     begins_reply: str = part("", uses("position"))
-    """First words of a debater's first turn after another position has been argued."""
+    """First words for a debater's first turn once another position has been argued."""
     begins_again: str = part("", uses("position"))
-    """First words of a debater's later turns."""
+    """First words for a debater's later turns."""
     sorts: str = part("", uses("question", "text", "letters", lines=("positions",)))
-    """Question about the position that a fact from the sources supports; if empty, facts are not sorted."""
+    """Question asking which position a fact from the sources supports; if it is empty, facts are not sorted."""
     fact: str = part("", uses("position", "fact"))
-    """Task of a turn that begins with a fact."""
+    """Task for a turn beginning with a fact."""
     begins_fact: str = part("", uses("position", "fact"))
-    """First words of a turn that begins with a fact."""
+    """First words for a turn beginning with a fact."""
 
 
 OPENINGS = OpeningTemplate(
@@ -80,17 +82,17 @@ OPENINGS = OpeningTemplate(
         "Something else matters here: “{fact}” {position}, because"
     ),
 )
-"""First words in the concise profile."""
+"""First words for the concise profile."""
 OPENING_PARTS = tuple(field.name for field in fields(OpeningTemplate))
 
 
 def support_small_model(
     block: Generator[str], prompt: DebaterPrompt, *, name: str, options: BlockOptions
 ) -> Generator[str]:
-    """Add support for a small model to a debater's `block`, if the texts of its `prompt` require it.
+    """Add small-model support to a debater's `block`, if its prompt templates call for it.
 
-    Facts from the sources are sorted by the model of `options`, in calls of the block `{name}-facts`. A block with
-    tools gets no second attempt, because the second attempt would lack the results of its tools.
+    The model in `options` sorts facts from the sources, in calls made by the block `{name}-facts`. A block with tools
+    gets no second attempt, because the tool results would be missing from it.
     """
     sorter = FactSorter(
         name=f"{name}-facts",
@@ -108,18 +110,18 @@ def support_small_model(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SmallModelSupport:
-    """Small-model support for one debater's block; see `support_small_model`."""
+    """Small-model support for a single debater's block; see `support_small_model`."""
 
     block: Generator[str]
     prompt: DebaterPrompt
     sorter: FactSorter
     material: Material | None
-    """Sources of the debate; None if there are none."""
+    """The debate's sources; None if there are none."""
 
     def is_asked_for(self, ctx: Context) -> bool:
-        """Check whether the texts of the prompt require support (most do not).
+        """Check whether the prompt templates call for support; most do not.
 
-        `render_turn` calls this, and stores the result for the following methods of a turn.
+        `render_turn` calls this method and stores the result for the methods called later in the turn.
         """
         needed = ctx.scope.looked_up.get(self)
         if needed is None:
@@ -130,7 +132,7 @@ class SmallModelSupport:
         return bool(needed)
 
     async def render_turn(self, value: object, ctx: Context) -> str:
-        """Render the message of a turn; before the first turn, also sort the facts."""
+        """Render the message for a turn, sorting the facts before the first one."""
         if not self.is_asked_for(ctx):
             return self.prompt.render_turn(None, ctx)
         if self.material is not None:
@@ -138,7 +140,7 @@ class SmallModelSupport:
         return self._render(ctx)
 
     def defer_turn(self, _: object, ctx: Context) -> Callable[[], str] | None:
-        """Return a function that renders the message if the turn needs no support, and None if it does."""
+        """Return a function that renders the message; None if the turn needs support."""
         return None if self.is_asked_for(ctx) else partial(self.prompt.render_turn, None, ctx)
 
     def _render(self, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
@@ -150,7 +152,7 @@ class SmallModelSupport:
         return self.prompt.render_turn(None, ctx, entries=entries, task=task)
 
     def next_fact(self, ctx: Context) -> str | None:
-        """Return the fact for the beginning of the turn; None if the position has used all of its facts."""
+        """Return the fact to begin the turn with; None if the position has no more facts."""
         if not self.prompt.template(ctx).begins_fact or self.prompt.is_examination(ctx):
             return None
         facts = state_of(ctx, DebateState).facts
@@ -160,14 +162,14 @@ class SmallModelSupport:
         return supporting[used].text if used < len(supporting) else None
 
     def bounds(self, value: object, ctx: Context, shift: int = 0) -> AnswerForm:
-        """Return the required form of the answer: its length limits and its first words."""
+        """Return constraints on the answer: its length limits and first words."""
         bounds = self.prompt.wording.bounds(value, ctx)
         if ctx.scope.looked_up.get(self) is False:
             return bounds
         return {**bounds, "begins": self.first_words(ctx, shift)}
 
     def first_words(self, ctx: Context, shift: int = 0) -> str:
-        """Return the first words of the turn; `shift` selects a later alternative."""
+        """Return the first words of the turn; `shift` selects a different alternative."""
         template = self.prompt.template(ctx)
         if not (template.begins or template.begins_reply or template.begins_again) or self.prompt.is_examination(ctx):
             return ""
@@ -182,7 +184,7 @@ class SmallModelSupport:
         )
 
     def cut(self, text: str, response: ModelResponse, ctx: Context) -> str:
-        """Cut an answer to its length limits, not counting the prescribed first words."""
+        """Cut an answer to its length limits, excluding the prescribed first words."""
         if ctx.scope.looked_up.get(self) is False:
             return self.prompt.wording.cut(text, response, ctx)
         begins = self.first_words(ctx)
@@ -193,9 +195,9 @@ class SmallModelSupport:
     async def review(
         self, messages: Sequence[Message], response: ModelResponse, ctx: Context
     ) -> tuple[ModelResponse, bool]:
-        """Repeat a turn that copies another one, or ends up on another side; see `Review`.
+        """Repeat a turn if it copies another one or ends up on another side; see `Review`.
 
-        The second answer is a separate step; readers are notified to discard the text streamed so far.
+        The second attempt is a separate step, and readers are told to discard the text streamed so far.
         """
         if ctx.scope.looked_up.get(self) is False:
             return response, False
@@ -214,7 +216,7 @@ class SmallModelSupport:
         return (second, False) if improved else (response, True)
 
     def _find_copy(self, text: str, ctx: Context) -> Objection | None:
-        """Find the parts of `text` copied from earlier turns, ignoring its first words."""
+        """Check `text`, apart from its first words, for passages copied from earlier turns."""
         from flowdebate.measures.similarity import NOT_COPIED, measure_copy
 
         if self.prompt.may_quote(ctx):
@@ -233,7 +235,7 @@ class SmallModelSupport:
         return Objection("Copied", worst.message, self._render(ctx, own_entries), copied=earlier, excess=worst.excess)
 
     async def _find_other_side(self, text: str, ctx: Context) -> Objection | None:
-        """Find another side that `text` ends up supporting, in a debate with facts."""
+        """Check whether `text` ends up supporting another side, in a debate with facts."""
         facts = state_of(ctx, DebateState).facts
         if not facts or not any(facts.by_stance.values()) or self.prompt.is_examination(ctx):
             return None
@@ -245,20 +247,20 @@ class SmallModelSupport:
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """A reason to repeat a turn."""
+    """Reason for repeating a turn."""
 
     problem: str
-    """One-word name of the problem, similar to the class name of an error."""
+    """One-word name for the problem, in the style of an error class."""
     message: str
     turn: str
-    """Message requesting the turn again."""
+    """Message requesting a second attempt."""
     copied: tuple[str, ...] = ()
-    """Texts of other turns; a better answer copies less from them."""
+    """Text of earlier turns; a better answer copies less of it."""
     excess: float = 0.0
-    """Number of words copied by the first answer beyond the limit."""
+    """Amount copied by the first answer, as a ratio of the allowed maximum; a better answer stays below it."""
 
     def is_answered_by(self, text: str) -> bool:
-        """Check whether `text`, ignoring its first words, is better than the first answer."""
+        """Check whether `text`, given without its first words, improves on the first answer."""
         from flowdebate.measures.similarity import measure_copy
 
         return not is_blank(text) and all(measure_copy(text, earlier).excess < self.excess for earlier in self.copied)
@@ -277,10 +279,10 @@ def opening_words(
     fact: str | None = None,
     template: OpeningTemplate = OPENINGS,
 ) -> str:
-    """Return the first words of a turn; empty if the position is as long as a speech.
+    """Return the first words of a turn; empty if the position is already as long as a speech.
 
-    The default texts are in English: in a debate in another language, a turn begins with only the position. `shift`
-    selects a later alternative; a `fact` is quoted.
+    The default templates are in English; in any other language, a turn begins with just the position. `shift` selects a
+    different alternative, and a `fact` is quoted.
 
     >>> opening_words(entries=[], agent_name="ann", stance="trams are better.", question="Trams or buses?")
     'Trams are better, because'
@@ -303,7 +305,7 @@ def opening_words(
 
 
 def is_english(text: str) -> bool:
-    """Check whether `text` contains a word that is common in English questions and positions but rare elsewhere."""
+    """Check whether `text` contains any word that is common in English questions and positions but rare elsewhere."""
     return not _COMMON.isdisjoint(fold(text).split())
 
 
@@ -328,7 +330,7 @@ _SORTER = "You sort evidence by side. Reply with one letter."
 
 
 def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
-    r"""Return sentences from `sources` that contain a number, except headings.
+    r"""Return sentences from `sources` that contain a number, skipping headings.
 
     At most eight are returned, each short enough to be quoted in a turn.
 
@@ -348,7 +350,7 @@ def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
 
 @dataclass(frozen=True, kw_only=True)
 class FactSorter:
-    """Sorter that uses a model to assign facts to the positions they support."""
+    """Sorter that has a model assign facts to the positions they support."""
 
     name: str
     """Name of the block that calls the model."""
@@ -361,9 +363,10 @@ class FactSorter:
         return tuple(dict.fromkeys(self.prompt.identity.positions))
 
     async def sort(self, sources: Sequence[Source], value: object, ctx: Context) -> None:
-        """Sort the facts from `sources` into the state, once per debate, if turns begin with facts.
+        """Sort the facts from `sources` and store them in the state.
 
-        A fact is assigned to the position it supports most, relative to the model's average for that position.
+        This happens once per debate, provided that turns begin with facts. Each fact is assigned to the position it
+        supports most, relative to the model's average for that position.
         """
         if state_of(ctx, DebateState).facts is not None or not self.prompt.template(ctx).sorts:
             return
@@ -392,9 +395,9 @@ class FactSorter:
         return max(odds, key=lambda side: odds[side] - facts.bias.get(side, 0.0)) if odds else None
 
     async def _ask(self, text: str, question: str, ctx: Context) -> dict[str, float]:
-        """Return the mean log-odds of the positions, each shown once under every letter.
+        """Return the mean log-odds of the positions, showing each one once under every letter.
 
-        The result is empty if the model returns no log-probabilities or its provider fails: the debate continues
+        The result is empty if the model returns no log-probabilities or its provider fails; the debate then continues
         without facts.
         """
         stances, odds = self.stances, list[dict[str, float]]()
@@ -412,7 +415,7 @@ class FactSorter:
     async def _choose(
         self, text: str, question: str, order: Mapping[str, str], ctx: Context
     ) -> Mapping[str, float] | None:
-        """Return the log-probability of each letter of `order`; None if the model does not return any."""
+        """Return the log-probability of each letter in `order`; None if the model returns none."""
         positions = "\n".join(f"{letter}: {tag_text(side)}" for letter, side in order.items())
         user = filled(
             self.prompt.template(ctx).sorts,

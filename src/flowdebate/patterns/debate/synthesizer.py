@@ -1,4 +1,4 @@
-"""Synthesizer of a debate: writes the outcome based on the question, the framing, the transcript and the verdict."""
+"""Synthesizer of a debate: writes up the outcome based on the question, framing, transcript and verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .transcript import HOW_TO_READ, render_entries
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesizerTemplate(Template):
-    """Prompt texts of a synthesizer."""
+    """Prompt templates for a synthesizer."""
 
     system: str = part(
         "You write up the outcome of a debate for readers who did not follow it. State the judge's verdict first, and "
@@ -31,9 +31,9 @@ class SynthesizerTemplate(Template):
         "Question: {question}\n\nThe full debate (rounds: {rounds}):\n{transcript}",
         uses("question", "rounds", "transcript"),
     )
-    """First part of the message: the transcript."""
+    """First part of the message, containing the transcript."""
     framing: str = part("How the moderator framed the rounds:\n{framing}", uses("framing"))
-    """Briefings and angles of the rounds, if a moderator wrote any."""
+    """Briefings and angles from all rounds, if a moderator provided any."""
     verdict: str = part(
         "The judge's reasoning: {reasoning}\n"
         "Winner: {winner}\n"
@@ -41,11 +41,11 @@ class SynthesizerTemplate(Template):
         "Write up the outcome of the debate.",
         uses("reasoning", "winner", "verdict"),
     )
-    """Last part of the message: the verdict and the task."""
+    """Last part of the message, containing the verdict and the task."""
 
 
 SYNTHESIZER = SynthesizerTemplate()
-"""Prompt texts of the full profile."""
+"""Prompt templates for the full profile."""
 CONCISE_SYNTHESIZER = SynthesizerTemplate(
     system=(
         "You write up the outcome of a debate for readers who did not follow it. State the judge's verdict, the "
@@ -53,7 +53,7 @@ CONCISE_SYNTHESIZER = SynthesizerTemplate(
         f"{HOW_TO_READ}"
     ),
 )
-"""Prompt texts for small models."""
+"""Prompt templates for small models."""
 SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 
 
@@ -63,7 +63,10 @@ def render_synthesizer_system(*, template: SynthesizerTemplate = SYNTHESIZER) ->
 
 
 def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTemplate = SYNTHESIZER) -> str:
-    """Render transcript, framing and verdict, with "none" for a missing winner; raise LookupError without a verdict."""
+    """Render the transcript, framing and verdict, with "none" if nobody won.
+
+    Raises LookupError if there is no verdict.
+    """
     transcript = render_entries(raw.transcript)
     parts = [filled(template.transcript, question=quoted(raw.question), rounds=raw.rounds, transcript=transcript)]
     framing = [
@@ -92,8 +95,8 @@ def create_synthesizer(
 ) -> Generator[Any]:
     """Create the block `{name}-synthesizer`.
 
-    The block takes a `DebateRawOutput` and returns data for `output_schema`, or plain text if there is no schema.
-    `output_schema` is a pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with
+    The block takes a `DebateRawOutput` and returns data matching `output_schema`, or plain text if there is no schema.
+    `output_schema` can be a pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with
     `jsonschema`). An answer that does not match the schema raises `SchemaViolation`.
     """
     block_name = f"{name}-synthesizer"

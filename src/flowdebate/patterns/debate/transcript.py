@@ -6,9 +6,9 @@
     (quotes: 1 verified in "report", 1 not found: "rents fell")
     [against] …
 
-Only the renderer begins a line with a tag, a round's heading or "(quotes:": see `flowdebate.prompts` for the escaping
-of texts, stances and names. Marks in a text are `⟦…⟧`, which is escaped in arguments. The text can be parsed again:
-`parse_entries(render_entries(entries)) == entries`.
+Only the renderer can begin a line with a tag, a round heading or "(quotes:"; see `flowdebate.prompts` for how text,
+stances and names are escaped. Marks within an argument have the form `⟦…⟧`, and these brackets are escaped in
+arguments. The text form can be parsed: `parse_entries(render_entries(entries)) == entries`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Transcript = StateResource[DebateTranscriptState]
 
 
 def create_debate_transcript() -> Transcript:
-    """Create a transcript shared by a debate and its readers, under the key `"transcript"`.
+    """Create a transcript to be shared by a debate and its readers, under the key `"transcript"`.
 
     `ctx.resources.transcript.state.entries` holds the arguments so far. Pass the same object to the pattern and to
     every block that reads it.
@@ -52,9 +52,9 @@ def create_debate_transcript() -> Transcript:
 def create_record_argument(
     *, name: str, agent_name: str, stance: str, transcript: Transcript, collection_id: str
 ) -> Handler[Any, str]:
-    """Create a block that adds a debater's output to the transcript, and completes the turn's task with it.
+    """Create a block that records a debater's output in the transcript and completes the turn's task.
 
-    The block returns the added text: a `str`, the `text` of a dict or a model, or `str()` of anything else.
+    The block returns the text it added: a `str`, the `text` of a dict or a model, or `str()` of anything else.
     """
     return record_turn(
         name=name,
@@ -71,7 +71,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def labels_of(stances: Iterable[str]) -> Labels:
-    """Return a letter for each stance; empty if a stance could be mistaken for a letter.
+    """Return a letter for each stance; empty if one of the stances could be mistaken for a letter.
 
     >>> labels_of(["Trams are better", "Buses are better"])
     (('Trams are better', 'A'), ('Buses are better', 'B'))
@@ -106,13 +106,14 @@ def render_entries(
     labels: Labels = (),
     show: Callable[[str], str] = quoted,
 ) -> str:
-    """Render the transcript as text: `[stance] …`, or with `names` `[name, stance] …`, under a heading for each round.
+    """Render the transcript as text, with a heading for each round.
 
-    More entries only add text at the end. Without entries, the text is `(empty)`. A line below a faulty argument states
-    that it is truncated or empty. `below` contains an additional line for each entry (empty for none), such as a line
-    by `flowdebate.patterns.debate.transcript.render_quotes`. A stance with a label is shown as that label. `show`
-    renders a text after its tag: `quoted` protects readers from text written by models, and `frame` is for texts used
-    as material.
+    Arguments begin with `[stance]`, or with `[name, stance]` if `names` is set. Additional entries only append text.
+    Without entries, the text is `(empty)`. If an argument is truncated or empty, the line below it says so. `below`
+    contains an additional line for each entry (or an empty string), such as a line from
+    `flowdebate.patterns.debate.transcript.render_quotes`. A stance with a label is shown as its label. `show` renders
+    the text following a tag: `quoted` protects readers from text written by models, and `frame` is for text used as
+    material.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:
@@ -129,7 +130,7 @@ def render_transcript(
     anonymity: Anonymity | None = None,
     labels: Labels = (),
 ) -> str:
-    """Render the transcript so far with the aliases of `anonymity`; each entry is rendered once per debate."""
+    """Render the transcript so far, using aliases if `anonymity` is set; each entry is rendered once per debate."""
 
     def extended(text: str, _: object, count: int) -> str:
         last = entries[count - 1].round if count else None
@@ -148,7 +149,7 @@ def _lines(
     labels: Mapping[str, str],
     show: Callable[[str], str] = quoted,
 ) -> list[str]:
-    """Render the lines of a round's `entries` under its `heading`."""
+    """Render `entries` as lines, starting each round after `heading` with a heading."""
     lines: list[str] = []
     notes = iter(below)
     for entry in entries:
@@ -172,7 +173,7 @@ def _lines(
 
 
 def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionEntry]:
-    """Parse `text` rendered by `render_entries`, with or without names; without names, `agent_name` is empty.
+    """Parse `text` as rendered by `render_entries`; without `names`, `agent_name` is left empty.
 
     Raises ViewError for any other text.
     """
@@ -226,7 +227,7 @@ HOW_TO_READ_QUOTES = (
     "argument were found word for word in the sources, and which were not. Ignore what an argument says about its own "
     "quotations. A quotation that was found does not necessarily prove the point that it is used for."
 )
-"""Text added to the system message of a judge whose transcript contains quote lines."""
+"""Text added to the system message for a judge whose transcript contains quote lines."""
 
 _EXCERPT = 60  # maximum length of a quote in characters: enough to find it in the argument above
 _MAX_LISTED = 3  # maximum number of sources and of missing quotes to list
@@ -236,7 +237,7 @@ _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
     """Render the line below an argument that reports its `quotes`; empty if there is nothing to report.
 
-    Short quotes, and quotes inside a verified one, are omitted; a repeated quote counts once.
+    Short quotes and quotes inside a verified one are omitted, and a repeated quote counts once.
 
     >>> found = verify_quotes('"Rents rose in May", and "they will fall in June".', {"report": "Rents rose in May."})
     >>> render_quotes(found)
@@ -257,12 +258,12 @@ def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
 
 
 def is_quotes_line(line: str) -> bool:
-    """Check whether a `line` of a transcript was rendered by `render_quotes`."""
+    """Check whether `line` in a transcript was rendered by `render_quotes`."""
     return re.fullmatch(r"\(quotes: [^\n]+\)", line) is not None
 
 
 def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
-    """Escape `text` like `quoted`, and add a mark after each of its `quotes` that is long enough.
+    """Escape `text` just as `quoted` does, and add a mark after each of its `quotes`, except short ones.
 
     Marks are `⟦verified in "report"⟧` and `⟦not found⟧`.
 
@@ -280,7 +281,7 @@ def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
 
 
 def _count(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
-    """Return the relevant quotes, excluding any inside a verified one."""
+    """Return the quotes to report, excluding any inside a verified one."""
     outermost: list[VerifiedQuote] = []
     until = 0
     for quote in sorted(quotes, key=lambda item: (item.start, -item.end)):
@@ -295,7 +296,7 @@ def _place_of(quote: VerifiedQuote) -> str:
 
 
 def _list(texts: Iterable[str]) -> str:
-    """List the first few of `texts` in quotation marks, followed by the number of remaining texts."""
+    """List the first few strings in quotation marks, followed by the number of strings left out."""
     every = list(texts)
     quoted_texts = ", ".join(f'"{_inline(text)}"' for text in every[:_MAX_LISTED])
     more = len(every) - _MAX_LISTED
@@ -303,6 +304,6 @@ def _list(texts: Iterable[str]) -> str:
 
 
 def _inline(text: str) -> str:
-    """Put `text` on one line, cut to a readable length, without quotation marks."""
+    """Reduce `text` to one line of readable length, replacing quotation marks."""
     plain = re.sub(_QUOTATION_MARKS, "'", " ".join(text[: _EXCERPT * 4].split()))
     return tag_text(plain if len(plain) <= _EXCERPT else f"{plain[: _EXCERPT - 1]}…")
