@@ -111,14 +111,14 @@ class Arm:
 
 _STEPS = {row["id"]: row["steps"] for row in puzzles()}
 _PAIRS = """260 pairs of a true and a false statement, from the package textarena (MIT). Which of the two is true?
-Two designs, {} each: turns taken at once (`together`), and one after the other (`in_turn`). The judge reads
-both orders"""
-_EQUAL = """`self_consistency` and `revision` have as many tokens as the debate of `together`. `noise` is the judge of
-`together` with the arguments of another pair."""
+There are two designs with {} each: simultaneous turns (`together`), and turns one after the other (`in_turn`).
+The judge reads both orders"""
+_EQUAL = """`self_consistency` and `revision` use as many tokens as the debate in `together`. `noise` is the judge of
+`together` with the arguments about another pair."""
 LETTERS = Arm(
     "letters",
     "Nobody knows more than the judge",
-    f"""{_PAIRS.format("one round")}, and names a letter: the form in which this model
+    f"""{_PAIRS.format("one round")}, and names a letter, the form in which this model
 [judges best](evidence.md). Any lead decides, however small. Two rounds and the usual lead had been planned; both were
 changed before the first answer, since the puzzles below were mostly undecided, and two rounds were estimated to take
 38 hours.""",
@@ -129,19 +129,19 @@ changed before the first answer, since the puzzles below were mostly undecided, 
 )
 FACTS = Arm(
     "facts",
-    "The same, and the judge gives scores: stopped",
-    f"""{_PAIRS.format("two rounds")}, and scores each side from 0 to 100. That was an oversight, seen after 89
-answers: in the version that it was registered for, `schedule = "swap"` alone made a small model give scores, where
-letters were meant. It was stopped there; what was answered is published, and concludes nothing.""",
+    "The same with scores from the judge: stopped",
+    f"""{_PAIRS.format("two rounds")}, and scores each side from 0 to 100. This was a mistake, noticed after
+89 answers: in the registered version, `schedule = "swap"` made a small model give scores where letters were intended.
+The arm was stopped; its answers are published, but conclude nothing.""",
     _EQUAL,
     LETTERS.ids,
 )
 PUZZLES = Arm(
     "puzzles",
-    "Debaters have read what the judge has not",
-    """250 puzzles by `evidence/puzzles.py`: who of two people finished a race earlier? Notes say it, in one step to
-five ("Ada finished 3 minutes before Ben."), beside others that have nothing to do with it. Debaters have the notes; the
-judge and `single` have not. One round, turns taken at once; the judge reads both orders, and names a letter.""",
+    "Debaters have read notes that the judge has not",
+    """250 puzzles by `evidence/puzzles.py`: who of two people finished a race earlier? Notes give the answer, in one
+to five steps ("Ada finished 3 minutes before Ben."), among irrelevant notes. Debaters have the notes; the judge and
+`single` do not. There is one round of simultaneous turns; the judge reads both orders, and names a letter.""",
     """`single` is one call without the notes. `noise` is the judge with the arguments about another puzzle.""",
     lambda: _STEPS,
     "8f3c5725",
@@ -218,20 +218,21 @@ def page(first: Mapping[str, int] | None = None) -> str:
     parts = [part(arm, (first or {}).get(arm.name)) for arm in ARMS.values() if arm.answers.exists()]
     return f"""# A study: does debating help a small model?
 
-Written by `python -m evidence.study page`; [how a study is made](../../docs/evaluate.md#a-study). All roles are the
-[local model](../../docs/models.md#the-local-model), of 1.5 billion parameters: debaters, judge and baselines.
+Written by `python -m evidence.study page`; see [how to run a study](../../docs/evaluate.md#a-study). All roles
+(debaters, judge and baselines) use the [local model](../../docs/models.md#the-local-model), with 1.5 billion
+parameters.
 
 {in_short()}
 {chr(10).join(parts)}
 ## How to read it
 
-P-values are adjusted by Holm's method, but for the primary comparison. *Right to wrong* are the answers that were right
-at first and not at last; no answer is not right. The *oracle gap* is what a perfect choice among all that was answered
-would add. Rows, prompts and models, by hash, are checked where the questions are, by `flowdebate eval study report`.
-Each answer is in the repository, without texts; `python evidence/derive.py` derives the first four tables of each arm
-from them, and what any lead would have decided, without this library. A judge of two sides to whom their places are
-nothing finds for the one that it read first half of the time. If it always does so, its ballots in both orders cancel
-out, and only by how much it leant each time can decide.
+P-values are adjusted by Holm's method, except for the primary comparison. *Right to wrong* counts the answers that were
+right at first but not at the end; a missing answer is not right. The *oracle gap* is the gain from a perfect choice
+among all answers. Where the questions are available, `flowdebate eval study report` checks the hashes of rows, prompts
+and models. All answers are in the repository, without texts; without this library, `python evidence/derive.py` derives
+the first four tables of each arm from them, and the results if any lead had decided. A judge that ignores the order of
+two sides chooses the side it read first half of the time. If it always chooses that side, its ballots in both orders
+cancel out, and only the strength of each preference can decide.
 """
 
 
@@ -248,20 +249,20 @@ def in_short() -> str:
     return f"""## In short
 
 - **No gain was found, and this judge could hardly have shown one.** Of {len(ballots):,} ballots of the two finished
-  arms, {first:,} went to the side read first. What decides is how much it leant each time, which goes with length. So
-  the study says something about this judge, and nothing about debates with others.
+  arms, {first:,} went to the side read first. The verdicts only depend on the strength of each preference, which
+  correlates with length. So the study says something about this judge, but nothing about debates with other judges.
 - **Alone, without a debate, the same judge is right in 60.4% of the same 260 pairs**, by letter in both orders
-  ([the local model](evidence.md#local-by-letter)). Hearing a debate about them made it, if anything, worse.
-- **Indecision has one rule.** A tie of votes and a debate without a winner are a lot between the two sides. By that
-  rule the puzzles are {puzzle_shares()}. Where counting them as wrong changes a
-  finding, the sentence under *Found* has both.
-- **What was changed between registrations, and what was known by then.** `facts` was registered first, and stopped
-  after 89 answers since its judge gave scores by an oversight; its primary comparison then stood at 27 points against
-  the debates, of which 12 remain if undecided debates are a lot. `letters` asks the same questions with the same
-  comparison and prediction, but with one round instead of two, without quotes, and with any lead deciding. These were
-  changed before its first answer, when most of the puzzles were known to be undecided.
-- **There was no positive control**: no arm shows that this judge can use a note at all. A study can now
-  [name one](../../docs/evaluate.md#a-positive-control), and stops if the control fails.
+  ([the local model](evidence.md#local-by-letter)). Reading a debate about them made it, if anything, worse.
+- **Indecision counts as chance.** A tied vote or a debate without a winner counts as a random choice between the two
+  sides. By this rule, the puzzles are at {puzzle_shares()}. If counting them as wrong
+  changes a finding, the sentence under *Found* gives both.
+- **What changed between registrations, and what was known by then.** `facts` was registered first, and stopped after
+  89 answers because its judge gave scores by mistake; its primary comparison was then 27 points against the debates,
+  or 12 if undecided debates count as chance. `letters` asks the same questions with the same comparison and
+  prediction, but with one round instead of two, without quotes, and with any lead deciding. These changes were made
+  before its first answer, when most of the puzzles were known to be undecided.
+- **There was no positive control**: no arm shows that this judge can use a note. A study can now
+  [include one](../../docs/evaluate.md#a-positive-control), and stops if the control fails.
 """
 
 
@@ -324,8 +325,8 @@ def part(arm: Arm, first: int | None = None) -> str:
             for name, found_ in report.dynamics.items()
         ],
     )
-    version = f" for the commit `{arm.commit}`, which alone asks" if arm.commit else ""
-    state = "" if report.unfinished else "All is answered. "
+    version = f" for the commit `{arm.commit}`, which produced all answers" if arm.commit else ""
+    state = "" if report.unfinished else "All questions are answered. "
     places = table(
         ["judge of", "answers", "for the side read first", f"{report.confidence:.0%} interval"],
         [
@@ -338,7 +339,7 @@ def part(arm: Arm, first: int | None = None) -> str:
     parts += [] if arm.steps is None else [by_steps(arm.steps, study, answers)]
     registration = (
         " ".join(f"Differences from the registration: {difference}." for difference in changed)
-        or "Nothing is seen to differ from it."
+        or "No differences were found."
     )
     return f"""## {arm.heading}
 
@@ -352,8 +353,8 @@ def part(arm: Arm, first: int | None = None) -> str:
 
 {(chr(10) * 2).join(parts)}
 
-{arm.methods} From the first {lines} lines of `evidence/studies/{arm.answers.name}`; what was registered:
-`{arm.registration.name}`.
+{arm.methods} The figures come from the first {lines} lines of `evidence/studies/{arm.answers.name}`, and the
+registration is `{arm.registration.name}`.
 """
 
 
@@ -362,9 +363,9 @@ def renamed_options(arm: Arm, registered: Registration) -> str:
     if not arm.renamed:
         return ""
     names = " and ".join(f"`{before}` is now `{now}`" for now, before in arm.renamed.items())
-    hashed = " The registered hashes are of the old names." if "fixed" in registered.fixed else ""
+    hashed = " The registered hashes use the old names." if "fixed" in registered.fixed else ""
     return f"""
-Since `{arm.commit}`, options in the file of the study have only been renamed: {names}.{hashed}"""
+Since `{arm.commit}`, options in the study's file have only been renamed: {names}.{hashed}"""
 
 
 def any_lead(answers: Iterable[StudyAnswer]) -> list[str]:
@@ -379,7 +380,7 @@ def any_lead(answers: Iterable[StudyAnswer]) -> list[str]:
     if not asked_for_more:
         return []
     shares = [f"`{design}` {fmean(values):.3f} of {len(values)}" for design, values in right.items()]
-    return [f"Had any lead decided, however small, right were: {', '.join(shares)}. That was not registered."]
+    return [f"If any lead had decided, these shares would be right: {', '.join(shares)}. This was not registered."]
 
 
 def shared_arguments(answers: Iterable[StudyAnswer]) -> list[str]:
@@ -389,8 +390,8 @@ def shared_arguments(answers: Iterable[StudyAnswer]) -> list[str]:
         return []
     count = read.most_common(1)[0][1]
     warning = f"""The {read.total()} answers of `noise` are about the arguments of {len(read)} debates, {count} of them
-about one: the registered version takes what is at hand, which after a lost store is little. They are not independent,
-and intervals of `noise`, and against it, are too narrow."""
+about the same debate: the registered version takes available debates, which are few after a lost store. The answers are
+not independent, so intervals for `noise`, and for comparisons with it, are too narrow."""
     return [warning]
 
 

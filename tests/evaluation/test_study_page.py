@@ -157,6 +157,8 @@ def test_page_matches_the_output_of_its_script() -> None:
     assert [*line_counts] == [arm.name for arm in BEGUN]
     assert page(line_counts) == text
     for part in text.split("\n## ")[2 : len(BEGUN) + 2]:
-        (state,) = re.findall(r"answered; (nothing is concluded yet|the rest is still missing)|All is answered", part)
+        (state,) = re.findall(
+            r"answered; (nothing is concluded yet|the rest is still missing)|All questions are answered", part
+        )
         values = [float(value) for value in re.findall(r"has to go by the e-value, ([\d.e+]+)", part)]
         assert (state == "nothing is concluded yet") == any(value < 20 for value in values)
