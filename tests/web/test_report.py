@@ -333,7 +333,7 @@ async def test_a_report_of_another_version_is_unknown() -> None:
     html = REPORT.replace('generator" content="flowdebate ', 'generator" content="flowdebate 0.0.1-')
     finding = await verify_report(html)
     assert finding.outcome == "unknown"
-    assert "verify it with that version" in finding.problems[-1]
+    assert "Verify it with that version" in finding.problems[-1]
 
 
 # Hostile files
