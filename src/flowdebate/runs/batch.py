@@ -1,6 +1,7 @@
-"""Batches: one block run for many questions, with bounded concurrency, and no run paid for twice.
+"""Batches: one block run on many questions, with bounded concurrency, and no run paid for twice.
 
-The worker pool below knows nothing about runs. It executes jobs concurrently, only slightly ahead of its reader.
+The worker pool below knows nothing about runs. It executes jobs concurrently, staying only slightly ahead of its
+reader.
 """
 
 from __future__ import annotations
@@ -40,20 +41,20 @@ OutT = TypeVar("OutT")
 RawT = TypeVar("RawT", default=Any)
 
 OnError: TypeAlias = Literal["collect", "raise"]
-"""Policy for runs that fail in a batch."""
+"""Policy for failed runs in a batch."""
 
 
 class BatchControls(CommonOptions, total=False):
-    """Options common to all batches."""
+    """Options shared by all kinds of batches."""
 
     max_concurrency: int
-    """Maximum number of concurrent runs; default 8."""
+    """Maximum number of concurrent runs; the default is 8."""
     store: StoreChoice | StoreOptions
     on_error: OnError
     progress: Callable[[BatchSummary], object] | None
     """Callback that receives the summary after each run."""
     until: Callable[[BatchSummary], bool] | None
-    """Predicate on the summary; once it returns True, no further questions are read."""
+    """Predicate on the summary; once it returns True, no more questions are read."""
     on_uncertain: OnUncertain
     allow_changes: bool
 
@@ -69,14 +70,14 @@ class BatchOptions(BatchControls, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchItem(Generic[OutT, RawT]):
-    """Outcome of one question: either `result` or `error` is set, and the other is None."""
+    """Outcome for one question: either `result` or `error` is set, and the other is None."""
 
     index: int
     """Index of the question in the batch, starting at 0."""
     row: Any
-    """Original row, as passed to the batch."""
+    """The original row, as passed to the batch."""
     question: Any
-    """Question of the run: the row itself, or the value that `question=` extracted from it."""
+    """The run's question: the row itself, or the value extracted from it by `question=`."""
     run_id: str
     seed: int
     status: RunStatus
@@ -85,25 +86,25 @@ class BatchItem(Generic[OutT, RawT]):
     error: BaseException | None = None
     """Error that ended the run."""
     run: RunView | None = None
-    """The run, even if it failed, with its transcript, events and usage; None if no run was created."""
+    """The run with its transcript, events and usage, even if it failed; None if no run was created."""
     replayed: bool = False
     """True if the run was already complete in the store and cost nothing."""
 
     @property
     def output(self) -> OutT | None:
-        """Output of the block; None if the run failed."""
+        """The block's output; None if the run failed."""
         return None if self.result is None else self.result.output
 
     @property
     def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
-        """Raw output of the pattern, even if the run failed; None if there is none."""
+        """The pattern's raw output, even if the run failed; None if there is none."""
         return None if self.run is None else self.run.raw
 
     def to_row(self) -> dict[str, Any]:
         """Convert the item to one flat row: the question, the outcome, and the columns of a row that is a mapping.
 
         `decision` is computed as in the summary, and is None for patterns without a decision; `output` is text or JSON
-        data. Tokens and seconds are None if unknown. Columns of the original row keep their values.
+        data. Tokens and seconds are None if unknown. Columns from the original row keep their values.
         """
         usage = Usage.unknown() if self.run is None else self.run.usage
         row_values: dict[str, Any] = {
@@ -141,7 +142,7 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
 
     @property
     def failed(self) -> list[BatchItem[OutT, RawT]]:
-        """Items whose run failed."""
+        """Items whose runs failed."""
         return [item for item in self._items if item.error is not None]
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -178,25 +179,25 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSummary:
-    """Counts of a batch, either so far or at its end."""
+    """Counts for a batch, either so far or at its end."""
 
     total: int | None
-    """Number of questions; None if it is unknown in advance."""
+    """Number of questions; None if it is not known in advance."""
     done: int = 0
-    """Number of runs that have ended, with any status."""
+    """Number of runs that have ended, whatever their status."""
     running: int = 0
     """Number of runs in progress."""
     replayed: int = 0
-    """Number of `done` runs that were already complete in the store."""
+    """Number of runs in `done` that were already complete in the store."""
     statuses: Mapping[RunStatus, int] = field(default_factory=dict)
     decisions: Mapping[str, int] = field(default_factory=dict)
-    """Number of runs per decision (the `decision_word` of the raw output), for patterns that decide."""
+    """Number of runs for each decision (the `decision_word` of the raw output), for patterns that decide."""
     failures: Mapping[str, int] = field(default_factory=dict)
-    """Number of failed runs per error class."""
+    """Number of failed runs for each error class."""
     usage: Usage = Usage.none()  # noqa: RUF009 - a frozen value
     """Calls and tokens of all runs, including runs in progress and replayed answers."""
     cost: float | None = None
-    """Cost according to the `prices` of the limits or the built-in prices; None if the prices are unknown."""
+    """Cost according to the `prices` in the limits or the built-in prices; None if the prices are unknown."""
     prices: str | None = None
     """Unit of `cost`: the currency, and the price list with its date."""
     seconds: float = 0.0
@@ -209,12 +210,12 @@ class BatchSummary:
 
     @property
     def rate(self) -> float:
-        """Runs per second, excluding runs replayed from the store, which take no time."""
+        """Number of runs per second, excluding runs replayed from the store, which take no time."""
         return (self.done - self.replayed) / self.seconds if self.seconds else 0.0
 
     @property
     def remaining(self) -> float | None:
-        """Estimated time until all runs are done, in seconds; None if there is no estimate yet."""
+        """Estimated time in seconds until all runs are done; None if there is no estimate yet."""
         if self.total is None or not (self.rate or self.done == self.total):
             return None
         return 0.0 if self.done == self.total else (self.total - self.done) / self.rate
@@ -287,7 +288,7 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 BATCH_LABEL = "batch"
-"""Label under which a run stores the id of its batch."""
+"""Label under which each run stores the id of its batch."""
 
 JobT = TypeVar("JobT")
 DoneT = TypeVar("DoneT")
@@ -308,11 +309,11 @@ class _Job:
 
 
 class Batch(Generic[OutT, RawT]):
-    """Runs of one block for many questions: iterate to get items as they complete, or await `all()`.
+    """Runs of one block on many questions: iterate to get items as they complete, or await `all()`.
 
-    Batches are created by `Block.batch` and can be consumed only once. `each` returns the block and the stored plan for
-    a row if they depend on the row. Leaving the iteration early (by `break`, an error, or a cancellation) cancels the
-    remaining runs; `async with` also waits until they have ended.
+    Batches are created by `Block.batch` and can be consumed only once. If the block and the stored plan depend on the
+    row, `each` returns both for a row. Leaving the iteration early (by `break`, an error, or a cancellation) cancels
+    the remaining runs; `async with` also waits until they have ended.
     """
 
     def __init__(  # noqa: PLR0913 - the options of Block.batch
@@ -365,11 +366,11 @@ class Batch(Generic[OutT, RawT]):
 
     @property
     def summary(self) -> BatchSummary:
-        """Current counts of the batch, which are final once it has ended."""
+        """Current counts for the batch, which are final once it has ended."""
         return self._tally.summary(self._in_progress.values())
 
     async def all(self) -> BatchResult[OutT, RawT]:
-        """Wait for all runs, and return the items in the order of the questions, with their summary."""
+        """Wait for all runs; return the items in the order of the questions, with their summary."""
         items = [item async for item in self]
         return BatchResult(sorted(items, key=lambda item: item.index), self.summary)
 
@@ -423,9 +424,9 @@ class Batch(Generic[OutT, RawT]):
     # Stored runs
 
     async def _read_stored(self) -> None:
-        """Read the stored runs, and check them before any call if all questions are known.
+        """Read the stored runs and, if all questions are known, check them before any call.
 
-        Raise RunChanged if a stored run was started with a different question, seed or header.
+        Raises RunChanged if a stored run was started with a different question, seed or header.
         """
         if self._store is None:
             return
@@ -514,7 +515,7 @@ class Batch(Generic[OutT, RawT]):
 
 
 def seed_of_item(seed: int, index: int) -> int:
-    """Derive the seed of a run in a batch: it differs for each index, but is reproducible.
+    """Derive the seed for one run in a batch: it is reproducible, and differs for each index.
 
     >>> seed_of_item(1, 0) == seed_of_item(1, 0) != seed_of_item(1, 1)
     True
@@ -523,7 +524,7 @@ def seed_of_item(seed: int, index: int) -> int:
 
 
 def _derive_number(text: str) -> int:
-    """Derive 53 bits from `text`: an integer that every JSON reader can represent exactly."""
+    """Derive 53 bits from `text`: an integer that any JSON parser can represent exactly."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 11
 
 
@@ -555,7 +556,7 @@ def _make_item(
 
 
 def _store_options(store: StoreChoice | StoreOptions, batch_id: str, location: str) -> StoreOptions | None:
-    """Return the options of durable runs, with an open store and the batch's label; None if there is no store."""
+    """Return the options for durable runs, with an open store and the batch's label; None if there is no store."""
     # All runs share one store object, and thus its ownership of rows and its group commit.
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
@@ -587,8 +588,8 @@ def _check(
 class WorkerPool(Generic[JobT, DoneT]):
     """Pool that runs at most `size` jobs at once; `results` yields their return values as they complete.
 
-    A job starts when a worker is free and at most `size` results are unread. The first failure, of a job or of the
-    iterator that supplies the jobs, cancels all other jobs, and is raised after the results that preceded it.
+    A job starts when a worker is free and at most `size` results are unread. The first failure, whether of a job or of
+    the iterator that supplies the jobs, cancels all other jobs, and is raised after the results that preceded it.
     """
 
     def __init__(self, jobs: AsyncGenerator[JobT], run: Callable[[JobT], Awaitable[DoneT]], *, size: int) -> None:
@@ -604,7 +605,7 @@ class WorkerPool(Generic[JobT, DoneT]):
         self._ended = False
 
     async def results(self) -> AsyncGenerator[DoneT]:
-        """Yield the results of the jobs as they complete; leaving early cancels all jobs in progress."""
+        """Yield the jobs' results as they complete; leaving early cancels all jobs in progress."""
         self._task = asyncio.create_task(self._run_jobs(), name="flowdebate batch")
         self._task.add_done_callback(self._check_cancelled)
         self._task.add_done_callback(lambda _: self._ready.put_nowait(None))
@@ -657,7 +658,7 @@ class WorkerPool(Generic[JobT, DoneT]):
             self._fail(asyncio.CancelledError())
 
     def _fail(self, failure: BaseException) -> None:
-        """Record the first failure, and end all jobs because of it."""
+        """Record the first failure and end all jobs because of it."""
         if not self._ended and self._task is not None:
             self._ended = True
             self._failure = failure

@@ -1,4 +1,4 @@
-"""Context of a running block: its session, resources, steps, events and source of randomness."""
+"""Context of a running block: its session, resources, steps, events, and source of randomness."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def place_of(name: str) -> str:
 
 @dataclass(slots=True, eq=False, repr=False)
 class SequencerHandle:
-    """State of the nearest enclosing sequencer that has one, available as `ctx.sequencer`."""
+    """State of the nearest enclosing sequencer with a state, available as `ctx.sequencer`."""
 
     name: str
     state: Any
-    """Current state; blocks replace it as a whole, or change its fields with `update`."""
+    """Current state; blocks replace it as a whole, or change individual fields with `update`."""
     path: str = ""
-    """Path of the sequencer in the run."""
+    """The sequencer's path in the run."""
     protected: bool = field(default=False, kw_only=True)
     """True if only the sequencer's steps may change the state; other blocks see it through `SequencerView`."""
     deadline: float | None = field(default=None, init=False)
     """Deadline of the sequencer's current round, on the event loop's clock; None if it has no deadline."""
     derived: dict[object, Any] = field(default_factory=dict, init=False)
-    """Cache of values derived from the history, such as its rendering; later steps extend them."""
+    """Cache of values derived from the history, such as its rendering, to be extended by later steps."""
 
     def update(self, **changes: object) -> None:
         """Replace fields of a pydantic, dataclass or dict state; raise ConfigurationError for an unknown field."""
@@ -74,7 +74,7 @@ class SequencerHandle:
 
 
 class SequencerView:
-    """Read-only view of a protected sequencer, for the block named `block`; its state is frozen."""
+    """Read-only view of a protected sequencer for the block named `block`, in which the state is frozen."""
 
     __slots__ = ("_block", "_handle")
     _block: str
@@ -90,7 +90,7 @@ class SequencerView:
 
     @property
     def path(self) -> str:
-        """Path of the sequencer in the run."""
+        """The sequencer's path in the run."""
         return self._handle.path
 
     @property
@@ -103,11 +103,11 @@ class SequencerView:
         return freeze(self._handle.state)
 
     def update(self, **changes: object) -> None:
-        """Raise ReadOnly, naming the block."""
+        """Raise ReadOnly with the block's name."""
         raise self._refusal(*changes)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Raise ReadOnly, like `update`."""
+        """Raise ReadOnly, as `update` does."""
         raise self._refusal(name)
 
     def _refusal(self, *names: str) -> ReadOnly:
@@ -123,13 +123,13 @@ class Scope:
     opened: Mapping[Resource, Any]
     sequencer: SequencerHandle | None
     models: tuple[ModelChoice, ...] = ()
-    """Models of the enclosing sequencers, nearest first, used by blocks without a model."""
+    """Models of the enclosing sequencers, nearest first, used by blocks without a model of their own."""
     looked_up: dict[object, Any] = field(default_factory=dict, init=False)
     """Cache of values that depend only on these models, such as the wording of prompts, keyed by owner."""
 
     @property
     def handle(self) -> SequencerHandle:
-        """The sequencer's handle for its own steps, with write access to a protected state."""
+        """The sequencer's handle for its own steps, with write access even to a protected state."""
         if self.sequencer is None:
             message = "there is no sequencer with a state around"
             raise AttributeError(message)
@@ -148,26 +148,26 @@ class Context:
     """The second argument passed to every block: `def block(input, ctx)`."""
 
     run: Run
-    """The run of the block."""
+    """The run containing the block."""
     scope: Scope
-    """Scope used by the steps of a pattern; other blocks use `resources` and `sequencer`."""
+    """Scope used by a pattern's steps; other blocks use `resources` and `sequencer`."""
     block: str
     """The block's name."""
     path: str
-    """Path of the block in the run, identical in all runs of the pattern that take the same branches."""
+    """The block's path in the run, identical in all of the pattern's runs that take the same branches."""
     role: str | None = None
-    """Role of the block in its pattern, such as "judge"; blocks inside it inherit the role. None outside any role."""
+    """The block's role in its pattern, such as "judge", inherited by blocks inside it; None if there is no role."""
     _random: Random | None = field(default=None, init=False)
     _steps: dict[str, int] | None = field(default=None, init=False)
 
     @property
     def session(self) -> Session:
-        """The application's session: `ctx.session.state` is its dict."""
+        """The application's session, whose `state` is a dict."""
         return self.run.session
 
     @property
     def resources(self) -> Resources:
-        """Resources available to the block: `ctx.resources.transcript.state`."""
+        """Resources available to the block, for example `ctx.resources.transcript.state`."""
         return Resources(self.scope.handles, self.block)
 
     @property
@@ -196,7 +196,7 @@ class Context:
 
     @property
     def random(self) -> Random:
-        """Random number generator, seeded with the run's seed and this path so that draws are reproducible."""
+        """Random number generator, seeded with the run's seed and this path so that its draws are reproducible."""
         if self._random is None:
             self._random = Random(f"{self.run.seed}:{self.path}")  # noqa: S311 - repeatable on purpose
         return self._random
@@ -206,18 +206,18 @@ class Context:
         return self.run.models.resolve(spec, self.scope.models)
 
     def now(self) -> float:
-        """Return the time on the run's clock, in seconds since the epoch."""
+        """Return the current time on the run's clock, in seconds since the epoch."""
         return self.run.now()
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the first start of the run, on the run's clock, including any time before it was resumed."""
+        """Seconds since the run first started, on the run's clock, including any time before it was resumed."""
         return max(self.run.now() - self.run.began_at, 0.0)
 
     def emit(self, event: object, /) -> None:
         """Add `event` to the run's stream and to `result.events`.
 
-        Events may be of any type; a `BaseEvent` gets its path and time here.
+        Events may be of any type; a `BaseEvent` is given its path and time here.
         """
         self.run.emit(event, self.path, self.role)
 
@@ -232,8 +232,8 @@ class Context:
         """Execute a side effect (a request, a write) as a step of the run, under this block's key.
 
         In a durable run the result of `call` is recorded, and a resumed run returns it without calling again. The
-        result must be plain JSON data, or of the type `returns`, validated by pydantic; otherwise NotRecordable is
-        raised. With `failures` an exception is recorded too, and raised again on resume; without it, the call is
+        result must be plain JSON data, or be of the type `returns`, validated by pydantic; otherwise NotRecordable is
+        raised. With `failures`, an exception is recorded too, and raised again on resume; without it, the call is
         repeated. `key` distinguishes concurrent steps of a block; steps under the same key are numbered.
         """
         name = f"{self.path}#step:{place_of(key)}" if key else f"{self.path}#step"
@@ -243,7 +243,7 @@ class Context:
         return await self.run.step(name if count == 1 else f"{name}#{count}", call, returns=returns, failures=failures)
 
     async def decide(self, call: Callable[[], Awaitable[T]], *, returns: object = None) -> T:
-        """Record a decision of the application's code at this path, on which the run depends.
+        """Record a decision made by the application's code at this path, on which the run depends.
 
         A resumed run uses the recorded decision; if none is recorded, the code decides again. `returns` is the type of
         the decision if it is not plain JSON data.

@@ -180,9 +180,9 @@ _REMARKS: Mapping[Flag, str] = MappingProxyType(
 
 
 def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
-    """List remarks for readers of a result: on oddities of its calls, grouped by model and kind, and on repetitions.
+    """List remarks for a result's readers: on oddities in its calls, grouped by model and kind, and on repetitions.
 
-    `raw` is the raw output of the run; None if it has none.
+    `raw` is the run's raw output; None if it has none.
     """
     find = getattr(raw, "find_repetitions", None)  # only outputs of patterns have this method
     counts = Counter(
@@ -199,7 +199,7 @@ def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
 
 
 def _seat_of(call: ModelCalled) -> str:
-    """Return the seat of a call; the block of a group's member is named "{pattern}-{role}-{member}"."""
+    """Return the seat of a call; the block of a group member is named "{pattern}-{role}-{member}"."""
     if call.role in ("debater", "reviewer"):
         for pattern in call.path.split("/"):
             name = call.block.removeprefix(f"{unquote(pattern)}-").removeprefix("stand-in-")

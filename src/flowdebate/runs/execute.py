@@ -1,4 +1,4 @@
-"""Execution of blocks (in the caller's task, in the background, or from synchronous code), and the options of runs."""
+"""Execution of blocks (in the caller's task, in the background, or from synchronous code), and the options for runs."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ class CommonOptions(TypedDict, total=False):
     model: ModelChoice
     """Default model: a `Model`, a string such as "openai/gpt-5-mini", or a mapping of intents."""
     override_model: Model | str | None
-    """Model that replaces all other models, for tests."""
+    """Model to replace all other models, for tests."""
     limits: Limits | None
     """Limits on calls, tokens, cost and time."""
     observe: Observer | None
-    """Observer of the run and of its agents, calls and tools, for tracing."""
+    """Observer of the run and its agents, calls and tools, for tracing."""
 
 
 class SessionOptions(CommonOptions, total=False):
-    """Options of a single run; batches have no session option, because their runs would share the session."""
+    """Options of a single run; batches have no session option, because their runs would all share the session."""
 
     session: SessionLike
 
@@ -109,7 +109,7 @@ class Seat(NamedTuple):
 
 
 class Runnable(Protocol[OutT_co]):
-    """Protocol that `run_block` requires of a block."""
+    """Protocol for the blocks accepted by `run_block`."""
 
     @property
     def name(self) -> str:
@@ -120,7 +120,7 @@ class Runnable(Protocol[OutT_co]):
         """Resources shared with the enclosing blocks."""
 
     def outline(self) -> object:
-        """Return the block's outline, whose text shows whether the block has changed."""
+        """Return the block's outline, whose text reveals whether the block has changed."""
 
     def seats(self) -> Iterable[Seat]:
         """Return all seats for models inside the block."""
@@ -169,7 +169,7 @@ def make_run(  # noqa: PLR0913 - the options of run
 
 
 def check_outside(block: Runnable[Any]) -> None:
-    """Raise ConfigurationError inside a running block: a nested run would escape its limits, store and model."""
+    """Raise ConfigurationError inside a running block, where a nested run would escape its limits, store and model."""
     around = ACTING.get()
     if around is not None:
         raise ConfigurationError(
@@ -229,7 +229,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
 
 
 class _Starts:
-    """Queue that starts at most one run per turn of an event loop, so that other work runs in between."""
+    """Queue for starting at most one run per turn of an event loop, so that other work gets done in between."""
 
     def __init__(self) -> None:
         self.starting = False
@@ -250,7 +250,7 @@ _STARTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Starts] = WeakKeyDictiona
 
 
 async def _start_in_turn() -> None:
-    """Wait until no other run starts in this event loop turn: preparing a first prompt takes milliseconds."""
+    """Wait until no other run starts in this event loop turn, because preparing a first prompt takes milliseconds."""
     loop = asyncio.get_running_loop()
     starts = _STARTS.get(loop)
     if starts is None:
@@ -265,10 +265,10 @@ async def _start_in_turn() -> None:
 
 
 async def _check_seats(block: Runnable[Any], run: Run) -> None:
-    """Check the model of each seat, because an error halfway through a new run would waste paid calls.
+    """Check the model at each seat, because an error halfway through a new run would waste paid calls.
 
-    A seat is unusable if its model lacks a key, a program or a login, or cannot read the images sent to it. A fork, or
-    a run with recorded answers, is not checked, because it may no longer need these models.
+    A seat is unusable if its model lacks a key, a program or a login, or cannot read the images sent to it. Forks and
+    runs with recorded answers are not checked, because they may no longer need these models.
     """
     if run.is_replay or (run.journal is not None and run.journal.has_steps(block.name)):
         return
@@ -354,7 +354,9 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
 
 
 _CHECK_EVERY = 0.5
-"""Interval in seconds at which a waiting thread wakes up; it would otherwise miss an interrupt just before its wait."""
+"""Interval in seconds at which a waiting thread wakes up; otherwise, it would miss an interrupt just before
+its wait.
+"""
 
 
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:

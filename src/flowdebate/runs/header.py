@@ -1,4 +1,4 @@
-"""Headers and outcomes of durable runs, recorded by stores in addition to the steps."""
+"""Headers and outcomes of durable runs, stored along with the steps."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from flowdebate.store.base import RunHeader, Store
 from flowdebate.store.open import StoreChoice, open_store
 
 _ALL, _OVERRIDE = "all", "override"
-"""Header keys for the default model and for the override of all others."""
+"""Header keys for the default model, and for the model that overrides all others."""
 _MAX_LINE_LENGTH = 500
-"""Maximum length of a question shown in lists, in characters."""
+"""Maximum length of a question in lists, in characters."""
 
 
 DEFAULT_MODEL = "the default"
-"""Name in a run's fingerprint for the model that the environment provides."""
+"""Name in a run's fingerprint for the model provided by the environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """Store with options for its run: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
+    """Store and its options for a run: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
 
     store: StoreChoice = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels for finding the run again."""
+    """Labels by which to find the run again."""
     plan: Mapping[str, Any] | None = None
     """JSON data from which the application can rebuild its block."""
 
@@ -81,12 +81,12 @@ def attach_journal(
 
 
 def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    """Return, as text, the parts of a run that must not change before it is resumed."""
+    """Return, as text, everything about a run that must not change before it is resumed."""
     return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
 
 
 def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:
-    """Pair the parts of two headers that must be equal for one run to be resumed as the other."""
+    """Pair those parts of two headers that must be equal for one run to be resumed as the other."""
     return {
         "question": (_input_text(then), _input_text(now)),
         "seed": (str(then.seed), str(now.seed)),
@@ -120,13 +120,13 @@ def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
 
 
 def result_of(raw: object, output: object) -> dict[str, Any]:
-    """Return the raw output and the output of a run, as stored in its outcome."""
+    """Return a run's raw output and output, as stored in its outcome."""
     result = _json_or_text(raw)
     return {"output": result if output is raw else _json_or_text(output), "raw": result}
 
 
 def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, str]]) -> None:
-    """Raise RunChanged with the differing lines of `pairs` if a stored and a current text differ."""
+    """Raise RunChanged with the differing lines of `pairs` if a stored text differs from the current one."""
     changes: dict[str, tuple[str, ...]] = {}
     for name, (then, now) in pairs.items():
         if then != now:
@@ -145,7 +145,7 @@ def _json_or_text(value: object) -> object:
 
 
 def read_question(value: object) -> str:
-    """Return the complete question from a run's input, with keys masked."""
+    """Return the complete question in a run's input, with any keys masked."""
     if isinstance(value, dict):
         texts = [text for text in value.values() if isinstance(text, str)]
         value = texts[0] if texts else json.dumps(value)
@@ -158,7 +158,7 @@ def _summarise_question(value: object) -> str:
 
 
 def list_model_names(model: ModelChoice) -> str:
-    """Return the names of the models as text, for the fingerprint."""
+    """Return the models' names as text, for the fingerprint."""
     if model is None:  # the environment provides the model, and may differ on the machine that resumes the run
         return DEFAULT_MODEL
     if isinstance(model, str):
@@ -170,7 +170,7 @@ def list_model_names(model: ModelChoice) -> str:
 
 
 def name_models(model: ModelChoice) -> dict[str, str] | None:
-    """Return the names of the run's models for its header; None if one of them is a model object."""
+    """Return the names of the run's models for its header; None if any of them is a model object."""
     if isinstance(model, Mapping):
         names = {intent: spec for intent, spec in model.items() if isinstance(spec, str)}
         return names if len(names) == len(model) else None
@@ -180,7 +180,7 @@ def name_models(model: ModelChoice) -> dict[str, str] | None:
 
 
 def models_of(store: Store, header: RunHeader) -> ModelResolver:
-    """Return the models that a run was started with; a single name is the environment's model."""
+    """Return the models with which a run was started; a single name is the environment's model."""
     names = header.model
     if isinstance(names, str):
         return ModelResolver(environment=names)
@@ -193,7 +193,7 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
 
 
 def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
-    """Return the limits to store with a run, except the cost limit: its prices cannot be stored."""
+    """Return the limits to store with a run, except for the cost limit, because its prices cannot be stored."""
     if limits is None:
         return None
     numbers = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}
@@ -201,7 +201,7 @@ def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
 
 
 def limits_of(store: Store, header: RunHeader) -> Limits | None:
-    """Return the limits set at the start of a run; raise StoreError for a header with invalid limits."""
+    """Return the limits set when a run was started; raise StoreError for a header with invalid limits."""
     limits: Any = header.limits
     if not limits:
         return None
@@ -218,7 +218,7 @@ def _unusable(store: Store, header: RunHeader, field: str, got: object, allowed:
 
 
 def _dump_session(session: Session) -> dict[str, Any] | None:
-    """Return the session at the start of a run as JSON data, or the names of its parts that are not JSON."""
+    """Return the session at the start of a run as JSON data, or the names of those parts that are not JSON."""
     if not (session.state or session.history or session.resources):
         return None
     try:
@@ -230,7 +230,7 @@ def _dump_session(session: Session) -> dict[str, Any] | None:
 
 
 def session_of(store: Store, header: RunHeader, location: str) -> Session:
-    """Return the session as it was at the start of a run."""
+    """Return the session as it was when the run started."""
     stored = header.session or {}
     state, history, lost = (stored.get(name, empty) for name, empty in (("state", {}), ("history", []), ("unkept", [])))
     messages = history if isinstance(history, list) else [None]
@@ -244,7 +244,7 @@ def session_of(store: Store, header: RunHeader, location: str) -> Session:
 
 
 def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return `labels` as a dict; raise ConfigurationError for values that are not strings."""
+    """Return `labels` as a dict; raise ConfigurationError for values other than strings."""
     for name, text in labels.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise ConfigurationError("run", "labels", {name: text}, "a dict of str to str")

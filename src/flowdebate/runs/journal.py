@@ -1,4 +1,4 @@
-"""Journal of a durable run: recorded answers are replayed, and new ones are committed before use."""
+"""Journal of a durable run: recorded answers are replayed, and new ones are committed before they are used."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ OnUncertain: TypeAlias = Literal["retry", "raise"]
 """Policy for a call that was started but has no recorded result when its run is resumed."""
 
 UNANSWERED = "#unanswered:"
-"""Part of the key of a role's fatal failure; the block's name follows it."""
+"""Part of a key that marks a role's fatal failure; the block's name follows it."""
 DECISION = "#decision"
-"""Suffix of the key of a decision made by side-effect-free code."""
+"""Suffix of a decision's key, for decisions by code without side effects."""
 
 
 class JournalOptions(TypedDict, total=False):
@@ -53,7 +53,7 @@ class JournalOptions(TypedDict, total=False):
 
 
 class Journal:
-    """Journal of a durable run: it reads the recorded steps, keyed by path, and records new ones.
+    """Journal of a durable run: reads the recorded steps, keyed by path, and records new ones.
 
     `now` is the run's clock: it advances only with steps, so that a resumed run reads the same times.
     """
@@ -103,11 +103,11 @@ class Journal:
         return self.header.run_id
 
     def now(self) -> float:
-        """Return the time at which the run's latest step was recorded; before the first step, its start time."""
+        """Return the time at which the latest step was recorded or, before the first step, the run's start time."""
         return self._clock
 
     async def begin(self) -> None:
-        """Store the header of a new run, and take ownership of the run; do nothing if the run is already stored."""
+        """Store a new run's header and take ownership of the run; do nothing if the run is already stored."""
         if not self.stored:
             # If cancelled here, the process may already own the run, which must then be released at the end.
             creating = asyncio.ensure_future(self.store.create(self.header))
@@ -124,7 +124,7 @@ class Journal:
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
         """Find the recorded step at `key`; raise JournalMismatch if the key is repeated or the request has changed.
 
-        Some journals accept changed requests. A recorded answer is valid for any current `model`.
+        Some kinds of journal accept changed requests. A recorded answer is valid whatever the current `model`.
         """
         if key in self._seen:
             raise JournalMismatch(self.store.name, self.run_id, key, "comes up twice in one run")
@@ -143,7 +143,7 @@ class Journal:
         return row
 
     def read(self, row: StepRow, reader: Callable[[str], T]) -> T:
-        """Decode the body of a finished step with `reader`; raise JournalMismatch for an unreadable record."""
+        """Decode a finished step's body with `reader`; raise JournalMismatch for an unreadable record."""
         assert row.body is not None  # noqa: S101 - it is finished
         try:
             return reader(row.body)
@@ -161,7 +161,7 @@ class Journal:
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
     async def _own(self) -> None:
-        """Take ownership of a run before the first write to it; raise RunConflict if it changed since it was read."""
+        """Take ownership of a run before the first write to it; raise RunConflict if it changed after it was read."""
         if self._taking is None:  # take ownership once, for all concurrent branches that write first
             self._taking = asyncio.ensure_future(self._take())
         cancelled = await wait_uncancelled(self._taking)
@@ -192,7 +192,7 @@ class Journal:
         await self.store.intend(self.run_id, key, kind, request)
 
     async def ask(self, key: str, request: str) -> None:
-        """Record the request to a human at `key`, only once even if the run reaches it several times."""
+        """Record the request to a human at `key`, but only once, even if the run reaches it several times."""
         open_attempt = self._open.get(key)
         if open_attempt is None or open_attempt.request != request:
             if not self.owned:
@@ -200,7 +200,7 @@ class Journal:
             await self.store.intend(self.run_id, key, "human", request)
 
     async def commit(self, key: str, kind: StepKind, body: str) -> None:
-        """Record the result of the step `key`; it is durable when this returns, even if the caller is cancelled."""
+        """Record the result of the step `key`, which is durable on return even if the caller is cancelled."""
         # Wall clocks can be set back, and other machines' clocks may be behind.
         self._clock = max(self._clock, time.time() + self._ahead)
         if not self.owned:
@@ -208,7 +208,7 @@ class Journal:
         await self.store.commit(self.run_id, key, kind, body, self._clock)
 
     async def fail(self, key: str, failure: str) -> None:
-        """Record a failed attempt at the step `key`; if recording fails too, only log the error."""
+        """Record a failed attempt at the step `key`; if recording fails too, only log that error."""
         try:
             await self.store.fail(self.run_id, key, failure)
         except StoreError:
@@ -217,7 +217,7 @@ class Journal:
     async def step(self, key: str, call: Callable[[], Awaitable[T]], returns: object, *, failures: bool) -> T:
         """Return the recorded result of `call`, or execute it.
 
-        Raise NotRecordable if the result is neither JSON nor of the type `returns`. With `failures`, an exception is
+        Raises NotRecordable if the result is neither JSON nor of the type `returns`. With `failures`, an exception is
         recorded as well, and raised again on replay.
         """
         row = self.find(key)
@@ -244,7 +244,7 @@ class Journal:
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
         """Return the recorded decision `key`, or record the result of `call`, which has no side effects.
 
-        Nothing is recorded in a complete run that is only read.
+        If a complete run is merely being read, nothing is recorded.
         """
         row = self.find(key)
         if row is not None:
@@ -260,7 +260,7 @@ class Journal:
         return self.read(row, json.loads if returns is None else _adapter(returns).validate_json)
 
     def _value_text(self, key: str, value: object, returns: object) -> str:
-        """Serialize a value; raise NotRecordable if a resumed run would get a different value."""
+        """Serialize a value; raise NotRecordable if a resumed run would get a different value back."""
         body = exact_json(value) if returns is None else _adapter(returns).dump_json(value).decode()
         if body is None:
             raise NotRecordable(self.store.name, self.run_id, key, value)
@@ -272,10 +272,10 @@ class Journal:
         return None if row is None else self.read(row, failure_of)
 
     async def unanswered(self, key: str) -> tuple[str, Exception | None]:
-        """Return the key of a role's failure, and the failure itself, which is None if the role has not failed.
+        """Return the key of a role's failure and the failure itself, which is None if the role has not failed.
 
-        The key is `key` with a number. If the journal `reopens` the run, the role may answer after all, and the new
-        request is recorded.
+        The key is `key` followed by a number. If the journal `reopens` the run, the role may answer after all, and the
+        new request is recorded.
         """
         number = 1
         while (lost := self.recorded_failure(place := f"{key}[{number}]")) is not None:
@@ -288,13 +288,14 @@ class Journal:
         return place, None
 
     async def record_failure(self, key: str, error: Exception) -> None:
-        """Record that the step `key` has failed for good with `error`; later steps depend on this."""
+        """Record that the step `key` has failed permanently with `error`; later steps depend on this."""
         await self.commit(key, "loss", failure_text(error))
 
     async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         """Record the end of the run.
 
-        If this fails, only warn, because the steps are already recorded; raise StoreLost if they may be lost too.
+        If that fails, this method only warns, because the steps are already recorded; it raises StoreLost if they may
+        be lost too.
         """
         if not self.owned:
             return
@@ -310,7 +311,7 @@ class Journal:
 
 
 def has_unanswered(rows: Iterable[StepRow]) -> bool:
-    """Return whether a run ended without an answer from its final role, in which case the role can be called again."""
+    """Return whether a run ended without an answer from its final role, so that the role can be called again."""
     keys = {row.key for row in rows if UNANSWERED in row.key}
     return any(f"{key}#again" not in keys for key in keys if not key.endswith("#again"))
 

@@ -1,4 +1,4 @@
-"""Limits of a run, for which usage is reserved before each request, and accounts of the usage of a service's runs."""
+"""Limits on a run, against which usage is reserved before each request, and accounts of a service's total usage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store
 
 _ANSWER = 1_000
-"""Estimated length of an answer, in tokens, if it is neither reported nor limited."""
+"""Estimated length of an answer, in tokens, if its usage is not reported and its length is not limited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +37,9 @@ class Price:
     prompt: float
     completion: float
     cached: float | None = None
-    """Price of cached prompt tokens; None if they cost as much as other prompt tokens."""
+    """Price of cached prompt tokens; None if it is the same as for other prompt tokens."""
     cache_written: float | None = None
-    """Price of prompt tokens written to a cache; None if they cost as much as other prompt tokens."""
+    """Price of prompt tokens written to a cache; None if it is the same as for other prompt tokens."""
 
     def of(self, usage: Usage) -> float:
         """Return the cost of `usage`; unknown token counts are ignored."""
@@ -51,12 +51,12 @@ class Price:
 
 
 Prices: TypeAlias = Mapping[str, Price] | Callable[[str, Usage], float]
-"""Prices keyed by model name, or a function of the model's name and a usage with known tokens."""
+"""Prices keyed by model name, or a function of a model's name and usage (with known token counts)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a run; None means no limit.
+    """Limits on a run; None means no limit.
 
     Each request counts, even if it fails or is repeated, and its estimated usage is reserved before it is sent. A limit
     can thus only be exceeded by calls in flight that use more than they reserved, never by a new call. When a debate
@@ -69,17 +69,19 @@ class Limits:
     calls: int | None = None
     """Maximum number of requests to models."""
     tokens: int | None = None
-    """Maximum number of prompt and answer tokens together; estimated at four characters per token if a server does not
-    report them.
+    """Maximum number of tokens in prompts and answers together; estimated at four characters per token if a server does
+    not report usage.
     """
     cost: float | None = None
-    """Maximum cost in the currency of `prices`, or in US dollars if there are none."""
+    """Maximum cost in the currency of `prices`, or in US dollars if `prices` is None."""
     seconds: float | None = None
     """Maximum duration of the run, in seconds."""
     working_seconds: float | None = None
-    """Maximum total duration of all requests, in seconds, excluding waits for retries, rate limits and queues."""
+    """Maximum total duration of all requests, in seconds, excluding time spent waiting for retries, rate limits and
+    queues.
+    """
     prices: Prices | None = None
-    """Prices of tokens; None for the prices of `genai-prices`, if installed. A table takes precedence over them."""
+    """Prices of tokens; None for those from `genai-prices`, if installed. A price table takes precedence over them."""
 
     def __post_init__(self) -> None:
         for name in ("calls", "tokens"):
@@ -100,7 +102,7 @@ class Limits:
         return any(getattr(self, field.name) is not None for field in fields(self))
 
     def within(self, bounds: Limits) -> Limits:
-        """Return these limits, capped at the limits of `bounds`.
+        """Return these limits, capped at those in `bounds`.
 
         >>> Limits(calls=40).within(Limits(calls=10, seconds=60)) == Limits(calls=10, seconds=60)
         True
@@ -124,7 +126,7 @@ def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str
 
 
 class Reserved(NamedTuple):
-    """Estimated usage of a request, reserved before it is sent."""
+    """Estimated usage of a request, reserved before the request is sent."""
 
     request: ModelRequest
     tokens: int
@@ -132,13 +134,13 @@ class Reserved(NamedTuple):
 
     @property
     def unknown(self) -> Usage:
-        """Usage to count if the server does not report it."""
+        """Usage to count if the server does not report any."""
         prompt, room = estimate_tokens(self.request.characters), self.request.settings.max_tokens
         return Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or _ANSWER)
 
 
 class Budget:
-    """`Meter` of a run, which counts its requests against its `Limits`."""
+    """`Meter` for a run, which counts its requests against its `Limits`."""
 
     __slots__ = (
         "_calls",
@@ -172,7 +174,7 @@ class Budget:
 
     @property
     def cost(self) -> float | None:
-        """Cost so far; None if the price of a model is unknown."""
+        """Cost so far; None if any model's price is unknown."""
         while self._unpriced and self._cost is not None:
             price = self.price_of(*self._unpriced.pop())
             self._cost = None if price is None else self._cost + price
@@ -180,7 +182,7 @@ class Budget:
 
     @property
     def prices(self) -> str | None:
-        """Unit of `cost` and source of its prices; None if there is no cost."""
+        """Unit of `cost`, and the source of its prices; None if there is no cost."""
         if self.cost is None:
             return None
         if self._limits.prices is not None:
@@ -189,9 +191,9 @@ class Budget:
         return prices_source() if self.cost else "USD"
 
     def price_of(self, model: str, usage: Usage) -> float | None:
-        """Return the cost of a model's `usage`; None if its price is unknown.
+        """Return the cost of a model's `usage`; None if the model's price is unknown.
 
-        Raise ConfigurationError for a model missing from a price table, or for a model of unknown price if the cost is
+        Raises ConfigurationError for a model missing from a price table, or for a model of unknown price if the cost is
         limited.
         """
         prices = self._limits.prices
@@ -208,7 +210,7 @@ class Budget:
         return listed_price
 
     def reserve(self, model: str, request: ModelRequest) -> Reserved:
-        """Reserve the usage of a request about to be sent; raise LimitReached if it exceeds a limit."""
+        """Reserve the usage of a request about to be sent; raise LimitReached if it would exceed a limit."""
         limits, flying = self._limits, self._in_flight
         estimated = limits.tokens is not None or limits.cost is not None or limits.prices is not None
         reserved = self.estimate(model, request) if estimated else Reserved(request, 0, 0.0)
@@ -283,21 +285,21 @@ class Budget:
 
 
 OWNER = "owner"
-"""Label that names the owner of a run."""
+"""Label naming the owner of a run."""
 _COLLECTION = "budgets"
-"""Document collection for the account of all runs in the store; the owners' collections are below it."""
+"""Document collection for the account of all runs in the store, with the owners' collections below it."""
 _DAY = 86_400
 
 
 class Used(NamedTuple):
-    """Usage of requests, actual or estimated."""
+    """Usage by requests, actual or estimated."""
 
     calls: int = 0
     tokens: int = 0
     cost: float = 0.0
 
     def plus(self, other: Used, sign: int = 1) -> Used:
-        """Add the usage of `other`; with the sign -1, subtract it."""
+        """Add the usage in `other`; with the sign -1, subtract it."""
         cost = round(self.cost + sign * other.cost, 12)  # rounded, so that sums of money return to exactly 0
         return Used(self.calls + sign * other.calls, self.tokens + sign * other.tokens, cost)
 
@@ -306,11 +308,11 @@ _NOTHING = Used()
 
 
 class Account:
-    """Account of all runs in `store`, or of one `owner`'s runs on one day (UTC); `limits` apply to their total.
+    """Account for all runs in `store`, or for one `owner`'s runs on one day (UTC); `limits` apply to their total.
 
-    All processes that use the store share the account, and its figures survive restarts and deleted runs. The first
-    request of a call is counted before it is sent, so a budget can only be exceeded by retries that several processes
-    send at once, and by answers longer than estimated. Reservations of a killed process remain counted.
+    All processes using the store share the account, and its figures survive restarts and the deletion of runs. A call's
+    first request is counted before it is sent, so a budget can only be exceeded by retries that several processes send
+    at once, and by answers longer than estimated. Reservations made by a killed process remain counted.
     """
 
     def __init__(self, store: Store, limits: Limits, *, owner: str | None = None) -> None:
@@ -339,11 +341,11 @@ class Account:
 
     @property
     def until(self) -> float | None:
-        """Time when the figures are reset, in seconds since the epoch; None if they are never reset."""
+        """Time at which the figures are reset, in seconds since the epoch; None if they are never reset."""
         return (max(self._day, int(time.time() // _DAY)) + 1) * float(_DAY) if self._daily else None
 
     def expect(self, model: str, request: ModelRequest, usage: Usage | None = None) -> Used:
-        """Estimate the usage of a request; with `usage`, estimate only the counts that it lacks."""
+        """Estimate the usage of a request; with `usage`, estimate only the counts missing there."""
         expected = self._pricing.estimate(model, request)
         if usage is None:
             return Used(1, expected.tokens, expected.cost)
@@ -359,9 +361,9 @@ class Account:
         self._check(await self.used(), Used())
 
     def owe(self, used: Used, instead: Used | None = None) -> None:
-        """Add `used` to the next write, replacing the reservation `instead`.
+        """Add `used` to the next write, in place of the reservation `instead`.
 
-        Raise BudgetReached if it exceeds the budget.
+        Raises BudgetReached if it would exceed the budget.
         """
         if instead is None:
             self._check(self._known.plus(self._owed), used)
@@ -370,7 +372,7 @@ class Account:
     async def count(self, more: Used | None = None) -> None:
         """Write the outstanding usage, plus `more` for a request about to be sent.
 
-        Raise BudgetReached if it exceeds the budget.
+        Raises BudgetReached if it would exceed the budget.
         """
         async with self._lock:
             while more is not None or self._owed != Used():
@@ -410,7 +412,7 @@ class Account:
 
 
 class Accounts:
-    """Accounts of a service's runs: `budget` for all runs, and `owner_budget` per owner and day."""
+    """Accounts for a service's runs: `budget` for all runs, and `owner_budget` per owner and day."""
 
     def __init__(self, store: Store, budget: Limits | None, owner_budget: Limits | None) -> None:
         self._store = store
@@ -439,7 +441,7 @@ class _Meter:
 
 
 class Charge:
-    """Meter of a call that counts its requests against the budget of its run and the accounts of its service."""
+    """Meter for a call, which counts its requests against the run's budget and the service's accounts."""
 
     def __init__(self, accounts: Sequence[Account], budget: Budget | None) -> None:
         self._meters = [_Meter(account) for account in accounts]
@@ -447,7 +449,7 @@ class Charge:
         self._sent = False
 
     async def begin(self, model: str, request: ModelRequest) -> None:
-        """Reserve the estimated usage of the call's first request; raise BudgetReached if it exceeds the budget.
+        """Reserve the estimated usage of the call's first request; raise BudgetReached if it would exceed the budget.
 
         `end` must always be called afterwards.
         """
@@ -467,7 +469,7 @@ class Charge:
                 await meter.account.count()
 
     def reserve(self, model: str, request: ModelRequest) -> tuple[ModelRequest, object]:
-        """Reserve a request about to be sent; raise LimitReached if it exceeds a limit."""
+        """Reserve the usage of a request about to be sent; raise LimitReached if it would exceed a limit."""
         for meter in self._meters:
             expected = meter.account.expect(model, request)
             if self._sent:
@@ -477,7 +479,7 @@ class Charge:
         return request, None if self._budget is None else self._budget.reserve(model, request)
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
-        """Count an attempt, which replaces its reservation."""
+        """Count an attempt in place of its reservation."""
         assert isinstance(reserved, tuple)  # noqa: S101 - the result of `reserve`
         for meter in self._meters:
             meter.used = meter.used.plus(meter.account.expect(attempt.model, reserved[0], attempt.usage))

@@ -20,15 +20,15 @@ _NOTHING = nullcontext()
 
 
 class Observer(RunObserver):
-    """Base class of observers of runs, passed as `run(…, observe=…)`.
+    """Base class for observers of runs, passed as `run(…, observe=…)`.
 
-    The methods do nothing by default. Their contexts are entered around the observed work in the same task, so context
+    By default, the methods do nothing. Their contexts are entered around the observed work in the same task, so context
     variables are visible inside, and exceptions pass through. Steps replayed from a store, or reused in a fork, are not
     observed.
     """
 
     def run(self, run: RunView, labels: dict[str, str], /) -> AbstractContextManager[RunObserver]:
-        """Return a context around the run, which yields the observer of the run's parts.
+        """Return a context around the run that yields an observer for the calls, tools and other parts of the run.
 
         `labels` are the labels of the stored run; labels added to a new run are stored with it.
         """
@@ -48,25 +48,25 @@ class Observer(RunObserver):
         return _NOTHING
 
     def queue(self, state: QueueState, /) -> None:
-        """Handle the state of a queue, which each of its workers reads every few seconds."""
+        """Handle the state of a queue, as read by each of its workers every few seconds."""
 
 
 NOBODY = Observer()
 
 
 class _Default:
-    """Holder of the observer for runs that are started without one."""
+    """Holder of the observer for runs started without one."""
 
     observer = NOBODY
 
 
 def set_default_observer(observer: Observer | None) -> None:
-    """Set the observer for all further runs of this process that are started without `observe`; None removes it."""
+    """Set the observer for all future runs of this process that are started without `observe`; None removes it."""
     _Default.observer = NOBODY if observer is None else observer
 
 
 def observer_of(observe: object) -> Observer:
-    """Return the observer of a run from its `observe` option; raise ConfigurationError if it is not an observer."""
+    """Return the observer given by a run's `observe` option; raise ConfigurationError if it is not an observer."""
     if observe is None:
         return _Default.observer
     if not isinstance(observe, Observer):
@@ -75,16 +75,16 @@ def observer_of(observe: object) -> Observer:
 
 
 def observing(observe: object) -> Observing | None:
-    """Return the observer factory for the `observe` option of a run; None if the run is not observed."""
+    """Return the observer factory for a run's `observe` option; None if the run is not observed."""
     observer = observer_of(observe)
     return None if observer is NOBODY else lambda run, labels: observer.run(RunView(run), labels)
 
 
 def is_new(events: Sequence[object], place: str = "") -> bool:
-    """Return whether current events result from a call that this process made, rather than from a replayed call.
+    """Return whether current events result from a call made by this process rather than from a replayed call.
 
-    The last call at or below `place` decides, or the last call anywhere if there is none there. A resumed run must not
-    log or count its replayed part again.
+    The last call at or below `place` decides; if there is none, the last call anywhere does. A resumed run must not log
+    or count its replayed part again.
     """
     calls = [event for event in events if isinstance(event, ModelCalled)]
     within = [call for call in calls if call.path == place or call.path.startswith((f"{place}/", f"{place}#"))]

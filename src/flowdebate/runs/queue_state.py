@@ -1,4 +1,4 @@
-"""Queue of runs: priorities of runs, and the state of a queue for operators and observers."""
+"""Queue of runs: the priorities of runs, and the state of a queue as shown to operators and observers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 LOWEST = 100
-"""Lowest priority, whose runs start last."""
+"""Lowest priority; its runs start last."""
 
 
 def priority_of(header: RunHeader) -> int:
@@ -24,32 +24,32 @@ class WorkerState(WireModel):
     """A live worker."""
 
     worker: str
-    """Id of the worker: "machine:process:number"."""
+    """The worker's id: "machine:process:number"."""
     version: str
     since: float
     """Start time, in seconds since the epoch."""
     running: int
-    """Number of runs that the worker is executing."""
+    """Number of runs in progress in the worker."""
 
 
 class DeliveredRun(WireModel):
-    """A run that a worker has taken from its queue."""
+    """A run taken from its queue by a worker."""
 
     queue: str
     worker: str
     version: str
     delivery: int
-    """Number of times the run was delivered; it rises when a worker dies while executing the run, or its provider has
-    an outage.
+    """Number of times the run has been delivered, which rises when a worker dies while executing the run, or when the
+    run's provider has an outage.
     """
     seconds: float
-    """Waiting time in seconds, since the run was put on the queue, or since the end of its delay."""
+    """Waiting time in seconds since the run was put on the queue, or since the end of its delay."""
     resumed: bool = False
-    """True if a worker has already executed the run before."""
+    """True if a worker has executed the run before."""
 
 
 class QueueVersion(WireModel):
-    """Queued runs of one version; only workers of the same version execute them."""
+    """Queued runs of one version, which are executed only by workers of the same version."""
 
     version: str
     waiting: int
@@ -57,7 +57,7 @@ class QueueVersion(WireModel):
     """Number of runs delayed because their worker died or their provider was unavailable."""
     running: int
     oldest: float | None
-    """Longest time that a run has been waiting, in seconds; None if no run is waiting."""
+    """Longest time for which a run has been waiting, in seconds; None if no run is waiting."""
     workers: int
     """Number of live workers of this version."""
 
@@ -71,8 +71,8 @@ class QueueState(WireModel):
     running: int
     oldest: float | None
     rejected: int
-    """Number of runs that no worker can execute in their current form."""
+    """Number of runs that no worker can execute in their present form."""
     dead_letters: int
-    """Number of runs that were given up because they killed their workers."""
+    """Number of runs abandoned because they killed their workers."""
     versions: tuple[QueueVersion, ...]
     workers: tuple[WorkerState, ...]

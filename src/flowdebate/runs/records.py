@@ -1,4 +1,4 @@
-"""Records of a run: its events, its model calls in progress, and the states of its resources."""
+"""Records of a run: its events, its model calls in progress, and its resources' states."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Records:
-    """The `ResourceScope` of a run: its stream of events, and the session's states of resources.
+    """The `ResourceScope` of a run: its stream of events, and the resource states from the session.
 
-    It is separate from `Run` because resources refer to it: a reference to the run would create a cycle, and the run
-    would be freed late.
+    It is separate from `Run` because resources refer to it: a reference to the run would create a cycle, which would
+    delay freeing the run.
     """
 
     saved: InitVar[dict[str, Any]]
@@ -30,15 +30,15 @@ class Records:
     events: list[object] = field(default_factory=list)
     """The events so far, as in `result.events`."""
     listeners: list[Callable[[object], None]] = field(default_factory=list)
-    """Callbacks for each event; text is only streamed if there is at least one."""
+    """Callbacks for each event; text is streamed only if there is at least one."""
     observe: Callable[[object], None] | None = None
     """Callback for each recorded event, for the run's observer, which needs no streamed text."""
     calls: dict[int, CallStarted] = field(default_factory=dict)
     """Model calls in progress, reported to readers who join later."""
     saved_states: dict[str, Any] = field(init=False)
-    """Resource states of the session when the run started, by key; new states go to the session, for later runs."""
+    """The session's resource states when the run started, by key; new states go to the session, for later runs."""
     held_events: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
-    """Events held back below each path; each entry says whether the event is recorded, and where it occurred."""
+    """Events held back below each path; each entry says whether the event is recorded and where it occurred."""
     closed: bool = False
     """True if the run is over."""
 
@@ -85,7 +85,7 @@ class Records:
     def hold(self, path: str) -> Iterator[None]:
         """Hold back the events below `path` until they are released or the context ends.
 
-        Readers thus receive the events of concurrent blocks one block after another, in the same order in each run.
+        Readers thus receive concurrent blocks' events block by block, in the same order in each run.
         """
         self.held_events[path] = []
         try:
@@ -94,7 +94,7 @@ class Records:
             self.release(path)
 
     def release(self, path: str) -> None:
-        """Emit all held events below `path`, and stop holding them."""
+        """Emit all held events below `path`, and stop holding them back."""
         for recorded, event, place in self.held_events.pop(path, ()):
             if recorded:
                 self.emit(event, place)
@@ -133,7 +133,7 @@ class ResourcePlace:
 
 
 class _SavedStates(dict[str, Any]):
-    """Resource states from the session at the start of the run, from which resources open; writes go to the session."""
+    """The session's resource states when the run started, from which resources are opened; writes go to the session."""
 
     def __init__(self, session: dict[str, Any]) -> None:
         super().__init__(session)

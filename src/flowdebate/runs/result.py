@@ -28,7 +28,7 @@ HandleT = TypeVar("HandleT")
 
 
 class RunView(InNotebooks, Generic[RawT_co]):
-    """Read access to a run, whether in progress or ended."""
+    """Read access to a run, whether in progress or finished."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -53,7 +53,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def store(self) -> Store | None:
-        """Store of a durable run; None if there is none."""
+        """The durable run's store; None if there is none."""
         return None if self._run.journal is None else self._run.journal.store
 
     @property
@@ -78,7 +78,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks on the run, for example on a setting that a model refused, or on repeated words."""
+        """Remarks on the run, for example on a setting rejected by a model, or on repeated wording."""
         return remarks_on(self.events, self.raw)
 
     @property
@@ -102,7 +102,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def parent_labels(self) -> Mapping[str, str]:
-        """Labels of this fork's parent run; empty for any other run, and if the parent no longer exists."""
+        """Labels of this fork's parent run; empty if the run is not a fork, or if the parent no longer exists."""
         return {} if self._run.journal is None else self._run.journal.parent_labels
 
     @property
@@ -127,23 +127,23 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def raw_so_far(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
-        """Raw output, or what it would be if the run ended now; None before a pattern has started."""
+        """The raw output, or what it would be if the run ended now; None until a pattern has started."""
         return self._run.partial_output(self.status)
 
     @property
     def pending(self) -> tuple[HumanRequest, ...]:
-        """Open requests of a suspended run (status "awaiting"); answer them with `submit_answer`."""
+        """Open requests from a suspended run (status "awaiting"), to be answered with `submit_answer`."""
         return () if self._run.journal is None else self._run.journal.pending
 
     @property
     def limit(self) -> str | None:
-        """Field of `Limits` that the run has reached; None if there is none."""
+        """Field of `Limits` whose limit the run has reached; None if there is none."""
         raised = None if self._run.budget is None else self._run.budget.raised
         return raised[-1].kind if raised else None
 
     @property
     def task_collections(self) -> list[TaskCollection]:
-        """All audit trails of the run, in the order in which they were opened."""
+        """All of the run's audit trails, in the order in which they were opened."""
         return [handle for _, handle in self._run.opened if isinstance(handle, TaskCollection)]
 
     @property
@@ -189,10 +189,10 @@ class RunResult(RunView[RawT_co], Generic[OutT_co, RawT_co]):
 
 
 class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
-    """A run in progress: iterate over it for events, await it for the result, cancel it, or read it at any time.
+    """A run in progress: iterate over it for events, await it for the result, cancel it, or inspect it at any time.
 
-    If the run fails, `await handle` raises its error, while iteration simply ends. Several readers may iterate, and
-    each gets all events.
+    If the run fails, `await handle` raises its error, while iteration simply ends. Several readers may iterate at once,
+    each receiving all events.
     """
 
     def __init__(self, run: Run, task: asyncio.Task[RunResult[OutT_co, RawT_co]]) -> None:
@@ -203,7 +203,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.__await__()
 
     async def started(self) -> None:
-        """Wait until the first block acts; a durable run is stored by then. Raises the error of a failed start."""
+        """Wait until the first block acts, by which time a durable run is stored; raise the error of a failed start."""
         waiting = asyncio.ensure_future(self._run.started.wait())
         try:
             await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
@@ -223,13 +223,13 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.done()
 
     def result_if_done(self) -> RunResult[OutT_co, RawT_co] | None:
-        """Return the result of a finished run; None while it is in progress, or if it failed or was cancelled."""
+        """Return the result of a finished run; None if the run is in progress, or if it failed or was cancelled."""
         if not self._task.done() or self._task.cancelled() or self._task.exception() is not None:
             return None
         return self._task.result()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until the run has ended in any way, or until `seconds` have passed."""
+        """Wait until the run has ended, however it ended, or until `seconds` have passed."""
         await asyncio.wait({self._task}, timeout=seconds)
 
     def listen(self, listener: Callable[[object], None]) -> None:
@@ -239,12 +239,12 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         self._run.records.subscribe(listener)
 
     def on_end(self, call: Callable[[], object]) -> None:
-        """Call `call` once the run is over; a failure of the run then counts as handled."""
+        """Call `call` once the run is over; if the run failed, its failure then counts as handled."""
         # Calling `exception` marks it as retrieved; otherwise asyncio logs an error, because nobody awaits the handle.
         self._task.add_done_callback(lambda task: (task.cancelled() or task.exception(), call()))
 
     def follow(self) -> RunEvents:
-        """Follow the run, even if the events are read later or in a different task.
+        """Start following the run; the events may be read later or in a different task.
 
         Events so far come first. A reader created before the run's first action misses no text.
         """
@@ -255,7 +255,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
 
 
 class RunEvents:
-    """Events of a run in order, for one reader: `async for event in handle.follow()`. They end with the run."""
+    """The run's events in order, for one reader: `async for event in handle.follow()`. They end with the run."""
 
     def __init__(self, run: Run, task: asyncio.Task[Any]) -> None:
         unread: asyncio.Queue[object] = asyncio.Queue()
@@ -286,7 +286,7 @@ class RunEvents:
         self._unread.put_nowait(_END)  # keep the marker for another iteration
 
     async def aclose(self) -> None:
-        """Stop following the run, for `contextlib.aclosing`."""
+        """Stop following the run, for use with `contextlib.aclosing`."""
         self.close()
 
     def __del__(self) -> None:

@@ -61,50 +61,50 @@ if TYPE_CHECKING:
 
 
 ACTING: ContextVar[str | None] = ContextVar("flowdebate_acting", default=None)
-"""Name of the block that is being executed; None outside runs, and inside models."""
+"""Name of the block being executed; None outside runs, and inside models."""
 
 T = TypeVar("T")
 _NO_LIMITS = Limits()
 
 
 RUN_LOGGER = logging.getLogger("flowdebate.runs")
-"""Logger of runs. Its records contain no content of runs; their fields are attributes of the record."""
+"""Logger for runs. Its records contain none of a run's content; their fields are attributes of the record."""
 
 _NOTHING = nullcontext()
 
 
 class RunObserver:
-    """Observer of the parts of one run: answers of generators, calls, tools and events."""
+    """Observer of what happens in one run: agents' answers, calls, tools and events."""
 
     def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
-        """Return a context around all calls and tools that contribute to one answer of a generator."""
+        """Return a context around all calls and tools contributing to one answer of a generator."""
         del block, path
         return _NOTHING
 
     def call(
         self, started: CallStarted, request: ModelRequest, /
     ) -> AbstractContextManager[Callable[[ModelResponse], object] | None]:
-        """Return a context around a model call with all its attempts; it yields a callback for the response."""
+        """Return a context around a model call, with all its attempts, that yields a callback for the response."""
         del started, request
         return _NOTHING
 
     def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Callable[[str], object] | None]:
-        """Return a context around the execution of a tool; it yields a callback for the result."""
+        """Return a context around the execution of a tool that yields a callback for the result."""
         del call, path
         return _NOTHING
 
     def event(self, event: object, /) -> None:
-        """Handle an event of the run; the first event and live-only events are not passed on."""
+        """Handle an event of the run; the first event and live-only events are not passed to it."""
 
 
 _UNOBSERVED = RunObserver()
 
 Observing: TypeAlias = "Callable[[Run, dict[str, str]], AbstractContextManager[RunObserver]]"
-"""Factory for a context around a run; the context yields the observer of its parts, and may add labels to the run."""
+"""Factory for a context around a run that yields the run's `RunObserver`, and may add labels to the run."""
 
 
 class _Observed:
-    """Observer of a run, entered around its execution; it may add labels to a new run before it is stored.
+    """Observer of a run, entered around its execution; it may add labels to a new run before the run is stored.
 
     A generator would not work here: `contextlib` sets tracebacks, and an application's exception may be frozen.
     """
@@ -136,7 +136,7 @@ class Run:
     """A run, created by `Block.run`, and available to blocks as `ctx.run`."""
 
     is_replay: ClassVar[bool] = False
-    """True if the run only replays a journal, without calling models or humans."""
+    """True if the run merely replays a journal, without calling models or humans."""
 
     run_id: str
     session: Session
@@ -152,37 +152,37 @@ class Run:
     failure: BaseException | None = field(default=None, init=False)
     """Error that ended the run, if it failed or reached a limit."""
     outcome: RunStatus = field(default="complete", init=False)
-    """Final status unless something else ends the run: "complete", or "degraded" or "no_verdict" after provider
+    """Final status, unless something else ends the run: "complete", or "degraded" or "no_verdict" after provider
     failures.
     """
     budget: Budget | None = field(init=False)
     accounts: tuple[Account, ...] = field(default=(), init=False)
-    """Accounts of the service and of the run's owner, shared with their other runs; empty outside services."""
+    """Accounts of the service and of the run's owner, shared with their other runs; empty outside a service."""
     acting: bool = field(default=False, init=False)
-    """True if the task that executes the run has started."""
+    """True once the task that executes the run has started."""
     started: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    """Event that is set once the first block acts; a durable run is then in its store."""
+    """Event set once the first block acts, by which time a durable run is in its store."""
     _started: float | None = field(default=None, init=False)
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)
-    """Time when the run was first started, on its own clock; a resumed run keeps this time."""
+    """Time at which the run was first started, on its own clock; a resumed run keeps this time."""
     cache: dict[object, Any] = field(default_factory=dict, init=False)
     """Cache of values looked up or recorded once per run, keyed by owner."""
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
-    """Observer of the run's parts while it is being executed."""
+    """Observer of the run's calls, tools and events while the run is being executed."""
     records: Records = field(init=False)
-    """Events and states of the run; `emit`, `tell` and `now` are shortcuts."""
+    """The run's events and states; `emit`, `tell` and `now` are shortcuts to it."""
     emit: _Emit = field(init=False)
     tell: Callable[[object], None] = field(init=False)
     now: Callable[[], float] = field(init=False)
     usage: Usage = field(default=Usage.none(), init=False)
     tokens: int = field(default=0, init=False)
-    """Number of tokens used so far, prompts and answers together; estimated if a server does not report them."""
+    """Number of tokens used so far, in prompts and answers together; estimated if a server does not report them."""
     raw_output: object = field(default=None, init=False)
     """Raw output of the last finished or interrupted pattern; None if there is none."""
     _unfinished: dict[str, Callable[[RunStatus], object]] = field(default_factory=dict, init=False)
     _raw_outputs: dict[str, object] = field(default_factory=dict, init=False)
-    """Last raw output at each watched path."""
+    """Latest raw output at each watched path."""
     shared: dict[Resource, Any] = field(default_factory=dict, init=False)
     opened: list[tuple[int, Any]] = field(default_factory=list, init=False)
     """Handles of opened resources, each with its depth in the run, in the order in which they were opened."""
@@ -204,7 +204,7 @@ class Run:
         self.emit(RunStarted(run_id=self.run_id, block=block, seed=self.seed, path=block))
 
     def end(self, status: RunStatus, error: str | None = None) -> None:
-        """Emit the last event, which ends the run. Only the first call counts; nothing is emitted afterwards."""
+        """Emit the last event, which ends the run. Only the first call has an effect; nothing is emitted afterwards."""
         if self.status == "running":
             self._ended = time.perf_counter()
             self.build_partial_output(status)
@@ -242,16 +242,16 @@ class Run:
         return nullcontext() if self.observe is None else _Observed(self, self.observe)
 
     def degrade(self, outcome: RunStatus) -> None:
-        """Set the status after a provider failure, although the run continues."""
+        """Set the status after a provider failure that does not end the run."""
         if self.outcome != "no_verdict":  # keep the worst outcome: a later skipped turn does not improve it
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
-        """Register a callback that builds the raw output of the pattern at `path` if the run ends before it does."""
+        """Register a callback to build the raw output of the pattern at `path` if the run ends before it does."""
         self._unfinished[path] = build
 
     def set_raw_output(self, path: str, raw: object) -> None:
-        """Set the run's raw output to the output of the finished pattern at `path`; a later one replaces it."""
+        """Set the run's raw output to that of the finished pattern at `path`, replacing any earlier one."""
         self._unfinished.pop(path, None)
         self.raw_output = raw
         for place in self._raw_outputs:
@@ -260,9 +260,9 @@ class Run:
 
     @contextmanager
     def watch_raw_output(self, path: str) -> Iterator[Callable[[], object]]:
-        """Watch the patterns at or below `path`: the yielded function returns the last raw output of one of them.
+        """Watch the patterns at or below `path`, yielding a function that returns the latest raw output of any of them.
 
-        Steps of several escalations may run at the same time, so the run's own raw output may come from another
+        Steps of several escalations may run at the same time, so the run's own raw output may come from a different
         escalation.
         """
         self._raw_outputs[path] = None
@@ -273,13 +273,13 @@ class Run:
 
     @property
     def has_partial_output(self) -> bool:
-        """True if the raw output of a pattern in progress can be built."""
+        """True if raw output can be built for a pattern in progress."""
         return bool(self._unfinished)
 
     def partial_output(self, status: RunStatus, *, below: str | None = None) -> object:
         """Return the current raw output of the outermost unfinished pattern, or else the run's existing raw output.
 
-        With `below`, only patterns below this path count; None if there are none.
+        With `below`, only patterns below this path count, and the result is None if there are none.
         """
         unfinished = [path for path in self._unfinished if below is None or path.startswith(f"{below}/")]
         if not unfinished:
@@ -289,7 +289,7 @@ class Run:
         return self._unfinished[outermost](status)
 
     def build_partial_output(self, status: RunStatus) -> None:
-        """Set the run's raw output to the partial output, and drop the callbacks, which refer to the run."""
+        """Set the run's raw output to the partial output, and drop the callbacks, because they refer to the run."""
         try:
             self.raw_output = self.partial_output(status)
         finally:
@@ -342,9 +342,9 @@ class Run:
         return await self.journal.step(key, call, returns, failures=failures)
 
     async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
-        """Call `model` as the step `path`; the call is counted and emitted, whether it succeeds or fails.
+        """Call `model` as the step `path`; the call is counted and emitted whether it succeeds or fails.
 
-        In a durable run the answer is committed before it is returned, and a recorded answer is returned without a
+        In a durable run, the answer is committed before it is returned, and a recorded answer is returned without a
         call.
         """
         journal = self.journal
@@ -413,14 +413,14 @@ class Run:
         return response
 
     def _tell_of_call(self, event: object, path: str, role: str | None) -> None:
-        """Forward an event of the model call at `path`; events about streamed text are live only, like the text."""
+        """Forward an event of the model call at `path`; events about streamed text are live-only, like the text."""
         if isinstance(event, TextWithdrawn):
             self.tell(replace(event, role=role, path=path, at=self.now()))
         else:
             self.emit(event, path, role)
 
     def count_failed(self, path: str) -> None:
-        """Count and emit earlier processes' failed calls at or below `path`."""
+        """Count and emit failed calls made by earlier processes at or below `path`."""
         if self.journal is None:
             return
         for key, text in self.journal.take_failures(path):
@@ -431,7 +431,7 @@ class Run:
     def _replay(
         self, model: Model, request: ModelRequest, path: str, row: StepRow, *, odd: tuple[Flag, ...] = ()
     ) -> ModelResponse:
-        """Return the answer recorded in `row`, and count and emit it as in the original run."""
+        """Return the answer recorded in `row`, counting and emitting it as the original run did."""
         assert self.journal is not None  # noqa: S101 - the row comes from it
         answer, attempts = self.journal.read(row, read_call)
         response = self.journal.read(row, lambda _: answer.response(request.output))
@@ -469,7 +469,7 @@ class Run:
         request: ModelRequest | None = None,
         response: ModelResponse | None = None,
     ) -> None:
-        """Emit a call, and count its usage and tokens; unreported tokens are estimated from its prompt and answer."""
+        """Emit a call, and count its usage and tokens; unreported tokens are estimated from prompt and answer."""
         for attempt in attempts:
             tokens = attempt.usage.total_tokens
             if tokens is None:
@@ -524,7 +524,7 @@ _LOGGER = logging.getLogger("flowdebate")
 
 
 def _failure_row(error: str, request: ModelRequest, model: Model, seconds: float) -> str:
-    """Serialize a failed call with its attempts, for `_read_failure`."""
+    """Serialize a failed call with its attempts, to be read by `_read_failure`."""
     return json_text(
         {
             "error": error,

@@ -21,15 +21,15 @@ class Session:
     """
 
     state: dict[str, Any] = field(default_factory=dict)
-    """State of the application; blocks read and write it as `ctx.session.state`."""
+    """The application's state, which blocks read and write as `ctx.session.state`."""
     history: list[Message] = field(default_factory=list)
-    """Messages of blocks whose visibility includes `history`, in order, for the `history` slot of generators."""
+    """Messages from blocks whose visibility includes `history`, in order, for the `history` slot of generators."""
     resources: dict[str, Any] = field(default_factory=dict)
-    """Last state of each session-scoped resource, by key."""
+    """Latest state of each session-scoped resource, by key."""
 
 
 SessionLike: TypeAlias = Session | dict[str, Any] | None
-"""Session, a dict to be used as its `state` (the same object, not a copy), or None for a new session."""
+"""Session, a dict to use as its `state` (the same object, not a copy), or None for a new session."""
 
 
 def as_session(value: SessionLike) -> Session:

@@ -27,25 +27,25 @@ class HumanRequest:
     role: str | None = field(default=None, compare=False)
     """Role of the block in its pattern, such as "judge"; None outside any role."""
     place: str
-    """Unique path of the request in the run."""
+    """Unique path of the request within the run."""
     shown: str
     """Text for the human to read: the question and the transcript so far, with fences around text from models."""
     expects: str
     """Description of the expected answer."""
     schema: Mapping[str, Any] | None = None
-    """JSON Schema of the answer; None for text."""
+    """JSON Schema for the answer; None if the answer is text."""
     problem: str | None = None
     """Problem with the previous answer; None for a first request."""
     sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
-    """Sources that the reader may quote; they are stored once, in the journal or the plan, and are not part
-    of `text`.
+    """Sources from which the reader may quote; they are stored once, in the journal or the plan, and are not part of
+    `text`.
     """
     check: Callable[[Any], Any] = field(default=_unchecked, repr=False, compare=False)
-    """Function that converts an answer to its value; it raises an OutputError listing each invalid field."""
+    """Function that converts an answer to its value, and raises an OutputError listing each invalid field."""
 
     @property
     def to_read(self) -> str:
-        """Render `shown` and the sources as plain text: short sources in full, others by name and length."""
+        """Render `shown` and the sources as plain text, short sources in full and others by name and length."""
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @property
@@ -71,10 +71,10 @@ _ROLES_IN_NAMES = {
 
 
 def role_in_name(block: str, path: str) -> str | None:
-    """Derive the role of a block from its name, for stored records without a role.
+    """Derive a block's role from its name, for stored records without a role.
 
-    Journals record the roles of failed calls only since events have them. Requests to humans never include a role,
-    because a resumed run has to find them unchanged. Patterns name their blocks "{pattern}-{role}" or
+    Older journals do not record the roles of failed calls, because their events had none. Requests to humans never
+    include a role, because a resumed run has to find them unchanged. Patterns name their blocks "{pattern}-{role}" or
     "{pattern}-{role}-{member}". Returns None for a block named by the application.
 
     >>> role_in_name("rent-debater-ann", "rent/round[1]/rent-turn-ann"), role_in_name("solomon", "rent/solomon")
@@ -88,13 +88,13 @@ def role_in_name(block: str, path: str) -> str | None:
 
 
 def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> str:
-    """Serialize an answer, its author `by` (None for a human), and whether the run was `suspended` for it."""
+    """Serialize an answer, its author `by` (None for a human), and whether the run was `suspended` to wait for it."""
     stored = {"answer": answer, "parked": suspended}
     return json.dumps(stored if by is None else {**stored, "by": by})
 
 
 def read_answer(body: str) -> tuple[Any, bool]:
-    """Read a stored answer; return it, and whether the run was suspended for it."""
+    """Read a stored answer; return it along with whether the run was suspended to wait for it."""
     stored = json.loads(body)
     return stored["answer"], stored["parked"]
 
@@ -103,7 +103,7 @@ class Suspended(BaseException):
     """Exception that suspends the run until `requests` are answered.
 
     The run ends with the status "awaiting", and can be resumed. The class is not a subclass of `Exception`, so neither
-    failure policies of patterns nor `except` clauses of blocks catch it.
+    patterns' failure policies nor blocks' `except` clauses catch it.
     """
 
     def __init__(self, requests: Sequence[HumanRequest]) -> None:
@@ -113,21 +113,21 @@ class Suspended(BaseException):
 
 
 def merge_suspensions(branches: Mapping[int, Suspended]) -> Suspended:
-    """Return one exception with the requests of several branches, in the order of the branches.
+    """Return one exception with the requests from several branches, in the order of the branches.
 
-    All humans of a round are thus asked at once, and in the same order if the run is suspended again.
+    All humans in a round are thus asked at once, and in the same order if the run is suspended again.
     """
     return Suspended([request for _, branch in sorted(branches.items()) for request in branch.requests])
 
 
 def suspend_task(tasks: TaskCollection, task_id: str, suspended: Suspended) -> None:
-    """Mark a task with a suspended turn as awaiting review."""
+    """Mark a task as awaiting review because its turn is suspended."""
     if tasks.get(task_id).status == "in_progress":
         tasks.await_review(task_id, str(suspended))
 
 
 def resume_task(tasks: TaskCollection, task_id: str) -> None:
-    """Record the review of a task after its suspended turn has been answered."""
+    """Record the review of a task whose suspended turn has been answered."""
     task = tasks.get(task_id)
     if task.status == "in_progress":
         tasks.await_review(task_id)

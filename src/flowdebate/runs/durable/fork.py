@@ -1,4 +1,4 @@
-"""Forks and continuations of stored runs: they reuse recorded steps, and call models only for the rest."""
+"""Forks and continuations of stored runs, which reuse recorded steps and call models only for the rest."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class GoesOn:
     rounds: Annotated[int, Field(ge=1, le=MAX_ADDED_ROUNDS)]
     """Number of additional rounds."""
     asked: tuple[tuple[int, str], ...] = ()
-    """Questions from readers, each with the number of the round that answers it."""
+    """Readers' questions, each with the number of the round that answers it."""
 
     def to_plan(self) -> dict[str, Any]:
         """Serialize the continuation for the plan of the fork."""
@@ -51,9 +51,9 @@ class GoesOn:
 
     @classmethod
     def of_plan(cls, stored: object) -> GoesOn | None:
-        """Read the continuation from a plan written by `to_plan`; None if the plan has none.
+        """Read the continuation from a plan written by `to_plan`; None if the plan contains none.
 
-        Raise ConfigurationError for invalid data, which can only come from an import.
+        Raises ConfigurationError for invalid data, which can only come from an import.
         """
         if stored is None:
             return None
@@ -67,7 +67,7 @@ class GoesOn:
 def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | None = None) -> GoesOn:
     """Plan the continuation of a stored run by `rounds` rounds.
 
-    Raise ConfigurationError if the run is unfinished or has no rounds.
+    Raises ConfigurationError if the run is unfinished or has no rounds.
     """
     check_count(location, maximum=MAX_ADDED_ROUNDS, rounds=rounds)
     if ask is not None and (not isinstance(ask, str) or is_blank(ask) or len(ask) > MAX_ADDED_QUESTION_LENGTH):
@@ -85,7 +85,7 @@ def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | Non
 
 
 def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
-    """Plan the continuation of a stored run that a front end requested with "rounds", "ask" or both."""
+    """Plan the continuation of a stored run, as requested by a front end with "rounds", "ask" or both."""
     if not isinstance(more, Mapping) or not {"rounds", "ask"}.issuperset(more):
         raise ConfigurationError("options", "goes_on", more, 'a table of "rounds" (default 1), "ask" or both')
     return goes_on(stored, location="goes_on", **{key: value for key, value in more.items() if value is not None})
@@ -110,24 +110,25 @@ _NAMED = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parent:
-    """Steps of the parent that a fork can reuse, and the fork's changes."""
+    """Steps of the parent that a fork can reuse, and the changes made by the fork."""
 
     labels: Mapping[str, str]
     rows: Mapping[str, StepRow]
     edits: Mapping[str, Any]
     began_at: float
     left_at: float
-    """Time when the fork diverges from its parent, on the parent's clock (like `began_at`, the parent's start)."""
+    """Time at which the fork diverges from its parent, on the parent's clock, as is `began_at`, the parent's start."""
     reused_key: str | None = None
-    """Part of the keys of steps that are reused regardless of their current requests; None if there are none."""
+    """Substring in the keys of steps that are reused regardless of their current requests; None if there are none."""
 
 
 class ForkJournal(Journal):
-    """Journal of a fork: steps not recorded yet are copied from the parent, provided that they are the same.
+    """Journal of a fork: steps not recorded yet are copied from the parent if they are the same there.
 
-    Model calls are the same if request and model are equal; human answers, if the requests are equal. Side effects and
-    provider failures have no request, so they are reused as long as no earlier step differs. Stop conditions are
-    evaluated again. A reused step is recorded in the fork before any later one, so the fork is self-contained.
+    Model calls are the same if the request and the model are equal; human answers, if the requests are equal. Side
+    effects and provider failures have no request, so they are reused as long as no earlier step differs. Stop
+    conditions are evaluated again. A reused step is recorded in the fork before any later one, so the fork is
+    self-contained.
     """
 
     def __init__(self, store: Store, header: RunHeader, parent: _Parent, **options: Unpack[JournalOptions]) -> None:
@@ -158,7 +159,7 @@ class ForkJournal(Journal):
         return inherited
 
     def _find_in_parent(self, key: str, request: str | None, model: str | None) -> StepRow | None:
-        """Return the parent's step as a step of the fork; None if it has to be executed."""
+        """Return the parent's step as a step of the fork; None if the step has to be executed."""
         row = self._parent.rows.get(key)
         if row is None or row.body is None or UNANSWERED in key:  # a fork calls the role again
             return None
@@ -227,7 +228,7 @@ def fork_header(
     at: str | None,
     prefix: str | None = None,
 ) -> RunHeader:
-    """Create the header of a fork of `parent`; raise ConfigurationError for invalid edits and paths."""
+    """Create the header for a fork of `parent`; raise ConfigurationError for invalid edits and paths."""
     location = f"{block}.fork()"
     header = parent.header
     if header.block != block:
@@ -266,7 +267,7 @@ def fork_header(
 async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalOptions]) -> Journal:
     """Open the journal of a run; a fork's journal also reads its parent's, if the parent still exists.
 
-    An imported fork has no parent in this store, even if another run has the parent's id.
+    An imported fork has no parent in this store, even if another run there has the parent's id.
     """
     parent = header.parent
     if parent is None or "began_at" not in parent:
@@ -295,7 +296,7 @@ async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalO
 
 
 def edited_body(row: StepRow, edit: object) -> str:
-    """Return the record of an edited step; raise ConfigurationError for an edit that does not fit the step."""
+    """Return the record for an edited step; raise ConfigurationError for an edit that does not fit the step."""
     try:
         if row.kind == "human":
             if isinstance(edit, str) and not isinstance(read_answer(row.body or "")[0], str):

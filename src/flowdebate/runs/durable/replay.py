@@ -1,4 +1,4 @@
-"""Replay of a stored run: its events and raw output, read from the journal without making any requests."""
+"""Replay of a stored run: reads its events and raw output from the journal, without making any requests."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ OnRequest: TypeAlias = Callable[[str, ModelRequest], object]
 """Callback that receives the path and the request of each call in a replay."""
 
 _QUIET = 16
-"""Number of idle event loop turns after which a run counts as having reached the end of its journal."""
+"""Number of idle event loop turns after which a run is considered to have reached the end of its journal."""
 _SPINS, _PAUSE, _MAX_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
-"""Number of event loop turns before a replay waits for a thread or for time to pass, followed by the durations of its
-first wait, its longest wait, and all waits together, in seconds.
+"""Number of event loop turns before a replay waits for a thread or for time to pass, followed by the durations in
+seconds of its first wait, its longest wait, and all waits together.
 """
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
-"""Regular expression for a line of a fingerprint that lists the models of a run by intent."""
+"""Regular expression matching a line in a fingerprint with the run's models by intent."""
 _OVERRIDING = "override: "
-"""Prefix of the line with the models if one model replaced all others."""
+"""Prefix of the line listing the models if one model replaced all others."""
 _ENDED = (*COMPLETE, "interrupted", "limit", "failed", "awaiting")
 
 
@@ -51,17 +51,17 @@ class Replay:
     """Replay of a stored run up to the end of its journal."""
 
     handle: RunHandle[Any]
-    """The replayed and finished run: its raw output, transcript and usage."""
+    """The replayed and finished run, with its raw output, transcript and usage."""
     output: object
-    """Output of the block; None if the run did not complete."""
+    """The block's output; None if the run did not complete."""
     events: Sequence[object]
     """Events so far, including `RunFinished` if the run has ended."""
     calls: Sequence[CallStarted]
     """Calls that the run makes next; they are in progress if a process is executing the run."""
     failure: FlowDebateError | None
-    """Error of the run, if the replay raised it too."""
+    """The run's error, if the replay raised it too."""
     parked: Sequence[str]
-    """Paths at which branches of the run have reached the end of the journal."""
+    """Paths at which the run's branches have reached the end of the journal."""
 
 
 async def replay(
@@ -76,12 +76,13 @@ async def replay(
 ) -> Replay:
     """Replay the steps of a stored run; the stored run is not touched, and another process may be executing it.
 
-    The events are a prefix of the run's events, with two exceptions: concurrent branches may come in a different order,
-    and `CallRetried` and `CallFellBack` are missing, because only the executing process knows them. No models, humans
-    or conditions are called, and no side effects happen. The replay stops at the end of the journal, or after ten
-    seconds if a block waits for time to pass. Pass `profile` (or `model`) if the run used a model object, because the
-    journal only contains the object's name. `on_request` is called with the path and the request of each call,
-    including the next ones; a prompt is rendered only if the callback reads the messages, or if there is no answer.
+    The events are a prefix of the run's events, with two exceptions: those of concurrent branches may come in a
+    different order, and `CallRetried` and `CallFellBack` are missing, because only the executing process knows about
+    them. No models, humans or conditions are called, and no side effects happen. The replay stops at the end of the
+    journal, or after ten seconds if a block waits for time to pass. Pass `profile` (or `model`) if the run used a model
+    object, because the journal contains only the object's name. `on_request` is called with the path and the request of
+    each call, including the next ones; a prompt is rendered only if the callback reads the messages, or if there is no
+    answer.
     """
     run, journal, handle = _start_replay(block, stored, steps, model=model, limits=limits, profile=profile)
     run.on_request = on_request
@@ -107,17 +108,17 @@ async def replay(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """News from a followed run since it was last read."""
+    """Updates from a followed run since it was last read."""
 
     anew: bool
-    """True if `events` contains all events of the run, rather than only new ones."""
+    """True if `events` contains all of the run's events, rather than only new ones."""
     events: Sequence[object]
     calls: Sequence[CallStarted]
     """Calls that the run makes next; they are in progress if a process is executing the run."""
 
 
 class Follower:
-    """Replay of a run executed by another process; it continues as the journal grows."""
+    """Replay of a run in another process, which continues as the journal grows."""
 
     def __init__(self, block: Runnable[Any], *, model: ModelChoice = None, limits: Limits | None = None) -> None:
         self._block = block
@@ -220,10 +221,10 @@ async def check_edits(
     *,
     model: ModelChoice = None,
 ) -> None:
-    """Replay a stored run with `edits` of its answers; raise ConfigurationError for an invalid edit.
+    """Replay a stored run with `edits` to its answers; raise ConfigurationError for an invalid edit.
 
-    The check runs before the fork is stored, because only the block knows which answers are valid. Edits of steps that
-    the replay does not reach are not checked.
+    This check takes place before the fork is stored, because only the block knows which answers are valid. Edits to
+    steps not reached by the replay are not checked.
     """
     edited = [replace(row, body=edited_body(row, edits[row.key])) if row.key in edits else row for row in steps]
     replayed = await replay(block, stored, edited, model=model)
@@ -268,7 +269,7 @@ async def _end_replay(handle: RunHandle[OutT]) -> tuple[OutT | None, FlowDebateE
 
 
 def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinished:
-    """Return the final event, as the executing process emitted it."""
+    """Return the final event as the executing process emitted it."""
     outcome = stored.outcome or {}
     status: RunStatus = stored.status  # type: ignore[assignment]  # one of _ENDED
     return RunFinished(
@@ -284,7 +285,7 @@ def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinishe
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Replayed(Run):
-    """Run that reports the requests sent to its models, and does not repeat warnings."""
+    """Run that reports the requests to its models, and does not repeat warnings."""
 
     is_replay: ClassVar[bool] = True
     journal: _ReadOnlyJournal
@@ -351,7 +352,7 @@ class _ReadOnlyJournal(Journal):
         return True
 
     def has_unread(self) -> bool:
-        """Return whether the run has yet to reach some of the added steps, and clear the list of added steps."""
+        """Return whether the run has yet to reach any of the added steps, and clear the list of added steps."""
         unread, self._added = not self._added <= self._seen, set()
         return unread
 
@@ -386,7 +387,7 @@ class _ReadOnlyJournal(Journal):
 
 
 class _NoModels(ModelResolver):
-    """Placeholder for the models of a run, with their names and profiles, which influence the next steps."""
+    """Placeholder for a run's models, with their names and profiles, which influence the next steps."""
 
     __slots__ = ("_real_models",)
 
@@ -403,7 +404,7 @@ class _NoModels(ModelResolver):
 
 
 def _models_of(store: Store, header: RunHeader, profile: Profile) -> ModelResolver:
-    """Return the models that the run was started with; of model objects, only the names are known."""
+    """Return the models with which the run was started; for model objects, only the names are known."""
     names = header.fingerprint.get("model", DEFAULT_MODEL)
     if header.model is not None or names == DEFAULT_MODEL:
         return models_of(store, header)

@@ -1,4 +1,4 @@
-"""Functions that load a stored run in order to resume or fork it."""
+"""Functions to load a stored run in order to resume or fork it."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ async def load_run(
     """Load a stored run and its input, and take ownership of the run.
 
     Complete runs are an exception: this process takes ownership of them only once another step is needed. With
-    `asks_again`, a complete run without an answer from its judge, chair or synthesizer calls that role again; an
+    `asks_again`, a complete run without an answer from its judge, chair or synthesizer calls that role again, and an
     interrupted run first continues to its end. Raises RunNotFound, RunConflict, RunChanged, DeadLetter or
-    ConfigurationError, and then leaves the stored run unchanged.
+    ConfigurationError, in which case the stored run is left unchanged.
     """
     location = f"{block}.resume()"
     model = choose_model(common.get("model"), common.get("override_model"))
@@ -187,7 +187,7 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
     labels: Mapping[str, str] | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> RunHeader:
-    """Create the header of a fork of the stored run; raise RunNotFound, or ConfigurationError for invalid edits."""
+    """Create the header for a fork of the stored run; raise RunNotFound, or ConfigurationError for invalid edits."""
     parent, rows = await store.run(run_id), await store.steps(run_id)
     fingerprint = fingerprint_of(block.name, block.outline(), model)
     if model is None:
@@ -216,7 +216,7 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
 
 
 _MAX_PAUSE = 1.0
-"""Maximum number of seconds between two checks of a run in another process: a turn takes seconds anyway, and a check is
+"""Maximum number of seconds between two checks on a run in another process: a turn takes seconds anyway, and a check is
 one small query.
 """
 
@@ -233,8 +233,8 @@ async def load_same(
 ) -> Run:
     """Load the stored run with the same id as `run`, an unstarted durable run.
 
-    With `wait`, load it once the other process has ended or has finished the run. Raises RunNotFound, RunChanged if it
-    was started with a different question, pattern, model or seed, and the errors of `load_run`.
+    With `wait`, load it once the other process has ended or has finished the run. Raises RunNotFound, RunChanged if the
+    stored run was started with a different question, pattern, model or seed, and the errors raised by `load_run`.
     """
     assert run.journal is not None  # noqa: S101 - `run` is durable
     store, now = run.journal.store, run.journal.header
