@@ -1,4 +1,4 @@
-"""Agents and judges: their default blocks, and the calls of a phase, guarded by a circuit breaker per agent."""
+"""Agents and judges: their default blocks, and the calls made in a phase, with a circuit breaker for each agent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def create_conclusive_judge(
 ) -> Generator[JudgeAnswer]:
     """Create the block `{name}-judge`.
 
-    The block takes a `RoundsAsked` and returns a `JudgeAnswer`: is the discussion conclusive?
+    The block takes a `RoundsAsked` and returns a `JudgeAnswer`, stating whether the discussion is conclusive.
     """
     return create_block(f"{name}-judge", None, output_schema=JudgeAnswer, template=template, **options)
 
@@ -88,7 +88,7 @@ def create_block(
 ) -> Generator[Any]:
     """Create the block `name` for an agent, or for a judge if `agent` is None.
 
-    With `shuffle`, the block shows the proposals in a random order drawn from the run's seed.
+    With `shuffle`, proposals are shown in a random order drawn from the run's seed.
     """
     intent = "intent/synthesize" if agent is None else "intent/chat"
     prompt = RolePrompt(AGENTS, options, template=template, length=length, intent=intent, location=name)
@@ -137,7 +137,7 @@ TIE_BREAK = Role(
 )
 
 _POINTS = 6
-"""Maximum number of issues, and of suggestions, per answer. Without a limit, a model could loop."""
+"""Maximum number of issues or suggestions per answer, in case a model gets stuck in a loop."""
 
 
 class CritiqueForm(CriticAnswer):
@@ -161,9 +161,9 @@ class RevisionForm(RevisionAnswer):
 
 @lru_cache(maxsize=256)  # cached across debates between the same agents
 def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
-    """Build the schema of a voter's answer, with `choices` as an enum for models that support schemas.
+    """Build a voter's answer schema, with `choices` as an enum for models that support schemas.
 
-    Any other choice is recorded as written, and counts as spoiled.
+    Any other choice is recorded verbatim and counts as spoiled.
     """
 
     def as_known(choice: object) -> object:
@@ -188,30 +188,30 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Phase(Generic[QuestionT, AnswerT]):
-    """Phase in which all agents are called simultaneously: its questions, default blocks and answers."""
+    """Phase in which all agents are called simultaneously; defines its questions, default blocks and answers."""
 
     name: ClassVar[AgentPhase]
     verb: ClassVar[str]
-    """Verb of the phase, used in the names of its default blocks: `{name}-{verb}-{agent}`."""
+    """Verb used in the names of the phase's default blocks: `{name}-{verb}-{agent}`."""
     returns: ClassVar[object]
-    """The type of a validated answer."""
+    """Type of a validated answer."""
     form: ClassVar[type[WireModel] | None] = None
-    """Answer schema of the default blocks; None for plain text."""
+    """Answer schema for the default blocks; None for plain text."""
     has_length: ClassVar[bool] = False
-    """True if the option `length` limits the answer; schemas have their own limits."""
+    """True if the option `length` limits answers; schemas have their own limits."""
 
     def __init__(self, loop: Loop[ConsensusOptions]) -> None:
         self.loop = loop
 
     def answer(self) -> dict[str, Any]:
-        """Return the `create_block` options for the answer format of the default blocks.
+        """Return the `create_block` options for the default blocks' answer format.
 
-        Answers either consist of whole sentences, or follow a schema.
+        Answers either consist of whole sentences or follow a schema.
         """
         return {"transform": whole_sentences} if self.form is None else {"output_schema": self.form}
 
     def ask(self, _: object, ctx: Context) -> Sequence[QuestionT]:
-        """Return the questions of the phase, each addressed to one agent."""
+        """Return the questions to ask in this phase, each addressed to one agent."""
         raise NotImplementedError
 
     def read(self, answer: object, block: str, question: QuestionT, ctx: Context) -> AnswerT:
@@ -219,11 +219,11 @@ class Phase(Generic[QuestionT, AnswerT]):
         raise NotImplementedError
 
     def record(self, answer: AnswerT, question: QuestionT, ctx: Context) -> object:
-        """Store the validated answer in the state, emit it, and return the output of the task."""
+        """Store the validated answer in the state, emit an event, and return the output for the task."""
         raise NotImplementedError
 
     def create_block(self, agent: Persona, stand_in: Model | str | None = None) -> Block[Any, Any]:
-        """Return the block of `agent`: a custom block, the default block, or its fallback with another model."""
+        """Return the block for `agent`: a custom block, the default one, or a fallback with the model `stand_in`."""
         loop = self.loop
         if is_custom(agent.block) and stand_in is None:
             return loop.own_speaker(agent)
@@ -238,9 +238,9 @@ class Phase(Generic[QuestionT, AnswerT]):
 
 
 class AgentCalls(Block[QuestionT, None]):
-    """Block that passes each question of a phase to its agent or the agent's fallback, and records the answer.
+    """Block that passes each question to an agent, or to the agent's fallback, and records the answer.
 
-    Every call counts towards the agent's circuit breaker. If the circuit is open, the agent is not called, and the
+    Every call counts towards the agent's circuit breaker. While the circuit is open, the agent is not called and each
     attempt counts as a failed call.
     """
 
@@ -326,19 +326,20 @@ class AgentCalls(Block[QuestionT, None]):
 
 
 BREAKERS = "breakers"
-"""Resource key of the agents' circuit breakers."""
+"""Resource key for the agents' circuit breakers."""
 
 
 def breakers_of(ctx: Context) -> Breakers:
-    """Return the circuit breakers of the enclosing debate."""
+    """Return the enclosing debate's circuit breakers."""
     breakers: Breakers = ctx.scope.handles[BREAKERS]
     return breakers
 
 
 async def _admit(agent: str, inside: Context, ctx: Context) -> Step:
-    """Ask an agent's circuit breaker for permission to call the block at `inside`; raise CircuitOpen if denied.
+    """Ask an agent's circuit breaker to admit a call to the block at `inside`.
 
-    A stored run records the denial. Replaying a recorded answer needs no permission.
+    Raises CircuitOpen if it refuses. If the run is stored, the refusal is recorded. Replaying a recorded answer needs
+    no admission.
     """
     journal, key = ctx.run.journal, f"{inside.path}#refused"
     refused = None if journal is None else journal.recorded_failure(key)

@@ -1,4 +1,4 @@
-"""Archive of a consensus debate: the context shown to agents, and the feedback for later debates."""
+"""The archive of a consensus debate: context shown to agents, and feedback for later debates."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MAX_RESEARCH_LENGTH = 20_000
-"""Maximum length of the research text in characters; every prompt includes it."""
+"""Maximum length of the research text in characters; every prompt contains it."""
 
 
 async def gather_context(research: Invocation | None, loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """Load past debates, critique patterns and research into the debate's state, skipping sources that fail."""
+    """Load past debates, critique patterns and research into the debate's state, skipping any source that fails."""
     archive, limit, task = loop.options.archive, loop.options.history_limit, ctx.scope.handle.state.question
     skipped: list[SkippedContext] = []
     past: list[PastDebate] = []
@@ -81,7 +81,7 @@ async def _look_up(research: Invocation | None, task: str, skipped: list[Skipped
 
 
 async def _fetch(source: ContextSource, call: Awaitable[T], skipped: list[SkippedContext]) -> T | None:
-    """Await `call`; if it fails or returns nothing, add an entry to `skipped` and return None."""
+    """Await `call`; if it fails or returns nothing, add the reason to `skipped` and return None."""
     try:
         result = await call
     except LimitReached:  # the limit of the run is reached, which is not a failure of the source
@@ -101,7 +101,7 @@ async def _ask(
     key: str,
     returns: object,
 ) -> T:
-    """Await a call to one of the stores of `archive`; raise TimeoutError after the archive's time limit."""
+    """Await a call to one of the archive's stores; raise TimeoutError if it exceeds the archive's time limit."""
 
     async def in_patience() -> T:
         time_limit = asyncio.timeout(archive.patience)
@@ -119,7 +119,7 @@ async def _ask(
 
 
 async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> dict[str, Rating]:
-    """Read the known ratings of `names` from `archive`, with the calibration derived from their outcomes."""
+    """Read the ratings known for `names` from `archive`, with a calibration derived from past outcomes."""
 
     async def read() -> dict[str, Rating]:
         ratings = dict(await archive.ratings.of(names))
@@ -133,7 +133,10 @@ async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> 
 
 
 async def _weigh_votes(loop: Loop[ConsensusOptions], ctx: Context) -> dict[str, float] | None:
-    """Return the application's vote weights, completed by the archive's ratings; None for an unweighted vote."""
+    """Return the vote weights; None for an unweighted vote.
+
+    Weights not set by the application are based on the archive's ratings.
+    """
     voting = loop.options.voting
     if voting.voting != "weighted":
         return None
@@ -152,7 +155,7 @@ async def _weigh_votes(loop: Loop[ConsensusOptions], ctx: Context) -> dict[str, 
 
 
 async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, ctx: Context) -> Feedback:
-    """Report the debate to the archive; failures are noted in the result, not raised."""
+    """Report the debate to the archive; failures are noted in the result instead of being raised."""
     positions = [
         Position(agent=proposal.agent, claim=output.task, answer=proposal.position, round=proposal.round)
         for proposal in (*output.proposals, *(revised for one in output.rounds for revised in one.revisions))
@@ -196,7 +199,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
 
 
 def _past_debate(debate: str, output: ConsensusOutput, *, at: float) -> PastDebate:
-    """Build the record of a debate for the prompts of later debates."""
+    """Build the record of a debate for use in the prompts of later debates."""
     return PastDebate(
         id=debate,
         task=output.task,
@@ -214,7 +217,7 @@ def _past_debate(debate: str, output: ConsensusOutput, *, at: float) -> PastDeba
 
 @dataclass(slots=True)
 class _ArchiveWriter:
-    """Writer of a debate's results to an archive; collects failures instead of raising them."""
+    """Writer for a debate's results in an archive; failures are collected instead of being raised."""
 
     archive: Archive
     ctx: Context
@@ -237,7 +240,7 @@ class _ArchiveWriter:
         return True
 
     async def rate(self, debate: str, output: ConsensusOutput, names: Sequence[str]) -> bool:
-        """Update the agents' ratings, unless there is no winner or the archive fails."""
+        """Update the agents' ratings and return True, unless there is no winner or the archive fails."""
         if output.winner is None:
             return False
         try:
@@ -252,7 +255,10 @@ class _ArchiveWriter:
 
 
 def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
-    """Collect the critics' points. A point helped if its target then revised the proposal and won by consensus."""
+    """Collect the points made by critics.
+
+    A point counts as successful if its target then revised the proposal and won by consensus.
+    """
     tallies: dict[tuple[str, str], Counter[str]] = {}
     for one in output.rounds:
         revised = {proposal.agent for proposal in one.revisions}
@@ -268,7 +274,7 @@ def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
 
 
 def _make_records(names: Sequence[str], output: ConsensusOutput, changed: Sequence[Flip]) -> dict[str, PersonaRecord]:
-    """Build this debate's record for each agent."""
+    """Build a record of this debate for each agent."""
     critics = Counter(critique.critic for one in output.rounds for critique in one.critiques)
     # truncated proposals and invalid votes are not failed calls
     failed = Counter(loss.name for loss in output.losses if loss.instead in ("skipped", "stand_in"))

@@ -114,7 +114,7 @@ class DebateEnded(BaseEvent):
 
 
 def enter(stage: ConsensusStage, ctx: Context) -> None:
-    """Enter `stage`, and emit the event."""
+    """Enter `stage` and emit the corresponding event."""
     state = ctx.scope.handle.state
     reached = StageReached.model_construct(stage=stage, round=state.round if stage.in_round else None)
     state.stages.append(reached)
@@ -129,9 +129,9 @@ _TOLD = (
 class WireEvents:
     """Translator from a run's events to plain data, named as in the pipeline on which this pattern is modeled.
 
-    The events are `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus` and `debate_end`, and
-    in addition `stage`, `poll_vote` and `agent_failure`. Each has the `path` of its debate and a `sequence` number,
-    counted within the debate from 1 without gaps. Events of other blocks are omitted.
+    The events are `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus` and `debate_end`,
+    plus `stage`, `poll_vote` and `agent_failure`. Each has the `path` of its debate and a `sequence` number, starting
+    at 1 for each debate and without gaps. Events from other blocks are omitted.
 
     >>> wire = WireEvents()
     >>> list(wire.of(DebateStarted(task="rents", agents=("ann",), max_rounds=3, path="plan")))
@@ -143,7 +143,7 @@ class WireEvents:
         """Debates in progress by path, with the numbers of their events."""
 
     def of(self, event: object) -> Iterator[dict[str, Any]]:
-        """Convert `event` to zero, one or (for the first stage of a round) two events in wire form."""
+        """Convert `event` to its wire form: one event, two for the first stage of a round, or none."""
         if isinstance(event, DebateStarted):
             self._debates[event.path] = event, count(1)
         elif not isinstance(event, _TOLD) or (isinstance(event, RoleFailed) and event.phase is None):
@@ -170,7 +170,7 @@ class WireEvents:
 
 
 def wire_events(events: Iterable[object]) -> Iterator[dict[str, Any]]:
-    """Convert a run's `events` to the wire form of consensus debates; see `WireEvents`."""
+    """Convert a run's `events` to the wire form for consensus debates; see `WireEvents`."""
     wire = WireEvents()
     for event in events:
         yield from wire.of(event)

@@ -1,4 +1,4 @@
-"""The `consensus()` factory: validation of its options, its steps in order, and its output."""
+"""The `consensus()` factory: it validates the options, assembles the steps and builds the output."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 
 CONSENSUS_FAILURES = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0)
-"""Default failure policy: the debate continues without an agent that fails or takes more than 90 seconds."""
+"""Default failure policy: the debate continues without any agent that fails or takes more than 90 seconds."""
 
 
 @suggesting
@@ -123,24 +123,24 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, ConsensusOutput, ConsensusOutput]:
     """Build a consensus debate, a joint search for the best answer: `await pattern.run("How should we …?")`.
 
-    All agents make proposals simultaneously. In each round critics criticize proposals, and the authors revise them.
-    Then all agents vote. The output is a `ConsensusOutput`.
+    All agents make proposals simultaneously. In each round, critics criticize proposals, and the authors revise them.
+    Finally, all agents vote. The output is a `ConsensusOutput`.
 
     - `agents`: one or more `Persona`s, dicts or models.
-    - `judge`, `tie_break`: roles that end the rounds and break a tied vote: True, options, a block or a function.
+    - `judge`, `tie_break`: True, options, a block or a function, for ending the rounds and for breaking a tied vote.
     - `model`: the default model for all roles.
-    - `topology`: the pairs of critic and target.
-    - `convergence`, `confidence`: the similarity of proposals, or the confidence of a poll, that ends the rounds.
+    - `topology`: who criticizes whom.
+    - `convergence`, `confidence`: how similar proposals must be, or how confident a poll, to end the rounds.
     - `voting`: the decision rule, or `VotingOptions`.
     - `format`: "delphi", or a `Format` for this pattern.
     - `budget`, `timeout`: the maximum number of planned calls, and the time limit in seconds.
-    - `archive`, `history_limit`, `research`: past debates and texts shown to agents.
-    - `failures`, `breakers`: the reaction to a failed provider; None selects `CONSENSUS_FAILURES`, which skips failed
+    - `archive`, `history_limit`, `research`: past debates and other background shown to agents.
+    - `failures`, `breakers`: how to react to a failed provider; by default, `CONSENSUS_FAILURES`, which skips failed
       calls.
-    - All other options: see `debate()`.
+    - For all other options, see `debate()`.
 
-    The input is a str, `{"task": str}` or a `ConsensusInput`. Invalid options raise `ConfigurationError`; a run without
-    any proposal raises `NoProposals`.
+    The input is a str, `{"task": str}` or a `ConsensusInput`. Invalid options raise `ConfigurationError`, and a run
+    without any proposal raises `NoProposals`.
 
     >>> plan = consensus(name="plan", agents=[{"name": "ann"}, {"name": "bob"}], topology="ring")
     >>> plan.name
@@ -192,7 +192,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
-    """Assemble the debate as a block that runs the phases and produces the output."""
+    """Assemble the block that runs the phases of the debate and produces the output."""
     name, options, stage = loop.name, loop.options, ConsensusStage
     judge: Block[Any, Any] | None = None
     tie_judge: Block[Any, Any] | None = None
@@ -256,7 +256,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
 
 
 class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
-    """Block that runs the phases within the debate's time limit, and builds the output with analytics and feedback."""
+    """Block that runs the phases within the debate's time limit, and adds analytics and feedback to the output."""
 
     def __init__(
         self, loop: Loop[ConsensusOptions], phases: Block[Any, Any], *, judges: Sequence[Block[Any, Any]]
@@ -283,7 +283,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             ctx.emit(DebateEnded(outcome=state.outcome, rounds=len(state.rounds), error=error, path=path))
 
     async def _run_phases(self, value: ConsensusInput, ctx: Context) -> None:
-        """Run the phases; if time runs out, the output contains the work done so far."""
+        """Run the phases; if time runs out, the output is based on the work done so far."""
         seconds = self._loop.options.timeout
         time_limit = asyncio.timeout(seconds)
         try:
@@ -300,7 +300,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
                 ctx.run.degrade("limit")
 
     async def _finish(self, ctx: Context, start_time: float) -> ConsensusOutput:
-        """Publish the output; failures of the analytics or the archive do not change the answer."""
+        """Publish the output; if the analytics or the archive fail, the answer stays the same."""
         state: ConsensusState = ctx.scope.handle.state
         status: RunStatus = "degraded" if state.losses or state.problems else "complete"
         if state.tally is None or not state.tally.valid:
@@ -325,7 +325,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
 
 
 def raw_output(loop: Loop[ConsensusOptions], ctx: Context, status: RunStatus) -> ConsensusOutput:
-    """Return the current output of the enclosing debate, with lists in declared order instead of arrival order."""
+    """Build the output of the enclosing debate from its current state, with lists in declared order."""
     state: ConsensusState = ctx.scope.handle.state
     phases: tuple[str | None, ...] = get_args(AgentPhase)
     names, counted, heard = loop.names, state.tally, len(state.proposals)

@@ -1,4 +1,4 @@
-"""Options of a consensus debate, and the rules for incompatible options."""
+"""Options for a consensus debate, and checks for incompatible combinations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.functions import Function
 
 TopologyFunction: TypeAlias = Callable[[Sequence[str], int, Random], Collection[Edge]]
-"""Function of `(names, round, random)` returning `(critic, target)` pairs."""
+"""Function taking `(names, round, random)` and returning `(critic, target)` pairs."""
 DEFAULT_SPARSITY = 0.5
 DEFAULT_CONVERGENCE, DEFAULT_DIVERGING = 0.85, 0.40
 
@@ -59,7 +59,7 @@ class TopologyOptions:
 
     topology: Topology | TopologyFunction = "all-to-all"
     hub: str | None = field(default=None, kw_only=True)
-    """Agent at the center of a star; None for the first agent by name."""
+    """Agent at the center of a star; by default, the first agent in alphabetical order."""
     sparsity: float = field(default=DEFAULT_SPARSITY, kw_only=True)
     """Share of the other agents that criticize each proposal, for "sparse" and "random-graph"."""
 
@@ -75,13 +75,13 @@ class ConvergenceOptions:
     """Options for measuring similarity: `consensus(convergence=ConvergenceOptions(0.9, diverging=0.5))`."""
 
     convergence: float | None = DEFAULT_CONVERGENCE
-    """Mean similarity at which proposals have converged and the rounds end; if None, similarity is measured but does
-    not end the rounds.
+    """Mean similarity at which proposals have converged and the rounds end; if it is None, similarity is measured but
+    does not end the rounds.
     """
     diverging: float | None = field(default=None, kw_only=True)
-    """Similarity below which proposals diverge; None for 0.40, or `convergence` if that is lower."""
+    """Similarity below which proposals diverge; by default, 0.40 or, if lower, `convergence`."""
     similarity: Similarity | None = field(default=None, kw_only=True)
-    """Similarity measure; None for the best one installed."""
+    """Similarity measure; by default, the best one installed."""
 
     def __post_init__(self) -> None:
         location = type(self).__name__
@@ -101,24 +101,24 @@ class ConvergenceOptions:
 
     @cached_property
     def measure(self) -> Similarity:
-        """The similarity measure in use."""
+        """Similarity measure in use."""
         return best_similarity() if self.similarity is None else self.similarity
 
 
 @dataclass(frozen=True, slots=True)
 class VotingOptions:
-    """Options for the vote: `consensus(voting=VotingOptions("weighted", weights={"ann": 2}))`."""
+    """Options for voting: `consensus(voting=VotingOptions("weighted", weights={"ann": 2}))`."""
 
     voting: VotingRule = "majority"
-    """Decision rule: more than half of the eligible voters, two thirds, all, or more than half of the weight."""
-    weights: Mapping[str, float] | None = field(default=None, kw_only=True)
-    """Weights of a weighted vote, keyed by agent. Agents without a weight use the archive's ratings; if None, all
-    agents do.
+    """Decision rule: more than half of the eligible voters, two thirds of them, all of them, or more than half of the
+    total weight.
     """
+    weights: Mapping[str, float] | None = field(default=None, kw_only=True)
+    """Weights for a weighted vote, keyed by agent. All other agents are weighted by the archive's ratings."""
     min_votes: int | None = field(default=None, kw_only=True)
-    """Minimum number of valid votes; None for half of the agents, but at least two."""
+    """Minimum number of valid votes; by default, half the number of agents, but at least two."""
     shuffle: bool = field(default=True, kw_only=True)
-    """True to show each voter the proposals in a different random order, drawn from the run's seed."""
+    """True to show the proposals to each voter in a different random order, drawn from the run's seed."""
 
     def __post_init__(self) -> None:
         location = type(self).__name__
@@ -129,7 +129,7 @@ class VotingOptions:
 
 
 def as_topology(value: Topology | TopologyFunction | TopologyOptions, *, location: str) -> TopologyOptions:
-    """Convert `consensus(topology=…)` to options."""
+    """Convert the value of `consensus(topology=…)` to options."""
     if isinstance(value, TopologyOptions):
         return value
     check_option(_Topology, "topology", value, location=location, optional=False)
@@ -137,7 +137,7 @@ def as_topology(value: Topology | TopologyFunction | TopologyOptions, *, locatio
 
 
 def as_convergence(value: float | ConvergenceOptions | None, *, location: str) -> ConvergenceOptions:
-    """Convert `consensus(convergence=…)` to options."""
+    """Convert the value of `consensus(convergence=…)` to options."""
     if isinstance(value, ConvergenceOptions):
         return value
     check_option(Share, "convergence", value, location=location)
@@ -145,7 +145,7 @@ def as_convergence(value: float | ConvergenceOptions | None, *, location: str) -
 
 
 def as_voting(value: VotingRule | VotingOptions, *, location: str) -> VotingOptions:
-    """Convert `consensus(voting=…)` to options."""
+    """Convert the value of `consensus(voting=…)` to options."""
     if isinstance(value, VotingOptions):
         return value
     check_option(VotingRule, "voting", value, location=location, optional=False)
@@ -154,7 +154,7 @@ def as_voting(value: VotingRule | VotingOptions, *, location: str) -> VotingOpti
 
 @dataclass(frozen=True, kw_only=True)
 class ConsensusOptions(CommonOptions):
-    """Options of a consensus debate."""
+    """Options for a consensus debate."""
 
     topology: TopologyOptions
     convergence: ConvergenceOptions
@@ -168,7 +168,7 @@ class ConsensusOptions(CommonOptions):
     research: Function | None
 
     def check(self, names: Sequence[str], *, location: str) -> None:
-        """Raise ConfigurationError for invalid options of a debate between the agents `names`."""
+        """Raise ConfigurationError if the options are invalid for a debate between the agents `names`."""
         hub, weights = self.topology.hub, self.voting.weights
         if hub is not None and hub not in names:
             raise ConfigurationError(location, "hub", hub, f"one of the agents {join_choices(names)}")

@@ -1,4 +1,4 @@
-"""Page of a consensus debate: options, proposals, rounds of critique and revision, votes, result."""
+"""Page for consensus debates: options, proposals, rounds of critique and revision, votes, result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _AGENTS = (
         "system_prompt": "You are a guardian. You look for the answer that harms nobody and that all can live with.",
     },
 )
-"""Default agents: three with different standards for a good answer."""
+"""Default agents: three with different ideas of a good answer."""
 _HEADINGS: Mapping[ConsensusStage, str] = {
     ConsensusStage.GENERATING_PROPOSALS: "Proposals",
     ConsensusStage.VOTING: "Vote",
@@ -67,11 +67,11 @@ _ENDINGS: Mapping[EndSource, str] = {
     "timeout": "stopped early, since time was up",
 }
 _SHOWN = 10
-"""Maximum number of relationships, and of key moments, to show."""
+"""Maximum number of relationships or key moments to show."""
 
 
 class ConsensusPlanOptions(PlanOptions):
-    """Options of a consensus debate."""
+    """Options for a consensus debate."""
 
     SUBJECT: ClassVar[str] = "task"
     ROSTER: ClassVar[str] = "agents"
@@ -189,7 +189,7 @@ class ConsensusDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        """Show the result, if the votes were counted."""
+        """Show the result, provided the votes were counted."""
         yield from self.mark()
         raw, counted = self.raw, self.raw.tally
         if counted is None:
@@ -234,13 +234,13 @@ class ConsensusDocument(Document):
         return Entry(name=proposal.agent, about="", text=proposal.text, quotes=self.quoted(place))
 
     def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
-        """List the failures in a phase, for one round or for all rounds."""
+        """List the failures in a phase, either for one round or for all of them."""
         failed = (loss for loss in self.raw.losses if loss.phase == phase and number in (None, loss.round))
         return (_failed(loss.name, phase, loss.target, loss.error, loss.instead) for loss in failed)
 
 
 class ConsensusLive(Live):
-    """View of a consensus debate in progress."""
+    """Live view of a consensus debate."""
 
     roles: ClassVar[Mapping[str, str]] = {"judge": "asking whether all is said"}
     phases: ClassVar[Mapping[str, str]] = {
@@ -275,19 +275,19 @@ class ConsensusLive(Live):
 
 
 def critique_fact(critique: Critique) -> Fact:
-    """Show a critique of a proposal."""
+    """Show one critique of a proposal."""
     issues = "; ".join(critique.issues).replace(".;", ";") or critique.reasoning or "nothing"
     label = f"{critique.critic} on {critique.target}"
     return Fact(label=label, text=f"severity {critique.severity:.1f}: {issues}", speaker=critique.critic, short=True)
 
 
 def poll_fact(ballot: Ballot) -> Fact:
-    """Show a vote in the poll after a round."""
+    """Show one vote in the poll after a round."""
     return replace(ballot_fact(ballot), label=f"{ballot.voter} would vote for")
 
 
 def ballot_fact(ballot: Ballot) -> Fact:
-    """Show a vote."""
+    """Show one vote."""
     choice = "nobody" if ballot.choice is None else ballot.choice
     text = f"{choice}, confidence {ballot.confidence:.1f}{f': {ballot.reasoning}' if ballot.reasoning else ''}"
     return Fact(label=f"{ballot.voter} votes for", text=text, speaker=ballot.voter)
@@ -302,7 +302,7 @@ def _failed(agent: str, phase: str, target: str | None, error: str, instead: str
 
 
 def _relationship(relationship: Relationship) -> str:
-    """Describe one agent's critiques of another and its vote for the other; return "" if there is neither."""
+    """Describe how one agent criticized another and whether it voted for the other; return "" if it did neither."""
     done = [f"voted for {relationship.other}"] if relationship.endorsed else []
     if relationship.critiques:
         critiques = counted(relationship.critiques, "critique")
@@ -315,7 +315,7 @@ def _relationship(relationship: Relationship) -> str:
 
 
 class ConsensusPage(PatternPage):
-    """Page of a consensus debate in the service."""
+    """Page for consensus debates in the service."""
 
     options: ClassVar[type[ConsensusPlanOptions]] = ConsensusPlanOptions
     document: ClassVar[type[ConsensusDocument]] = ConsensusDocument
@@ -325,7 +325,7 @@ class ConsensusPage(PatternPage):
     default_length = 3
 
     def speakers(self, options: ConsensusPlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the agents with the names and roles of their format; an anonymous format hides their own names."""
+        """Return the agents with names and roles from their format; an anonymous one hides their own names."""
         format_ = format_of(options, "consensus")
         if format_ is None:
             return super().speakers(options, models)

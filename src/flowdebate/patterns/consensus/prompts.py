@@ -1,4 +1,4 @@
-"""Prompts of a consensus debate.
+"""Prompts for a consensus debate.
 
 The system message begins with the part shared by all calls (rules, task, context), which servers can cache, and ends
 with the agent's persona. The user message contains the material for one call and ends with the request.
@@ -25,7 +25,7 @@ _READ = (
 
 @dataclass(frozen=True, kw_only=True)
 class ConsensusTemplate(Template):
-    """Prompt texts of a consensus debate."""
+    """Prompt templates for a consensus debate."""
 
     system: str = part(
         "Several agents are looking for the best answer to a task. Each agent proposes an answer, the others criticise "
@@ -36,12 +36,12 @@ class ConsensusTemplate(Template):
     )
     """System message shared by all agents."""
     context: str = part("Background:\n{context}", uses("context"))
-    """Context after the rules, if there is any context."""
+    """Context to add after the rules, if there is any."""
     persona: str = part("You are the agent {name}.", uses("name"))
-    """Text after the part shared by all agents, followed by the agent's role and custom system prompt."""
+    """Text following the shared part, before the agent's role and custom system prompt."""
     role: str = part("Your role: {role}", uses("role"))
     judge: str = part("You are not one of the agents. You judge their discussion and take no side.")
-    """System message of a judge; judges have no persona."""
+    """System message for a judge; judges have no persona."""
     propose: str = part(
         "Propose your answer to the task. Say what should be done, why that is better than the alternatives, what "
         "evidence supports it, and what its weaknesses are. Give figures where you know them, and do not invent facts "
@@ -51,7 +51,7 @@ class ConsensusTemplate(Template):
     position: str = part(
         'End with a separate line that says "Position:" and then your answer to the task, in at most ten words.'
     )
-    """Request for a position line, added to the request for a proposal; other agents do not see that line."""
+    """Request for a position line, appended to the request for a proposal; other agents do not see this line."""
     critique: str = part(
         "Round {round}. A proposal by another agent:\n{proposals}\n\n"
         "Criticise this proposal. Answer in this order:\n"
@@ -88,18 +88,18 @@ class ConsensusTemplate(Template):
         "- Conclusive: true if more discussion would change nothing that matters; otherwise false.",
         uses("round", "proposals", "critiques"),
     )
-    """Task of the judge deciding whether to continue the rounds."""
+    """Task for the judge deciding whether to continue the rounds."""
     tie: str = part(
         "The vote is tied between these proposals:\n{proposals}\n\n"
         "Decide which one is best. Give your reasoning first, then your choice: the name of its author, exactly as it "
         "is written between the brackets.",
         uses("proposals"),
     )
-    """Task of the judge breaking a tie."""
+    """Task for the judge breaking a tie."""
 
 
 CONSENSUS = ConsensusTemplate()
-"""Prompt texts of the full profile."""
+"""Prompt templates for the full profile."""
 CONCISE_CONSENSUS = ConsensusTemplate(
     propose=(
         "Propose your answer to the task: say what should be done, why, and what its weaknesses are. Write plain text "
@@ -125,7 +125,7 @@ CONCISE_CONSENSUS = ConsensusTemplate(
         "confidence: a number from 0 to 1."
     ),
 )
-"""Prompt texts for small models."""
+"""Prompt templates for small models."""
 AGENTS = Profiles(full=CONSENSUS, concise=CONCISE_CONSENSUS)
 
 
@@ -138,7 +138,7 @@ def render_agent_system(
     system_prompt: str | None = None,
     template: ConsensusTemplate = CONSENSUS,
 ) -> str:
-    """Render the rules, the task and the context, followed by an agent's persona (or a judge's, if `name` is None)."""
+    """Render the rules, task and context, followed by an agent's persona, or by a judge's text if `name` is None."""
     parts = [filled(template.system, task=quoted(task))]
     context_lines = [] if context is None else list(_render_context(context))
     if context_lines:

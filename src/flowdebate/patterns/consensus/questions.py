@@ -1,4 +1,4 @@
-"""Questions to the agents and judges of a consensus debate, both as block input and as text for models and humans."""
+"""Questions asked of agents and judges in a consensus debate, as block input and as text for models and humans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .schemas import Critique, HumanCritique, JudgeAnswer, Proposal, RevisionAns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Base class of all questions, the inputs of agents' and judges' blocks."""
+    """Base class for all questions, the input to agents' and judges' blocks."""
 
     kind: ClassVar[str]
     answer: ClassVar[object] = None
@@ -29,13 +29,13 @@ class Question:
         return render_human_task(self)
 
     def answer_schema(self) -> object:
-        """Build the schema of a human's answer; return None if the answer is plain text."""
+        """Build the schema for a human's answer; return None if the answer is plain text."""
         return self.answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalAsked(Question):
-    """Request for a proposal: the agent's block returns text, optionally ending with a line "Position: …"."""
+    """Request for a proposal; the agent's block returns text, optionally ending with a line "Position: …"."""
 
     kind: ClassVar[str] = "proposal"
     agent: str
@@ -43,7 +43,7 @@ class ProposalAsked(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CritiqueAsked(Question):
-    """Request for a critique of a proposal: the agent's block returns a `CriticAnswer` or its fields."""
+    """Request for a critique of a proposal; the agent's block returns a `CriticAnswer` or its fields."""
 
     kind: ClassVar[str] = "critique"
     answer: ClassVar[object] = HumanCritique
@@ -54,13 +54,13 @@ class CritiqueAsked(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevisionAsked(Question):
-    """Request for a revision: the agent's block returns a `RevisionAnswer` or its fields."""
+    """Request for a revision; the agent's block returns a `RevisionAnswer` or its fields."""
 
     kind: ClassVar[str] = "revision"
     answer: ClassVar[object] = RevisionAnswer
     agent: str
     proposal: Proposal
-    """The agent's own proposal in its current version."""
+    """Current version of the agent's own proposal."""
     critiques: list[Critique]
     """Critiques of the proposal in this round."""
     round: int
@@ -68,13 +68,13 @@ class RevisionAsked(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceAsked(Question):
-    """Base class of requests to choose among proposals."""
+    """Base class for requests to choose among proposals."""
 
     proposals: list[Proposal]
     """Proposals to choose from."""
 
     def answer_schema(self) -> object:
-        """Build the schema of a human's choice."""
+        """Build the schema for a human's choice."""
         # `one_of` preserves the display order of the proposals
         authors = [proposal.agent for proposal in self.proposals]
         return create_model(
@@ -88,7 +88,7 @@ class ChoiceAsked(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteAsked(ChoiceAsked):
-    """Request for a vote: the agent's block returns a `VoteAnswer` or its fields."""
+    """Request for a vote; the agent's block returns a `VoteAnswer` or its fields."""
 
     kind: ClassVar[str] = "vote"
     agent: str
@@ -96,31 +96,34 @@ class VoteAsked(ChoiceAsked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieAsked(ChoiceAsked):
-    """Request to break a tie: the block returns the name of one of the tied agents."""
+    """Request to break a tie; the block returns the name of one of the tied agents."""
 
     kind: ClassVar[str] = "tie"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundsAsked(Question):
-    """Question after each round: should the rounds end? The judge returns a `JudgeAnswer`, its fields, or a bool."""
+    """Question whether the rounds should end, asked after each one.
+
+    The judge returns a `JudgeAnswer`, its fields, or a bool.
+    """
 
     kind: ClassVar[str] = "rounds"
     answer: ClassVar[object] = JudgeAnswer
     round: int
     proposals: list[Proposal]
     critiques: list[Critique]
-    """Critiques of this round."""
+    """Critiques made in this round."""
 
 
 AgentQuestion: TypeAlias = ProposalAsked | CritiqueAsked | RevisionAsked | VoteAsked
-"""Any question addressed to an agent."""
+"""Union of all questions addressed to an agent."""
 
 # Texts
 
 
 def render_turn(question: Question, *, length: str = LENGTH, template: ConsensusTemplate = CONSENSUS) -> str:
-    """Render `question` for a model: its proposals and critiques, and the task."""
+    """Render `question` for a model: its proposals and critiques, followed by the task."""
     request = getattr(template, _PARTS[question.kind])
     if question.kind == "proposal":
         request = f"{request}\n\n{template.position}"
@@ -148,7 +151,7 @@ _PARTS = {
     "rounds": "rounds",
     "tie": "tie",
 }
-"""Template part for each kind of question."""
+"""Template field for each kind of question."""
 
 
 def _proposals_of(question: Question) -> Sequence[Proposal]:
@@ -184,7 +187,7 @@ _HUMAN_TASKS = {
 
 
 def render_human_task(question: Question) -> str:
-    """Render `question` for a human: the proposals, comments on them, and the task."""
+    """Render `question` for a human: the proposals, the critiques of them, and the task."""
     proposals = _proposals_of(question)
     heading = f"Proposal{'s' * (len(proposals) > 1)}:\n"
     lines: list[str] = []

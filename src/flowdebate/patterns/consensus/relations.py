@@ -11,17 +11,17 @@ from flowdebate.measures import Flip, agreement
 from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Relationship
 
 _SEVERE = 0.7
-"""Minimum severity of a severe critique, and of an issue reported as a risk."""
+"""Minimum severity for a critique to count as severe and its issues as risks."""
 _UPSET = 100.0  # at this difference, the higher-rated player is expected to win 64 games out of 100
-"""Minimum ELO deficit at which a winner is a surprise."""
+"""Minimum ELO deficit at which a win counts as a surprise."""
 _SHOWN = 10
 """Maximum length of lists that would otherwise grow with the debate."""
 
 
 def analyse(output: ConsensusOutput, seconds: float) -> Analytics:
-    """Compute the analytics of a debate from its output and its duration in `seconds`.
+    """Compute a debate's analytics from its output and its duration in `seconds`.
 
-    Raises ValueError if no votes were counted.
+    Raises ValueError if the votes were not counted.
     """
     tally, winner = output.tally, output.winner
     if tally is None or output.outcome is None:
@@ -50,7 +50,7 @@ def analyse(output: ConsensusOutput, seconds: float) -> Analytics:
 
 
 def _find_insights(output: ConsensusOutput) -> Iterator[str]:
-    """List suggestions made by several critics, and the effect of the rounds on the proposals."""
+    """List suggestions made by several critics, and describe how the rounds changed the proposals."""
     suggested = Counter(
         " ".join(suggestion.split())
         for critique in _critiques(output)
@@ -69,7 +69,7 @@ def _find_insights(output: ConsensusOutput) -> Iterator[str]:
 
 
 def relationships(output: ConsensusOutput) -> list[Relationship]:
-    """Describe the relationships between agents who interacted, in declared order."""
+    """Describe the relationships between all agents that interacted, in declared order."""
     valid = {proposal.agent for proposal in output.final_proposals}
     choices = {ballot.voter: ballot.choice for ballot in output.ballots if ballot.choice in valid}
     by_pair: dict[tuple[str, str], list[Critique]] = {}
@@ -98,9 +98,9 @@ def relationships(output: ConsensusOutput) -> list[Relationship]:
 def moments(
     output: ConsensusOutput, flips: Sequence[Flip] = (), ratings: Mapping[str, float] | None = None
 ) -> list[Moment]:
-    """Return the key moments of a debate, round by round, ending with the vote.
+    """Return the key moments of a debate, round by round and ending with the vote.
 
-    `flips` are the agents' changes of mind, and `ratings` their ELO ratings before the debate.
+    `flips` are the agents' changes of mind, and `ratings` are their ELO ratings before the debate.
     """
     all_moments = [
         Moment(
@@ -123,7 +123,7 @@ def moments(
 
 
 def _find_turns(output: ConsensusOutput) -> Iterator[Moment]:
-    """Find the first deadlock, and the first convergence after a round without convergence."""
+    """Find the first deadlock, and the first convergence after a round without one."""
     measured = [(one.round, one.convergence) for one in output.rounds if one.convergence is not None]
     names = [proposal.agent for proposal in output.final_proposals]
     stuck = next((number for number, convergence in measured if convergence.status == "stagnant"), None)
@@ -138,7 +138,7 @@ def _find_turns(output: ConsensusOutput) -> Iterator[Moment]:
 
 
 def _find_surprises(output: ConsensusOutput, ratings: Mapping[str, float]) -> Iterator[Moment]:
-    """Find the key moments of the vote."""
+    """Find key moments in the vote."""
     severe, winner = _severe_pairs(_critiques(output)), output.winner
     for ballot in output.ballots:
         if ballot.choice is not None and (ballot.voter, ballot.choice) in severe:

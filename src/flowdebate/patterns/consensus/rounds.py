@@ -94,7 +94,7 @@ _POSITION = re.compile(r"[\s>*_#-]*position[*_ \t]*:[*_ \t]*(.*)", re.IGNORECASE
 
 
 def split_position(text: str) -> tuple[str, str | None]:
-    r"""Split off the last line "Position: …" of `text`; if there is none, return the whole text and None.
+    r"""Split off the last line of `text` if it begins with "Position:"; otherwise return the text and None.
 
     >>> split_position("Cap rents at 3%.\n\n**Position:** a cap of 3%")
     ('Cap rents at 3%.', 'a cap of 3%')
@@ -106,7 +106,7 @@ def split_position(text: str) -> tuple[str, str | None]:
 
 
 def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """Close the proposal phase; raise NoProposals if there are no proposals, QuorumLost if there are too few."""
+    """Close the proposal phase; raise NoProposals if there are none, or QuorumLost if there are too few."""
     ctx.scope.handle.deadline = None
     state: ConsensusState = ctx.scope.handle.state
     if not state.proposals:  # only if every agent has failed: any other error would have ended the phase
@@ -120,7 +120,7 @@ def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 
 
 async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """Open the next round, and pair critics with targets."""
+    """Open the next round and pair critics with targets."""
     state: ConsensusState = ctx.scope.handle.state
     number, options = state.round + 1, loop.options.topology
 
@@ -152,13 +152,13 @@ async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 
 
 def current_round(ctx: Context) -> ConsensusRound:
-    """Return the round in progress."""
+    """Return the current round."""
     latest: ConsensusRound = ctx.scope.handle.state.rounds[-1]
     return latest
 
 
 class Criticising(Phase[CritiqueAsked, Critique]):
-    """Phase in which each critic reviews each of its targets."""
+    """Phase in which each critic criticizes the proposals assigned to it."""
 
     name: ClassVar[AgentPhase] = "critique"
     verb: ClassVar[str] = "criticise"
@@ -190,7 +190,7 @@ class Criticising(Phase[CritiqueAsked, Critique]):
 class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
     """Phase in which the authors of criticized proposals revise them.
 
-    If a call fails, the proposal and its position remain unchanged.
+    If a call fails, the proposal and its position stay as they were.
     """
 
     name: ClassVar[AgentPhase] = "revision"
@@ -236,7 +236,10 @@ class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
 
 
 def _sort_critiques(ctx: Context) -> list[Critique]:
-    """Sort this round's critiques in the order of its pairs: arrival order would make prompts differ between runs."""
+    """Sort this round's critiques by the order of its pairs.
+
+    Arrival order would make prompts vary between runs.
+    """
     latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}
     return sorted(latest.critiques, key=lambda critique: order[critique.critic, critique.target])
@@ -246,10 +249,10 @@ def _sort_critiques(ctx: Context) -> list[Critique]:
 
 
 async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """Measure the similarity of the proposals.
+    """Measure the similarity of the proposals and decide whether to end the rounds.
 
-    The rounds end if the proposals have converged, if most agents expect no further change, or if the budget is too
-    small for another round.
+    They end if the proposals have converged, if most agents expect no further change, or if the budget does not allow
+    for another round.
     """
     ctx.scope.handle.deadline = None
     enter(ConsensusStage.CONVERGENCE_CHECK, ctx)
@@ -298,7 +301,7 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 
 
 async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """Ask the judge whether the discussion is conclusive, unless the rounds end anyway."""
+    """Ask the judge whether the discussion is conclusive, unless the rounds are over anyway."""
     state: ConsensusState = ctx.scope.handle.state
     if rounds_are_over(loop, ctx):  # the answer would not matter, so do not pay for it
         return
@@ -319,7 +322,7 @@ async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptio
 
 
 def rounds_are_over(loop: Loop[ConsensusOptions], ctx: Context) -> bool:
-    """Check whether the rounds are already over, so that no further agent or judge needs to be called."""
+    """Check whether the rounds are already over, so that no more agents or judges need to be called."""
     state: ConsensusState = ctx.scope.handle.state
     return state.early_end is not None or state.round >= loop.max_rounds
 
@@ -332,14 +335,14 @@ def end_early(ctx: Context, source: EndSource, reason: str) -> None:
 
 
 def stop_reason(state: ConsensusState, max_rounds: int) -> str | None:
-    """Return the pattern's reason for ending the rounds, or None."""
+    """Return the pattern's own reason for ending the rounds, or None if they should continue."""
     if state.round >= max_rounds:
         return "max_rounds"
     return None if state.early_end is None else state.early_end.source
 
 
 def find_early_end(state: ConsensusState) -> EarlyEnd | None:
-    """Find the reason why the rounds ended before `max_rounds`; None if they did not."""
+    """Return the reason why the rounds ended before `max_rounds`; None if they did not."""
     if state.stop_reason == "max_rounds":
         return None
     if state.stop_reason is None or state.early_end is not None:
@@ -350,9 +353,9 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
 
 
 class Voting(Phase[VoteAsked, Ballot]):
-    """Phase in which every agent votes for the best proposal, even agents without a proposal.
+    """Phase in which every agent, with or without a proposal of its own, votes for the best one.
 
-    If a poll has ended the rounds, its ballots count and no agent is called again.
+    If a poll ended the rounds, its ballots count, and no agent is called again.
     """
 
     name: ClassVar[AgentPhase] = "vote"
@@ -373,7 +376,7 @@ class Voting(Phase[VoteAsked, Ballot]):
         return []
 
     def ask_all(self, ctx: Context) -> list[VoteAsked]:
-        """Build a vote request for every agent, offering all current proposals."""
+        """Build a request for each agent to vote on all current proposals."""
         names, state = self.loop.names, ctx.scope.handle.state
         start_clock(self.loop.failures, ctx)  # all votes share the time limit of a round
         proposals = freeze([state.proposals[name] for name in names if name in state.proposals])
@@ -397,7 +400,7 @@ class Voting(Phase[VoteAsked, Ballot]):
 
 
 class Polling(Voting):
-    """Phase in which every agent votes after a round, unless the rounds end anyway."""
+    """Phase in which every agent votes after a round, unless the rounds are over anyway."""
 
     name: ClassVar[AgentPhase] = "poll"
 
@@ -412,7 +415,7 @@ class Polling(Voting):
 
 
 async def count_poll(loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """End the rounds if the poll reached a consensus with the required `confidence` or more."""
+    """End the rounds if the poll reached a consensus with at least the required `confidence`."""
     ctx.scope.handle.deadline = None  # the poll's time limit no longer applies
     ballots = {ballot.voter: ballot for ballot in current_round(ctx).poll}
     confidence = loop.options.confidence
@@ -459,9 +462,10 @@ def bound_confidence(counted: Tally, *, heard: int) -> float:
 
 
 def bound_strength(counted: Tally, *, heard: int) -> Strength:
-    """Limit the strength of the agreement by the share of agents with a proposal; `heard` is their number.
+    """Limit the strength of the agreement according to the share of agents with a proposal.
 
-    Agreement on the only surviving proposal is weak, because there was no other choice.
+    `heard` is the number of these agents. Agreement on the only remaining proposal is weak, because there was no other
+    choice.
     """
     grades = get_args(Strength)
     bound = strength(counted.counts, eligible=counted.eligible)
@@ -488,7 +492,7 @@ def _count(
 
 
 async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[ConsensusOptions], ctx: Context) -> str | None:
-    """Return the tied author chosen by `judge`; None if it does not answer or names anyone else."""
+    """Return the tied author chosen by `judge`; None if the judge does not answer or names somebody else."""
     state: ConsensusState = ctx.scope.handle.state
     question = TieAsked(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
     answer = await judge(question, ctx.below(judge))

@@ -1,4 +1,4 @@
-"""Data of a consensus debate: answers, records, state, and output."""
+"""Data models for consensus debates: answers, records, state, and output."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from flowdebate.resources.archive import CritiquePattern, PastDebate
 from flowdebate.runs.context import Context
 
 Share = Annotated[float, Field(ge=0, le=1)]  # values above 1 are rejected as ambiguous: 2 may mean 2%, 20% or certainty
-"""Severity or confidence, from 0 to 1."""
+"""A severity or confidence, from 0 to 1."""
 Outcome = Literal["consensus", "no_consensus"]
-"""Outcome of a debate: consensus or no consensus."""
+"""Outcome of a debate: whether there is a consensus."""
 AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
-"""Kind of request to an agent; a poll is a vote after a round."""
+"""Kind of request to an agent; a poll is a vote taken after a round."""
 MAX_POSITION_LENGTH = 200
 """Maximum length of a position in characters; only short positions can be compared."""
 EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
-"""Cause of an end of the rounds before `max_rounds`."""
+"""Cause for ending the rounds before `max_rounds`."""
 ContextSource = Literal["history", "patterns", "research"]
-"""Source of information for agents in addition to the task."""
+"""Source of background information for agents, beyond the task."""
 
 
 # Answers
 
 
 class ConsensusInput(PatternInput):
-    """Input of a consensus debate."""
+    """Input for a consensus debate."""
 
     task: str
 
@@ -49,9 +49,9 @@ class Proposal(Contribution):
     agent: str
     text: str
     round: int = 0
-    """Round of the last revision; 0 for the original proposal."""
+    """Round of the latest revision; 0 for the original proposal."""
     position: str | None = None
-    """Proposed answer in a few words, as stated with the proposal; None if it was not stated."""
+    """Short form of the proposed answer, as stated along with the proposal; None if it was not stated."""
 
 
 class CriticAnswer(WireModel):
@@ -74,7 +74,7 @@ class HumanCritique(CriticAnswer):
 
 
 class Critique(CriticAnswer):
-    """A critique with its author and the author of the criticized proposal."""
+    """A critique, with the names of its author and of the author of the proposal."""
 
     # docstrings of event data are the descriptions in `events.schema.json`
     critic: str
@@ -86,7 +86,7 @@ class Critique(CriticAnswer):
 
     @property
     def text(self) -> str:
-        """The reasoning, issues and suggestions, one per line; "No issues." if there are none."""
+        """The reasoning, issues and suggestions, one per line; "No issues." if all are empty."""
         return "\n".join(part for part in (self.reasoning, *self.issues, *self.suggestions) if part) or "No issues."
 
 
@@ -121,7 +121,7 @@ class JudgeAnswer(WireModel):
 
 
 class ConsensusStage(StrEnum):
-    """Stages of a consensus debate, in order. The three stages of a round repeat."""
+    """Stages of a consensus debate, in order. The three stages within a round are repeated for each round."""
 
     START = "START"
     INITIALIZING = "INITIALIZING"
@@ -144,7 +144,7 @@ class ConsensusStage(StrEnum):
 
 
 class StageReached(WireModel):
-    """A stage and its round."""
+    """A stage, with its round."""
 
     stage: ConsensusStage
     """The stage."""
@@ -153,7 +153,7 @@ class StageReached(WireModel):
 
     @property
     def label(self) -> str:
-        """Name of the stage, including its round: `ROUND_2_CRITIQUE`."""
+        """Name of the stage, including its round, such as `ROUND_2_CRITIQUE`."""
         return self.stage.value.replace("_N_", f"_{self.round}_")
 
 
@@ -166,32 +166,32 @@ class EarlyEnd(WireModel):
 
 
 class ConsensusRound(WireModel):
-    """A round of critique and revision."""
+    """One round of critique and revision."""
 
     round: int
     edges: list[tuple[str, str]] = Field(default_factory=list)
-    """Requested critiques, as (critic, target) pairs."""
+    """Critiques requested, as (critic, target) pairs."""
     critiques: list[Critique] = Field(default_factory=list)
-    """Critiques of the round, in the order of the edges."""
+    """Critiques made in this round, in the order of the edges."""
     revisions: list[Proposal] = Field(default_factory=list)
-    """Revisions of the round, in declared order."""
+    """Revisions made in this round, in declared order."""
     enough: list[str] = Field(default_factory=list)
     """Agents expecting no change from another round."""
     poll: list[Ballot] = Field(default_factory=list, exclude_if=lambda poll: not poll)
-    """Votes in the poll after the round, if there was one."""
+    """Votes in the poll after this round, if there was one."""
     convergence: Convergence | None = None
-    """Convergence of the round; None if the round was cut short."""
+    """Convergence after this round; None if the round was cut short."""
 
 
 class SkippedContext(WireModel):
-    """A source omitted from the prompts, with the reason."""
+    """A source left out of the prompts, and the reason."""
 
     source: ContextSource
     reason: str
 
 
 class ConsensusContext(WireModel):
-    """Information for the agents in addition to the task."""
+    """Background information for the agents, beyond the task."""
 
     past_debates: list[PastDebate] = Field(default_factory=list)
     critique_patterns: list[CritiquePattern] = Field(default_factory=list)
@@ -208,27 +208,27 @@ class Dissent(WireModel):
 
 
 class Relationship(WireModel):
-    """One agent's relationship to another in a debate."""
+    """One agent's relationship to another over the course of a debate."""
 
     agent: str
     other: str
     critiques: int = 0
-    """Number of critiques by `agent` of proposals by `other`."""
+    """Number of times `agent` criticized a proposal by `other`."""
     severity: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Mean severity of the critiques; None if there are none."""
+    """Mean severity of these critiques; None if there are none."""
     revised: int = 0
-    """Number of critiques followed by a revision of `other`'s proposal in the same round."""
+    """Number of these critiques followed by a revision of `other`'s proposal in the same round."""
     endorsed: bool = False
     """True if `agent` voted for `other`'s proposal."""
     agreed: bool | None = None
-    """True if both voted for the same proposal; None unless both votes are valid."""
+    """True if both voted for the same proposal; None if either vote is missing or invalid."""
 
     @property
     def weight(self) -> float:
-        """The interaction weight, from -1 for opposition to 1 for support.
+        """Weight of the interaction, from -1 for opposition to 1 for support.
 
         Voting alike adds half a point, and voting for the other agent adds another half. Voting differently subtracts
-        half a point, and critiques subtract half of their mean severity.
+        half a point, and critiques subtract half their mean severity.
         """
         opposed = float(self.agreed is False) + (self.severity or 0.0)
         return (float(self.agreed is True) + float(self.endorsed) - opposed) / 2
@@ -241,25 +241,25 @@ class Analytics(WireModel):
     rounds: int
     outcome: Outcome
     agreement: Share
-    """Share of all eligible voters who chose the most popular proposal."""
+    """Share of eligible voters who chose the most popular proposal."""
     dissent: list[Dissent] = Field(default_factory=list)
     split_opinions: list[str] = Field(default_factory=list)
-    """Vote counts of all choices except the most popular."""
+    """Vote counts for all other proposals with any votes."""
     risk_areas: list[str] = Field(default_factory=list)
-    """Issues in severe critiques of the winner's proposal (of all proposals if there is no winner), most
-    severe first.
+    """Issues raised in severe critiques of the winner's proposal (of all proposals if there is no winner), most severe
+    first.
     """
     insights: list[str] = Field(default_factory=list)
-    """Suggestions made by several critics, and the effect of the debate on the proposals."""
+    """Suggestions made by several critics, and the debate's effect on the proposals."""
     relationships: list[Relationship] = Field(default_factory=list)
-    """Relationships between each agent and each other agent."""
+    """Relationships between all agents with any interaction, in both directions."""
 
 
 MomentKind = Literal["reversal", "clash", "deadlock", "breakthrough", "conversion", "comeback", "upset"]
-"""Kind of key moment: an agent withdrew or contradicted its position; two agents criticized each other severely;
-positions differed and agents repeated themselves; proposals converged after a round without convergence; an agent voted
-for a proposal after criticizing it severely; the most criticized proposal of round 1 won; the winner was rated 100
-points below another agent.
+"""Kind of key moment: an agent withdrew or contradicted its position; two agents criticized each other severely; agents
+repeated themselves while their positions differed; proposals converged after a round without convergence; an agent
+voted for a proposal it had criticized severely; the proposal criticized most severely in round 1 won; the winner was
+rated at least 100 points below another agent.
 """
 
 
@@ -268,55 +268,55 @@ class Moment(WireModel):
 
     kind: MomentKind
     round: int | None
-    """Round of the moment; None for moments of the vote."""
+    """Round of the moment; None for the vote."""
     agents: list[str]
     text: str
-    """Description of the moment, in one sentence."""
+    """One-sentence description of the moment."""
 
 
 class Feedback(WireModel):
-    """Results of reporting a debate to the archive."""
+    """Result of reporting a debate to the archive."""
 
     debate: str | None = None
-    """Id of the debate in the archive, for `Archive.record_outcome`; None without an archive."""
+    """ID of the debate in the archive, for use with `Archive.record_outcome`; None if there is no archive."""
     ratings: dict[str, float] = Field(default_factory=dict)
-    """ELO ratings before the debate, keyed by agent; empty if no ratings changed."""
+    """ELO ratings before the debate, keyed by agent; empty if ratings were not updated."""
     rating_changes: dict[str, float] = Field(default_factory=dict)
-    """Changes of the ELO ratings, keyed by agent; they add up to 0."""
+    """Changes to the ELO ratings, keyed by agent; they add up to 0."""
     positions: list[Position] = Field(default_factory=list)
     flips: list[Flip] = Field(default_factory=list)
-    """Changes of position by agents in this debate."""
+    """Changes in the agents' positions over the course of the debate."""
     moments: list[Moment] = Field(default_factory=list)
     """Key moments of the debate."""
     remembered: bool = False
     """True if the outcome was stored for later debates."""
     problems: list[str] = Field(default_factory=list)
-    """Failures of the archive or the analytics, which do not change the answer."""
+    """Failures in the archive or the analytics; they do not change the answer."""
 
 
 class ConsensusState(PatternState):
     """State of a consensus debate, available as `ctx.sequencer.state`.
 
-    Lists and dicts grow in place as answers arrive, since copying them would account for much of a debate's cost;
+    Lists and dicts grow in place as answers arrive, since copying them would make up a large part of a debate's cost;
     blocks see frozen copies.
     """
 
     stages: list[StageReached] = Field(default_factory=list)
     context: ConsensusContext = Field(default_factory=ConsensusContext)
     weights: dict[str, float] | None = None
-    """Weights of votes, keyed by voter; None if all weights are 1."""
+    """Vote weights, keyed by voter; None if all weights are 1."""
     first: dict[str, Proposal] = Field(default_factory=dict)
-    """First proposals, keyed by agent, in order of arrival."""
+    """Original proposals, keyed by agent, in order of arrival."""
     proposals: dict[str, Proposal] = Field(default_factory=dict)
     """Current proposals."""
     rounds: list[ConsensusRound] = Field(default_factory=list)
-    """Rounds so far; the last one is in progress."""
+    """All rounds so far; the last one may still be in progress."""
     ballots: dict[str, Ballot] = Field(default_factory=dict)
     early_end: EarlyEnd | None = None
-    """Reason for ending the rounds before `max_rounds`; None if there is none so far."""
+    """Reason for ending the rounds before `max_rounds`; None if there has been none so far."""
     tally: Tally | None = None
     problems: list[str] = Field(default_factory=list)
-    """Tolerated failures of the archive."""
+    """Archive failures tolerated so far."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -325,7 +325,7 @@ class ConsensusState(PatternState):
 
     # used by the stop conditions in `flowdebate.stop`, because this pattern has no transcript
     def texts_by_speaker(self, _: Context) -> dict[str, list[str]]:
-        """Return all versions of each agent's proposal, in order."""
+        """Return all versions of each agent's proposal, oldest first."""
         versions = {agent: [proposal.text] for agent, proposal in self.first.items()}
         for one in self.rounds:
             for revised in one.revisions:
@@ -334,14 +334,14 @@ class ConsensusState(PatternState):
 
     @property
     def positions(self) -> dict[str, str]:
-        """Positions stated in proposals, keyed by agent."""
+        """Positions stated with proposals, keyed by agent."""
         return {
             agent: position for agent, proposal in self.proposals.items() if (position := proposal.position) is not None
         }
 
 
 class ConsensusOutput(PatternOutput):
-    """Output of a consensus debate, identical to its raw output."""
+    """Output of a consensus debate, and at the same time its raw output."""
 
     subject_field: ClassVar[str] = "task"
 
@@ -349,27 +349,27 @@ class ConsensusOutput(PatternOutput):
     outcome: Outcome | None
     """Outcome of the vote; None if the votes were not counted."""
     answer: str | None
-    """Text of the winning proposal; None without a winner."""
+    """Text of the winning proposal; None if there is no winner."""
     winner: str | None
     """Author of the winning proposal."""
     strength: Strength | None = None
-    """Strength of the agreement; at most the share of agents with a proposal."""
+    """Strength of the agreement, limited by the share of agents with a proposal."""
     confidence: Share = 0.0
-    """Confidence of the vote, over all eligible voters; at most the share of agents with a proposal."""
+    """Confidence of the vote over all eligible voters, limited to the share of agents with a proposal."""
     context: ConsensusContext
     proposals: list[Proposal]
-    """Proposals in their first version, in declared order."""
+    """Original proposals, in declared order."""
     rounds: list[ConsensusRound]
     final_proposals: list[Proposal]
     """Proposals put to the vote, in declared order."""
     ballots: list[Ballot]
-    """Ballots in declared order of the voters."""
+    """Ballots, in the declared order of the voters."""
     tally: Tally | None = None
     early_end: EarlyEnd | None = None
-    """Reason for ending the rounds before `max_rounds`; None if all rounds took place."""
+    """Reason for ending the rounds before `max_rounds`; None if they were not ended early."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """Permanently failed calls, truncated proposals, and invalid votes. Failures of agents have a `phase`, and come
-    before failures of judges.
+    """Permanently failed calls, truncated proposals, and invalid votes. Failures of agents have a `phase` and precede
+    failures of judges.
     """
     stages: list[StageReached]
     analytics: Analytics | None = None
@@ -384,14 +384,14 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def decision_word(self) -> str | None:
-        """The author of the winning proposal, or "no consensus"."""
+        """Author of the winning proposal, or "no consensus"."""
         if self.outcome is None:
             return None
         return self.winner if self.consensus_reached else "no consensus"
 
     @property
     def decision_line(self) -> str | None:
-        """The author and the beginning of the winning proposal."""
+        """Author of the winning proposal, and how it begins."""
         start = brief(self.answer)
         return f"{self.winner}: {start}" if self.consensus_reached and start else self.decision_word
 
@@ -399,7 +399,7 @@ class ConsensusOutput(PatternOutput):
     def stop_reason(self) -> str | None:
         """Reason for ending the rounds: "max_rounds", or the cause of an early end.
 
-        The cause is the source of the early end, or the fulfilled condition of `terminate_when`. None if the debate was
+        The cause is the source of the early end, or the name of the `terminate_when` condition. None if the debate was
         cut short.
         """
         early = self.early_end
@@ -412,11 +412,11 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool:
-        """True if the agents have reached a consensus."""
+        """True if the agents reached a consensus."""
         return self.consensus_reached
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return each agent's positions, from its first proposal to its last, and the winning position."""
+        """Return each agent's positions, from the first to the last, and the winning position."""
         voices = {proposal.agent: [proposal.position] for proposal in self.proposals}
         for revised in (revision for one in self.rounds for revision in one.revisions):
             voices.setdefault(revised.agent, []).append(revised.position)
@@ -425,7 +425,7 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def entries(self) -> list[Entry]:
-        """All proposals, critiques and revisions, round by round, in declared order within a round."""
+        """All proposals, critiques and revisions, round by round, and in declared order within each round."""
         spoken = [Entry(round=0, speaker=proposal.agent, text=proposal.text) for proposal in self.proposals]
         for one in self.rounds:
             spoken += [Entry(round=one.round, speaker=item.critic, text=item.text) for item in one.critiques]
