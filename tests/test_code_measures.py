@@ -41,7 +41,7 @@ def parse(tmp_path: Path) -> Callable[..., list[Module]]:
     return write
 
 
-def test_vague_names_are_counted_where_they_are_bound(parse: Callable[..., list[Module]]) -> None:
+def test_vague_names_are_counted_at_their_binding(parse: Callable[..., list[Module]]) -> None:
     """Parameters and variables count, but uses do not."""
     modules = parse("def find(given, path):\n    found = given\n    return found, given, path\n")
     assert share_of_vague_names(modules) == pytest.approx(2 / 3)

@@ -19,7 +19,7 @@ from tests.adapters import test_inspect_ai, test_langgraph, test_litellm, test_o
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("BEGIN", "END", "PAGE", "SUITES", "table", "untested")
+__all__ = ("BEGIN", "END", "PAGE", "SUITES", "table", "untested_promises")
 
 PAGE = Path(__file__).parents[2] / "evidence" / "records" / "adapters.md"
 BEGIN, END = "<!-- table of promises: make adapter-table -->\n", "<!-- end of the table -->\n"
@@ -51,7 +51,7 @@ def suite_id(suite: type[AdapterConformance]) -> str:
     return f"{suite.__module__.replace('.', '/')}.py::{suite.__name__}"
 
 
-def untested(outcomes: Mapping[str, str]) -> list[str]:
+def untested_promises(outcomes: Mapping[str, str]) -> list[str]:
     """Return the promises that an adapter has not passed."""
     promises = [(f"{suite_id(suite)}::{name}", name, suite) for suite in SUITES.values() for name in PROMISES]
     return [test for test, name, suite in promises if name not in suite.lacks and outcomes.get(test) != "passed"]
@@ -73,7 +73,7 @@ def main() -> None:
     """Test all promises, then write the table."""
     outcomes = Outcomes()
     pytest.main(["--quiet", *(suite_id(suite) for suite in SUITES.values())], plugins=[outcomes])
-    if missing := untested(outcomes.found):
+    if missing := untested_promises(outcomes.found):
         sys.exit("\n".join(["The table is not written. These have not passed:", *missing]))
     before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -91,7 +91,7 @@ def client_model(stub: Vendor, kind: str, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async", "provider-sync", "provider-async", "anthropic"])
-def test_a_client_holds_a_debate(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
+def test_a_debate_runs_on_a_client(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
     """Every role uses the client, and each request is counted with its tokens."""
     stub = vendor_stubs["anthropic" if kind == "anthropic" else "openai"]
     city = debate(name="city", debaters=SIDES, max_rounds=1)

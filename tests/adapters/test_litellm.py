@@ -30,7 +30,7 @@ pytestmark = [
 
 
 @pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def offline_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevent LiteLLM from downloading prices on import."""
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 

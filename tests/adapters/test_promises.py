@@ -14,7 +14,7 @@ from flowdebate.models import ModelRequest, ModelResponse, Retry, Usage
 from flowdebate.store import MemoryStore
 from flowdebate.testing import AdapterConformance, FunctionModel, ScriptedModel
 from flowdebate.testing.adapter import FakeAnswer, MakeAdapter, Script, _TheirFailure
-from tests.adapters.table import BEGIN, END, PAGE, table, untested
+from tests.adapters.table import BEGIN, END, PAGE, table, untested_promises
 
 
 def test_the_page_lists_the_promises_of_the_suite() -> None:
@@ -24,11 +24,11 @@ def test_the_page_lists_the_promises_of_the_suite() -> None:
 
 def test_untested_promises_are_omitted_from_the_table() -> None:
     """A promise is untested if its test failed, did not run, or was skipped because a framework is missing."""
-    passed = dict.fromkeys(untested({}), "passed")
+    passed = dict.fromkeys(untested_promises({}), "passed")
     assert len(passed) > 80
-    assert untested(passed) == []
+    assert untested_promises(passed) == []
     one, second, *_ = passed
-    assert untested({**passed, one: "failed", second: "skipped"}) == [one, second]
+    assert untested_promises({**passed, one: "failed", second: "skipped"}) == [one, second]
 
 
 class OtherModel:

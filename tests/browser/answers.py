@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import ModelRequest
 
-__all__ = ("answer_of",)
+__all__ = ("answer_request",)
 
 _TEXTS = (
     "Whoever waits for the last bus does not ask what it costs. He asks whether it comes.",
@@ -20,7 +20,7 @@ _TEXTS = (
 _number = count()
 
 
-def answer_of(request: ModelRequest) -> Any:
+def answer_request(request: ModelRequest) -> Any:
     """Answer as a model in any role."""
     if request.output_schema is None:
         return _TEXTS[next(_number) % len(_TEXTS)]

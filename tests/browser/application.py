@@ -26,7 +26,7 @@ class _Halves:
         halves = (f"👍 {request.block} begins, ", "and ends. 👎\nSo it is.")
         tell = request.on_text or (lambda _: None)
         tell(halves[0])
-        while number > _allowed():  # noqa: ASYNC110 - another process decides
+        while number > _read_allowed():  # noqa: ASYNC110 - another process decides
             await asyncio.sleep(0.01)
         if request.output is not None:
             return ModelResponse(data={"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."})
@@ -41,7 +41,7 @@ def _record_call(block: str) -> int:
     return len(_CALLS.read_text().split())
 
 
-def _allowed() -> int:
+def _read_allowed() -> int:
     return int(_ALLOWED.read_text())
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel, ModelResponse
-from tests.browser.answers import answer_of
+from tests.browser.answers import answer_request
 from tests.browser.visit import Visit
 from tests.server.stage import TOKEN, staged
 
@@ -72,7 +72,7 @@ class Mixed:
             await asyncio.Event().wait()
         if "Unread:" in prompt and request.output is not None:
             return await FunctionModel(lambda _: {"winner": 12}).request(request)
-        return await FunctionModel(answer_of).request(request)
+        return await FunctionModel(answer_request).request(request)
 
 
 @pytest.fixture(scope="module")

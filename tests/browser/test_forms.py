@@ -268,7 +268,7 @@ def test_two_people_argue_and_judge_with_models(stage: Stage, chromium: Browser)
         assert reader.problems == []
 
 
-def tab_to(page: Page, name: str) -> None:
+def press_tab_to(page: Page, name: str) -> None:
     """Press Tab until an element with the given name has the focus."""
     for _ in range(MAX_TABS):
         page.keyboard.press("Tab")
@@ -285,27 +285,27 @@ def test_a_run_is_started_answered_and_stopped_by_keyboard(visit: Callable[[str]
     """Every control is reachable, and the focus moves to the next useful control."""
     with staged(lambda: Service(store="memory:", model=Gate())) as stage:
         page = visit(stage.url).open("/")
-        tab_to(page, "New debate")
+        press_tab_to(page, "New debate")
         page.keyboard.press("Enter")
         page.locator("#new").wait_for()
-        tab_to(page, "Use this example")
+        press_tab_to(page, "Use this example")
         page.keyboard.press("Enter")
         page.wait_for_url("**/new?*example=true")
-        tab_to(page, "A person")
+        press_tab_to(page, "A person")
         page.keyboard.press("Space")
-        tab_to(page, "Start the debate")
+        press_tab_to(page, "Start the debate")
         page.keyboard.press("Enter")
         page.get_by_role("link", name="Answer", exact=True).wait_for()
-        tab_to(page, "Answer")
+        press_tab_to(page, "Answer")
         page.keyboard.press("Enter")
         page.locator("#answer").wait_for()
-        tab_to(page, "Your answer")
+        press_tab_to(page, "Your answer")
         page.keyboard.type("Home is quiet.")
-        tab_to(page, "Send")
+        press_tab_to(page, "Send")
         page.keyboard.press("Enter")
         page.get_by_role("button", name="Stop").wait_for()
         page.get_by_text("Home is quiet.").wait_for()
-        tab_to(page, "Stop")
+        press_tab_to(page, "Stop")
         page.keyboard.press("Enter")
         page.get_by_text("Interrupted").first.wait_for()
 

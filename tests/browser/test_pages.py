@@ -13,7 +13,7 @@ from flowdebate.errors import ModelError
 from flowdebate.patterns import PATTERNS
 from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
-from tests.browser.answers import answer_of
+from tests.browser.answers import answer_request
 from tests.browser.visit import Visit, read_finished_page
 from tests.server.stage import QUESTION, staged
 
@@ -78,7 +78,7 @@ def stage() -> Iterator[Stage]:
             await asyncio.Event().wait()
         if "Fails?" in prompt and "Jon" in request.block:
             raise ModelError("the server is overloaded, request 0123456789abcdef0123456789abcdef")
-        return MARKDOWN if "free of charge" in prompt and request.output_schema is None else answer_of(request)
+        return MARKDOWN if "free of charge" in prompt and request.output_schema is None else answer_request(request)
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         for name in PATTERNS:

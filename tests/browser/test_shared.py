@@ -58,7 +58,7 @@ def stage() -> Iterator[Stage]:
 
 
 @pytest.fixture
-def owner(chromium: Browser, stage: Stage) -> Iterator[Visit]:
+def owner_visit(chromium: Browser, stage: Stage) -> Iterator[Visit]:
     """Open a visit with the token."""
     visit = Visit(chromium, stage.url)
     yield visit
@@ -81,11 +81,11 @@ def shared(stage: Stage, shows: str) -> str:
     return page
 
 
-def test_a_link_is_created_and_revoked_on_the_run_page(stage: Stage, owner: Visit, stranger: Visit) -> None:
+def test_a_link_is_created_and_revoked_on_the_run_page(stage: Stage, owner_visit: Visit, stranger: Visit) -> None:
     """Each takes one button. A stranger can read the run in between and sees a notice afterwards."""
     for old_link in stage.get("/runs/rents/links").json():  # links from earlier tests
         assert stage.http.delete(f"/api/v1/runs/rents/links/{old_link['id']}").status_code == 204
-    page = owner.open("/runs/rents")
+    page = owner_visit.open("/runs/rents")
     page.locator("#shares > summary").click()
     assert page.locator("#shares li").count() == 0
     page.get_by_role("button", name="Make a public link").click()
@@ -147,9 +147,9 @@ def current_slide(page: Page) -> tuple[str, str]:
     return page.locator("#at").inner_text(), page.locator(".slide:visible").inner_text()
 
 
-def test_presentation_is_controlled_by_keys(stage: Stage, owner: Visit, stranger: Visit) -> None:
+def test_presentation_is_controlled_by_keys(stage: Stage, owner_visit: Visit, stranger: Visit) -> None:
     """It shows the question, each turn and the verdict. The address keeps the position, and Escape leads back."""
-    page = owner.open("/runs/rents")
+    page = owner_visit.open("/runs/rents")
     page.get_by_role("link", name="Present").click()
     page.get_by_role("button", name="Next").wait_for()
     for tab in (page, stranger.open(f"{shared(stage, 'run')}/present")):

@@ -9,7 +9,7 @@ _PIECES = re.compile(
 )
 
 
-def screen_of(output: str) -> str:
+def render_screen(output: str) -> str:
     """Return the lines on the screen and above it; fail on any other escape code.
 
     The page writes only at the end of lines and erases only whole lines.

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from flowdebate.models.providers import PROVIDERS
-from tests.cli.emulator import screen_of
+from tests.cli.emulator import render_screen
 from tests.models.server import ChatServer, Exchange, chunk, completion, usage_chunk
 from tests.warm import Warm
 
@@ -131,7 +131,7 @@ class Stage:
         if exchange.body.get("logprobs"):
             await exchange.json(self._chosen(exchange.body["messages"][-1]["content"]))
             return
-        schema = _schema_in(exchange.body)
+        schema = _find_schema(exchange.body)
         if word := next((word for word in self.answers if f'"{word}"' in schema), None):
             answer = self.answers[word]
             if callable(answer):
@@ -197,7 +197,7 @@ class Stage:
         return [verb, "Cap rents?", "--model", "staged", "--base-url", self.base_url, *single_schedule, *more]
 
 
-def _schema_in(body: Mapping[str, Any]) -> str:
+def _find_schema(body: Mapping[str, Any]) -> str:
     """Return the schema of a structured answer in any output mode; "{}" for a text answer."""
     prompt = str(body["messages"][-1]["content"])
     asks = re.search("json.schema", prompt, re.IGNORECASE)
@@ -233,7 +233,7 @@ class OnTerminal:
     @property
     def screen(self) -> str:
         """Text that the terminal shows, including lines that have scrolled off the top."""
-        return screen_of(self.seen)
+        return render_screen(self.seen)
 
     def until(self, text: str) -> None:
         """Read until `text` appears."""
@@ -284,7 +284,7 @@ class OnTerminal:
         os.close(self._master)
 
 
-def on_pipes(*arguments: str) -> Warm:
+def start_on_pipes(*arguments: str) -> Warm:
     """Start the command with pipes for stdout and stderr, and stop it when the block ends."""
     return Warm(COMMAND, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
 

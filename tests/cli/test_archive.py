@@ -12,7 +12,7 @@ import pytest
 from tests.models.server import Exchange, completion
 
 from .siblings import ANSWERS
-from .stage import PATIENCE, Stage, on_pipes
+from .stage import PATIENCE, Stage, start_on_pipes
 from .test_stored import newest_run, run_command
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
     with voter_stage() as on:
         run_consensus(on)
         first = newest_run(store).header.run_id
-    with voter_stage(hold=(2, 0)) as on, on_pipes(*on.options(*SHORT, verb="consensus")) as process:
+    with voter_stage(hold=(2, 0)) as on, start_on_pipes(*on.options(*SHORT, verb="consensus")) as process:
         on.wait_for_turn(3)
         process.kill()
         process.wait(PATIENCE)

@@ -103,7 +103,7 @@ def test_each_pattern_runs_a_batch_and_pays_once(question_folder: Path, pattern:
     assert all(row["status"] == "complete" and int(row["calls"]) > 0 and row["run_id"] for row in rows)
 
 
-def test_lines_of_json_hold_the_whole_document(question_folder: Path) -> None:
+def test_json_lines_contain_the_whole_document(question_folder: Path) -> None:
     """A line can be rendered like a saved document, and it keeps the fields of its row."""
     (question_folder / "q.jsonl").write_text('{"question": "Cap rents?", "tags": ["a"]}\n\n"Tea?"\n')
     with Stage() as played:

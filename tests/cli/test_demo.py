@@ -132,7 +132,6 @@ def test_a_piped_demo_does_not_wait() -> None:
     ("options", "message"), [(["--page"], "add --demo"), (["--demo", "--benchmark"], "cannot be combined")]
 )
 def test_recorded_review_options_require_the_demo(options: list[str], message: str) -> None:
-    """Without the recorded review, these options are rejected."""
     result = CliRunner().invoke(app, ["review", *options])
     assert result.exit_code == 2
     assert message in result.output

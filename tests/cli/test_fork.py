@@ -231,5 +231,5 @@ def test_fork_of_an_imported_run_contacts_no_server_without_consent(tmp_path: Pa
 
 
 async def _program_block(value: str) -> str:
-    """Return a text from a block of another program."""
+    """Return a text, as a block in another program."""
     return value

@@ -57,7 +57,7 @@ def test_three_run_commands_also_work_without_their_group(command: str) -> None:
     assert short == full
 
 
-def test_moved_or_misspelt_command_gets_a_suggestion() -> None:
+def test_moved_or_misspelled_command_gets_a_suggestion() -> None:
     """Commands inside groups are included. The exit code is that of a usage error."""
     for typed, suggestion in {
         "fork": "flowdebate runs fork",

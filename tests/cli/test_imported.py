@@ -280,7 +280,7 @@ def undeclared_fields(options: type[BaseModel]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_every_plan_option_declares_what_its_text_reaches(name: str) -> None:
+def test_every_plan_option_declares_its_reach(name: str) -> None:
     """Each option's type is a text, a path or an address."""
     assert undeclared_fields(PATTERNS[name].load_page().options) == []
 

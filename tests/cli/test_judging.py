@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synthesizer")
 
 
-def _scored(first: float, second: float) -> dict[str, Any]:
+def _make_scored(first: float, second: float) -> dict[str, Any]:
     scores = {"cap rents": first, "free rents": second}
     return {"reasoning": "It answered.", "scores": scores, "verdict": "Cap them."}
 
@@ -35,7 +35,7 @@ def test_an_inconsistent_judge_is_reported(tmp_path: Path) -> None:
 
     The document has all ballots.
     """
-    answers = {"scores": [_scored(90, 10), _scored(40, 60)]}
+    answers = {"scores": [_make_scored(90, 10), _make_scored(40, 60)]}
     report = tmp_path / "report.md"
     with Stage(answers=answers) as stage:
         plain = _run(stage, "--schedule", "swap", "--markdown", str(report))
@@ -56,7 +56,7 @@ def test_an_inconsistent_judge_is_reported(tmp_path: Path) -> None:
 )
 def test_verdict_without_a_winner_gives_the_reason(on_flip: str, winner: str) -> None:
     """An abstention is not reported as a synthesis."""
-    with Stage(answers={"scores": [_scored(90, 10), _scored(40, 60)]}) as stage:
+    with Stage(answers={"scores": [_make_scored(90, 10), _make_scored(40, 60)]}) as stage:
         result = _run(stage, "--schedule", "swap", "--on-flip", on_flip)
     assert result.exit_code == 0
     assert winner in result.stdout
@@ -65,7 +65,7 @@ def test_verdict_without_a_winner_gives_the_reason(on_flip: str, winner: str) ->
 def test_a_panel_of_two_models_votes() -> None:
     """Each model of the panel votes. Ballots that cannot change the result are skipped."""
     panel = ("--panel", "staged", "--panel", "other", "--panel", "ann-model")
-    with Stage(answers={"scores": _scored(80, 20)}) as stage:
+    with Stage(answers={"scores": _make_scored(80, 20)}) as stage:
         result = _run(stage, *panel, "--schedule", "single", "--decided-by", "vote", "--curtail")
     assert result.exit_code == 0
     assert "2 (single, 1 saved): pro 1.00, con 0.00" in " ".join(result.stdout.split())
@@ -77,7 +77,10 @@ def test_rubric_scores_are_in_page_report_and_document(tmp_path: Path) -> None:
     report, plan = tmp_path / "report.md", tmp_path / "plan.toml"
     plan.write_text('criteria = ["evidence=3", "clarity"]\nschedule = "swap"\n')
     by = {"cap rents": {"evidence": 80, "clarity": 40}, "free rents": {"evidence": 30, "clarity": 70}}
-    orders = [{**_scored(0, 0), "scores": by}, {**_scored(0, 0), "scores": {**by, "free rents": by["cap rents"]}}]
+    orders = [
+        {**_make_scored(0, 0), "scores": by},
+        {**_make_scored(0, 0), "scores": {**by, "free rents": by["cap rents"]}},
+    ]
     for options in (
         ("--criterion", "evidence=3", "--criterion", "clarity", "--schedule", "swap"),
         ("--file", str(plan)),
@@ -179,7 +182,7 @@ def test_letter_judge_quotes_can_be_omitted() -> None:
 
 def test_missing_log_probabilities_are_reported() -> None:
     """The judge scores instead. The page gives the reason and shows no log-odds."""
-    with Stage(answers={"scores": _scored(90, 10)}) as stage:
+    with Stage(answers={"scores": _make_scored(90, 10)}) as stage:
         result = _run(stage, "--answer-form", "letter")
     assert result.exit_code == 0, result.stderr
     words = " ".join(result.stdout.split())

@@ -15,7 +15,7 @@ PIECES = st.lists(
 )
 
 
-def styled(pieces: list[str]) -> list[tuple[str, str]]:
+def style_characters(pieces: list[str]) -> list[tuple[str, str]]:
     """Return each character with its style."""
     marks = Marks()
     parts = [part for piece in pieces for part in marks.feed(piece)] + list(marks.feed("", last=True))
@@ -26,15 +26,15 @@ def styled(pieces: list[str]) -> list[tuple[str, str]]:
 def test_rendering_is_independent_of_chunk_boundaries(pieces: list[str]) -> None:
     """No word is lost."""
     text = "".join(pieces)
-    assert styled(pieces) == styled([text]) == styled(list(text))
+    assert style_characters(pieces) == style_characters([text]) == style_characters(list(text))
     marks = r"[-*`#|:─\s]"
-    assert re.sub(marks, "", "".join(char for char, _ in styled(pieces))) == re.sub(marks, "", text)
+    assert re.sub(marks, "", "".join(char for char, _ in style_characters(pieces))) == re.sub(marks, "", text)
 
 
 def test_marks_become_styles() -> None:
     """Emphasis, code and headings are styled. Similar characters are kept."""
     text = "## Head\nA **b c** *d* `e*f` 2 * 3 ** 4\n* item\n```\n**x**\n```\n**open\n\nafter"
-    styles = styled([text])
+    styles = style_characters([text])
     assert "".join(char for char, _ in styles) == "Head\nA b c d e*f 2 * 3 ** 4\n* item\n\n**x**\n\nopen\n\nafter"
     text_by_style = {
         style: "".join(char for char, mark in styles if mark == style) for style in ("bold", "italic", "cyan")
@@ -46,7 +46,7 @@ def test_a_table_is_aligned_in_columns() -> None:
     """Numbers are right-aligned and the header is bold. A table that is too wide is unchanged."""
     text = "| Option | Cost |\n|---|---:|\n| **Postgres** | $5 |\n| `a\\|b` | $1,200 |\n\nSo: wait."
     rows = ["Option      Cost", "────────  ──────", "Postgres      $5", "a|b       $1,200", "", "So: wait."]
-    lines = styled([text])
+    lines = style_characters([text])
     assert "".join(char for char, _ in lines).split("\n") == rows
     assert "".join(char for char, style in lines if style == "bold") == "OptionCostPostgres"
     narrow = "".join(part for part, _ in Marks(10).feed(text, last=True))

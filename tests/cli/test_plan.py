@@ -122,7 +122,7 @@ BAD = [
 ]
 
 
-def plan_of(path: Path, **options: Any) -> Any:
+def build_plan(path: Path, **options: Any) -> Any:
     """Return the plan of a file with some options."""
     return make_plan(DEBATE, {"question": None, **options}, file=str(path))
 
@@ -144,7 +144,7 @@ def test_plan_file_can_set_every_option(tmp_path: Path) -> None:
     """Question, sides with roles and models, rounds, moderator, model, schema, instructions and seed can be set."""
     path = tmp_path / "debate.toml"
     path.write_text(TOML)
-    plan = plan_of(path)
+    plan = build_plan(path)
     assert (plan.subject, plan.length, plan.options.moderator, plan.seed) == ("Cap rents?", 3, True, 7)
     assert [(side.name, side.stance, side.role, side.model) for side in plan.speakers] == [
         ("anna", "cap rents", "tenant", None),
@@ -170,7 +170,7 @@ def test_options_override_the_file(tmp_path: Path) -> None:
     """Each option overrides one key; other keys are kept."""
     path = tmp_path / "debate.toml"
     path.write_text(TOML)
-    plan = plan_of(
+    plan = build_plan(
         path,
         question="Why?",
         max_rounds=1,
@@ -188,7 +188,7 @@ def test_schema_paths_are_relative_to_the_plan_file(tmp_path: Path) -> None:
     (tmp_path / "answer.json").write_text('{"type": "object", "required": ["x"]}')
     path = tmp_path / "debate.toml"
     path.write_text('question = "Why?"\noutput_schema = "answer.json"')
-    assert plan_of(path).schema.json_schema["required"] == ["x"]
+    assert build_plan(path).schema.json_schema["required"] == ["x"]
 
 
 def test_model_names_reach_a_base_url_unchanged() -> None:

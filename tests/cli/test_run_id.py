@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 
 from .siblings import serve_stage
-from .stage import PATIENCE, Stage, on_pipes
+from .stage import PATIENCE, Stage, start_on_pipes
 from .test_run import SIDES
 from .test_sides import ASKED, PROPOSED
 from .test_stored import ALL, newest_run, run_command
@@ -102,9 +102,9 @@ def test_a_run_in_another_process_is_awaited(ends: str, store: Path) -> None:
     """The command waits for the end and shows it. If the other process is killed, it continues from the journal."""
     with Stage(turns=SAID, hold=(1, 0)) as on:
         line = on.options(*SIDES, "--max-rounds", "1", *NAMED)
-        with on_pipes(*line) as first:
+        with start_on_pipes(*line) as first:
             on.wait_for_turn(2)
-            with on_pipes(*line) as second:
+            with start_on_pipes(*line) as second:
                 assert second.stderr is not None
                 assert (
                     second.stderr.readline().decode() == "Run rents is executed by another process; waiting for it …\n"

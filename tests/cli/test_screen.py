@@ -24,7 +24,7 @@ from flowdebate.ui.models import models_line, prices_of
 from flowdebate.ui.plan import make_plan
 from flowdebate.ui.sections import Working
 
-from .emulator import screen_of
+from .emulator import render_screen
 from .siblings import build_document
 from .stage import OnTerminal, Stage
 from .test_render import DOCUMENT, HOSTILE
@@ -105,10 +105,10 @@ def test_the_live_line_shows_current_workers_and_times(columns: int, live_line: 
         screen.working(WORK)
         now = 68.9
         screen.tick()
-        first, rest, blank, line = screen_of(stream.getvalue()).split("\n")
+        first, rest, blank, line = render_screen(stream.getvalue()).split("\n")
         assert (first, rest, blank, line[1:].strip()) == ("alpha", "be", "", live_line)
         screen.write("ta\n")
-    assert screen_of(stream.getvalue()).rstrip("\n") == "alpha\nbeta"
+    assert render_screen(stream.getvalue()).rstrip("\n") == "alpha\nbeta"
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
@@ -128,9 +128,9 @@ def test_the_live_line_is_hidden_while_a_human_answers() -> None:
 
     async def ask(_: object) -> str:
         stream.write("?")
-        assert screen_of(stream.getvalue()).rstrip("\n") == "alpha?"
+        assert render_screen(stream.getvalue()).rstrip("\n") == "alpha?"
         screen.tick()
-        assert "weighing" not in screen_of(stream.getvalue())
+        assert "weighing" not in render_screen(stream.getvalue())
         return "typed"
 
     asking: Any = AskOnScreen(ask)
@@ -140,7 +140,7 @@ def test_the_live_line_is_hidden_while_a_human_answers() -> None:
         screen.write("alpha")
         assert asyncio.run(asking(None)) == "typed"
         screen.tick()
-        assert "weighing" in screen_of(stream.getvalue())
+        assert "weighing" in render_screen(stream.getvalue())
 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))

@@ -19,7 +19,7 @@ from flowdebate.patterns.handoff.page import HandoffPlanOptions
 from flowdebate.ui.plan import make_plan
 
 from .siblings import VERBS, build_document, serve_stage
-from .stage import PATIENCE, OnTerminal, Stage, on_pipes
+from .stage import PATIENCE, OnTerminal, Stage, start_on_pipes
 
 if TYPE_CHECKING:
     from typer.testing import Result
@@ -221,7 +221,7 @@ def test_ctrl_c_keeps_the_transcript(verb: str, tmp_path: Path) -> None:
 def test_a_terminated_run_leaves_its_document(verb: str) -> None:
     """SIGTERM before the first answer gives exit code 143 and a document that can be rendered."""
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--json")
-    with serve_stage(hold=(0, 0)) as on, on_pipes(*on.options(*options, verb=verb)) as process:
+    with serve_stage(hold=(0, 0)) as on, start_on_pipes(*on.options(*options, verb=verb)) as process:
         on.wait_for_turn(1)
         process.terminate()
         stdout, stderr = process.communicate(timeout=PATIENCE)

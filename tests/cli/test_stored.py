@@ -25,7 +25,7 @@ from flowdebate.store.sqlite.store import SqliteStore
 from tests.processes import start_process
 
 from .siblings import VERBS, serve_stage
-from .stage import PATIENCE, OnTerminal, Stage, on_pipes
+from .stage import PATIENCE, OnTerminal, Stage, start_on_pipes
 from .test_run import SIDES
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_a_killed_run_is_resumed_to_the_same_result(store: Path) -> None:
         uninterrupted = run_command(*on.options(*options, "--json", "--no-store"))
         calls = len(on.bodies)
     with Stage(turns=ONE_TURN, hold=(2, 0)) as on:
-        with on_pipes(*on.options(*options)) as process:
+        with start_on_pipes(*on.options(*options)) as process:
             on.wait_for_turn(3)
             process.kill()
             process.wait(PATIENCE)

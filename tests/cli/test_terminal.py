@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.processes import start_process
 
-from .stage import PATIENCE, OnTerminal, Stage, clean_environment, find_command, on_pipes
+from .stage import PATIENCE, OnTerminal, Stage, clean_environment, find_command, start_on_pipes
 from .test_render import DOCUMENT
 
 PAGE_ESCAPES = re.compile(r"\x1b\[[\d;]*m|\x1b\[2K")
@@ -111,7 +111,7 @@ def test_a_terminated_run_leaves_its_documents(tmp_path: Path) -> None:
 def test_a_closed_pipe_ends_the_run_quietly() -> None:
     """With `flowdebate run … | head -1`, there is no message and no further call."""
     with Stage(hold=(0, 1)) as stage:
-        with on_pipes(*stage.options(*SIDES)) as process:
+        with start_on_pipes(*stage.options(*SIDES)) as process:
             assert process.stdout is not None
             assert process.stdout.readline().startswith(b"Model: staged at http://")
             stage.wait_for_turn(1)

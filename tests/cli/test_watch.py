@@ -13,7 +13,7 @@ from flowdebate import handler
 from flowdebate.cli.terminal.process import exit_code_of_signal
 
 from .siblings import serve_stage
-from .stage import PATIENCE, OnTerminal, Stage, on_pipes
+from .stage import PATIENCE, OnTerminal, Stage, start_on_pipes
 from .test_run import SIDES
 from .test_stored import ALL, TOGETHER, newest_run, run_command, run_to_limit
 
@@ -33,7 +33,7 @@ def page_lines(page: str) -> list[str]:
 
 def test_a_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
     """The view shows the current workers and ends as the full page. The run is not affected."""
-    with Stage(turns=SAID, hold=(2, 1)) as on, on_pipes(*on.options(*SIDES)) as process:
+    with Stage(turns=SAID, hold=(2, 1)) as on, start_on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(3)
         with OnTerminal("runs", "watch", "--last") as terminal:
             terminal.until("Round 2 of 2")
@@ -75,7 +75,7 @@ def test_a_finished_run_is_shown_from_its_beginning(verb: str, tmp_path: Path) -
 
 def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
     """The view prints the command to watch again."""
-    with Stage(turns=SAID, hold=(1, 0)) as on, on_pipes(*on.options(*SIDES)) as process:
+    with Stage(turns=SAID, hold=(1, 0)) as on, start_on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
         with OnTerminal("runs", "watch", "--last") as terminal:
             terminal.until("con is thinking")
@@ -92,7 +92,7 @@ def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
 
 def test_a_run_with_a_dead_process_is_reported(store: Path) -> None:
     """The transcript and the resume command are shown. Abandoned and waiting runs are handled alike."""
-    with Stage(turns=SAID, hold=(1, 0)) as on, on_pipes(*on.options(*SIDES)) as process:
+    with Stage(turns=SAID, hold=(1, 0)) as on, start_on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
         process.kill()
         process.wait(PATIENCE)
@@ -131,9 +131,9 @@ def test_a_failed_run_fails_its_viewer() -> None:
 def test_json_output_has_one_event_per_line() -> None:
     """Live and finished runs print all events in order, and nothing else on stdout."""
     with Stage(turns=(("Homes \x9b31m\u202e", "first."), ("Build ", "more.")), hold=(2, 0)) as on:
-        with on_pipes(*on.options(*SIDES)) as process:
+        with start_on_pipes(*on.options(*SIDES)) as process:
             on.wait_for_turn(3)
-            with on_pipes("runs", "watch", "--last", "--json") as watching:
+            with start_on_pipes("runs", "watch", "--last", "--json") as watching:
                 assert watching.stdout is not None
                 first = watching.stdout.readline()
                 on.let_go()

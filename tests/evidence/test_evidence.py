@@ -176,7 +176,7 @@ def test_unkind_judges_gain_less_or_nothing() -> None:
 
 
 @pytest.mark.anyio
-async def test_letter_judgements_match_the_library(tmp_path: Path) -> None:
+async def test_letter_judgments_match_the_library(tmp_path: Path) -> None:
     """The log-odds equal a simulated judge's, stored rows can be read back, and missing log-probabilities fail."""
     one = make_pair(1)
     view = views_of(one)["reverse"]

@@ -27,18 +27,18 @@ class MessagesExchange(Exchange):
         for event in events:
             await self.event(event)
         if done:
-            await self.raw(_encoded({"type": "message_stop"}))
+            await self.raw(_encode({"type": "message_stop"}))
         self.close = True
 
     def encode(self, event: Any) -> bytes:
         if not isinstance(event, dict):
-            return _encoded({"type": "ping"})
+            return _encode({"type": "ping"})
         if "error" in event:
-            return _encoded({"type": "error", **event})
-        return b"".join(map(_encoded, _events(event)))
+            return _encode({"type": "error", **event})
+        return b"".join(map(_encode, _events(event)))
 
 
-def _encoded(event: dict[str, Any]) -> bytes:
+def _encode(event: dict[str, Any]) -> bytes:
     return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
 

@@ -40,7 +40,7 @@ def catalogue_number(fault: Fault) -> str:
 
 
 @pytest.fixture(scope="module", autouse=True)
-async def _loaded() -> None:
+async def _import_first() -> None:
     """Import everything up front, since some deadlines are shorter than the imports.
 
     The fixture is async and module-scoped, so that all rows share one event loop instead of creating a thousand.

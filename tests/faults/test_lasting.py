@@ -44,7 +44,7 @@ def output_modes(request: ModelRequest) -> list[str | None]:
     return [attempt.asked_as for attempt in request.attempts.made]
 
 
-async def test_only_the_refused_mode_is_skipped_in_later_calls() -> None:
+async def test_later_calls_skip_only_the_rejected_mode() -> None:
     """The server supports response formats but not tools, so later calls do not try tools."""
     right = False
 
@@ -158,7 +158,7 @@ async def test_one_answer_without_json_changes_nothing() -> None:
     assert tried == [[first, first], [first, first, "tools"], [first, first], [first]]
 
 
-async def test_a_refused_mode_is_not_tried_again() -> None:
+async def test_a_rejected_mode_is_not_tried_again() -> None:
     async def serve(exchange: Exchange) -> None:
         if "response_format" in exchange.body:
             await exchange.json(error_body("response_format is not supported"), status=400)

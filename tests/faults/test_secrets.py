@@ -78,7 +78,7 @@ def debug_logs() -> Iterator[io.StringIO]:
             logging.getLogger(name).setLevel(level)
 
 
-def _all_of(run: Any) -> str:
+def _collect_output(run: Any) -> str:
     """Return everything that a run leaves behind."""
     raw = run.raw
     parts = [repr(event) for event in run.events]
@@ -98,7 +98,7 @@ async def test_a_key_in_a_model_answer_is_redacted(transport: Any, debug_logs: i
     assert "[redacted]" in result.output.transcript[0].text
     assert result.raw.verdict is not None
     assert result.raw.verdict.winner == "cap rents"
-    assert KEY not in _all_of(result)
+    assert KEY not in _collect_output(result)
     assert KEY not in prompts
     assert KEY not in debug_logs.getvalue()
     assert KEY not in repr(model)
@@ -118,7 +118,7 @@ async def test_a_key_repeated_by_a_server_is_in_no_error(
     traceback_text = "".join(traceback.format_exception(error))
     assert KEY not in f"{traceback_text}{error!r}{error}{vars(error)!r}"
     assert error.run is not None
-    assert KEY not in _all_of(error.run)
+    assert KEY not in _collect_output(error.run)
     assert KEY not in debug_logs.getvalue()
 
 
@@ -158,7 +158,7 @@ async def _echoes(exchange: Exchange) -> None:
         await exchange.json(completion(echo))
 
 
-async def _stored(store: Path) -> str:
+async def _read_stored(store: Path) -> str:
     """Return the content of a store's files and of the run's export."""
     opened = SqliteStore(store)
     lines = [line async for line in export_run(opened, "the-run")]
@@ -189,7 +189,7 @@ async def test_secrets_repeated_by_a_server_appear_nowhere_in_a_run(
         pattern = debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=1)
         result = await pattern.run("Cap?", model=model, store=str(store), run_id="the-run")
     assert "[redacted]" in result.output.transcript[0].text
-    text = f"{model!r}{model.base_url}{_all_of(result)}{await _stored(store)}{debug_logs.getvalue()}"
+    text = f"{model!r}{model.base_url}{_collect_output(result)}{await _read_stored(store)}{debug_logs.getvalue()}"
     _assert_hidden(text, server)
 
 
@@ -207,7 +207,7 @@ async def test_secrets_repeated_by_a_server_are_in_no_error(
             await pattern.run("Cap?", model=model, store=str(store), run_id="the-run")
     error = caught.value
     text = "".join(traceback.format_exception(error)) + f"{error!r}{vars(error)!r}"
-    _assert_hidden(f"{text}{_all_of(error.run)}{await _stored(store)}{debug_logs.getvalue()}", server)
+    _assert_hidden(f"{text}{_collect_output(error.run)}{await _read_stored(store)}{debug_logs.getvalue()}", server)
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])

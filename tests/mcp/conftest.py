@@ -105,7 +105,7 @@ async def poll_report(client: Client, run_id: str, *, seconds: float = 1) -> dic
 
 
 @asynccontextmanager
-async def connected(
+async def open_client(
     folder: Path, *, mode: str = ERAS[0], seconds: float = 0.03, **options: Any
 ) -> AsyncIterator[Client]:
     """Connect a client to a stage in a separate process whose model takes `seconds` per call."""
@@ -126,7 +126,7 @@ async def serve_in_memory(folder: Path, mode: str) -> AsyncIterator[Stage]:
 
 @asynccontextmanager
 async def _over_stdio(folder: Path, mode: str) -> AsyncIterator[Stage]:
-    yield Stage(folder, StageModel(folder), lambda **options: connected(folder, mode=mode, **options))
+    yield Stage(folder, StageModel(folder), lambda **options: open_client(folder, mode=mode, **options))
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowdebate.mcp import create_server
-from tests.mcp.conftest import ERAS, connected, error_text, serve_in_memory, structured_output
+from tests.mcp.conftest import ERAS, error_text, open_client, serve_in_memory, structured_output
 from tests.mcp.stage import SECRET, make_service
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _call(tool: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
     return SimpleNamespace(request=None, protocol_version=None), CallToolRequestParams(name=tool, arguments=arguments)
 
 
-async def test_markup_in_texts_stays_text(local_stage: Stage) -> None:
+async def test_markup_in_texts_is_quoted(local_stage: Stage) -> None:
     """A debater may write the host's own tags, another speaker's name or a control token. All of them are quoted."""
     async with local_stage.connect() as client:
         arguments = {"question": "Should we use markup?", "max_rounds": 1, "wait": 30}
@@ -131,7 +131,7 @@ async def test_markup_in_texts_stays_text(local_stage: Stage) -> None:
 
 async def test_messages_contain_no_server_secrets(tmp_path: Path) -> None:
     received: list[str] = []
-    async with connected(tmp_path) as client:
+    async with open_client(tmp_path) as client:
         run = await client.call_tool("start_debate", {"question": QUESTION, "wait": 30})
         run_id = structured_output(run)["run_id"]
         for tool, arguments in (

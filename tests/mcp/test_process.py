@@ -23,7 +23,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.service.service import Service
 from flowdebate.store import SqliteStore, close_store
 from tests.cases import slow_but_first
-from tests.mcp.conftest import ROOT, connected, parameters, poll_report, structured_output
+from tests.mcp.conftest import ROOT, open_client, parameters, poll_report, structured_output
 from tests.mcp.stage import HELD_AFTER, StageModel
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ async def start_held_run(client: Client, folder: Path) -> str:
 async def test_a_killed_server_resumes_without_paying_twice(tmp_path: Path) -> None:
     """`wait_for_run` reports the crash and `resume_run` continues. Only the call in flight is repeated."""
     model = StageModel(tmp_path)
-    async with connected(tmp_path) as client:
+    async with open_client(tmp_path) as client:
         run_id = await start_held_run(client, tmp_path)
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     (tmp_path / "hold").unlink()
-    async with connected(tmp_path, mode="legacy") as client:
+    async with open_client(tmp_path, mode="legacy") as client:
         final = structured_output(await client.call_tool("wait_for_run", {"run_id": run_id}))
         assert (final["status"], "resume_run" in final["next"]) == ("left_behind", True)
         assert not (await client.call_tool("resume_run", {"run_id": run_id, "wait": 0})).is_error
@@ -122,7 +122,7 @@ def test_conflicting_options_are_rejected(arguments: list[str], sentence: str) -
 async def test_a_long_run_can_be_followed_in_short_waits(tmp_path: Path) -> None:
     """The parts returned with `seen` add up to the whole report."""
     parts: list[str] = []
-    async with connected(tmp_path, seconds=0.25, read_timeout_seconds=20) as client:
+    async with open_client(tmp_path, seconds=0.25, read_timeout_seconds=20) as client:
         run = structured_output(await client.call_tool("start_debate", CITY))
         arguments = {"run_id": run["run_id"]}
         while run["status"] == "running":

@@ -19,7 +19,7 @@ from flowdebate.testing import ATTACKS
 from flowdebate.testing.examples import Example, ExampleModel
 from flowdebate.ui.document import document_of
 from tests.cli.siblings import build_document
-from tests.mcp.conftest import ERAS, connected, poll_report, structured_output
+from tests.mcp.conftest import ERAS, open_client, poll_report, structured_output
 from tests.mcp.stage import make_service
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
 @pytest.mark.anyio
 async def test_the_host_s_user_can_argue_a_side(tmp_path: Path) -> None:
     """The value `human` on a side is sufficient."""
-    async with connected(tmp_path) as client:
+    async with open_client(tmp_path) as client:
         sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
         run = structured_output(
             await client.call_tool("start_debate", {"question": "What to build?", "sides": sides, "max_rounds": 1})
@@ -86,7 +86,7 @@ async def test_another_process_s_run_can_be_awaited(tmp_path: Path) -> None:
 
     (tmp_path / "hold").touch()
     second, model = make_service(tmp_path)
-    async with connected(tmp_path) as client, second, Client(create_server(second), mode=ERAS[1]) as observer:
+    async with open_client(tmp_path) as client, second, Client(create_server(second), mode=ERAS[1]) as observer:
         arguments = {"question": "What to build?", "pattern": "city", "wait": 0}
         run_arguments = {"run_id": structured_output(await client.call_tool("start_debate", arguments))["run_id"]}
         while (

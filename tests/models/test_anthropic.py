@@ -95,7 +95,7 @@ def reply_with(value: Any, status: int = 200, **headers: str) -> Handler:
     return reply
 
 
-async def asked(handler: Handler, request: ModelRequest | None = None, **options: Any) -> Any:
+async def send_request(handler: Handler, request: ModelRequest | None = None, **options: Any) -> Any:
     async with ChatServer({"m": handler}) as server:
         options.setdefault("retry", None)
         model = AnthropicModel("m", base_url=server.base_url, api_key="k", **options)
@@ -141,7 +141,7 @@ async def test_a_structured_answer_is_the_application_s_own_object(mode: Any, an
     assert answered.asked_as == mode
 
 
-async def test_a_refused_mode_falls_back_to_the_next_one() -> None:
+async def test_a_rejected_mode_falls_back_to_the_next_one() -> None:
     """Older models have no structured answers."""
 
     async def old(exchange: Exchange) -> None:
@@ -152,7 +152,7 @@ async def test_a_refused_mode_falls_back_to_the_next_one() -> None:
             called = {"type": "tool_use", "id": "t", "name": "Verdict", "input": {"reasoning": "r", "score": 1}}
             await exchange.json(message(content=[called], stop_reason="tool_use"))
 
-    assert (await asked(old, make_request(output=Verdict))).asked_as == "tools"
+    assert (await send_request(old, make_request(output=Verdict))).asked_as == "tools"
 
 
 @pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")
@@ -223,8 +223,8 @@ async def test_stop_reasons_and_refusals_are_read() -> None:
     """A refusal quotes the vendor's message. A full context produces a truncated answer."""
     refused = {"type": "refusal", "category": "bio", "explanation": "against policy"}
     with pytest.raises(Refused, match="policy"):
-        await asked(reply_with(message(content=[], stop_reason="refusal", stop_details=refused)))
-    full = await asked(reply_with(message(stop_reason="model_context_window_exceeded")))
+        await send_request(reply_with(message(content=[], stop_reason="refusal", stop_details=refused)))
+    full = await send_request(reply_with(message(stop_reason="model_context_window_exceeded")))
     assert (full.finish, full.text) == ("length", "fine")
 
 
@@ -244,7 +244,7 @@ async def test_vendor_errors_become_library_errors(
     """Errors of complete responses and errors inside a stream are both converted."""
     body = {"type": "error", "error": {"type": kind, "message": error_text}, "request_id": "r"}
     with pytest.raises(error, match=error_text.partition(":")[0]) as caught:
-        await asked(reply_with(body, status, retry_after="7"))
+        await send_request(reply_with(body, status, retry_after="7"))
     assert {name: getattr(caught.value, name) for name in facts} == facts
 
     async def stream(exchange: Exchange) -> None:
@@ -254,7 +254,7 @@ async def test_vendor_errors_become_library_errors(
 
     if status != 400:
         with pytest.raises(error, match=error_text):
-            await asked(stream, make_request(on_text=lambda _: None))
+            await send_request(stream, make_request(on_text=lambda _: None))
 
 
 async def test_a_cancelled_call_closes_its_stream() -> None:

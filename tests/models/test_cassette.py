@@ -60,7 +60,7 @@ SCHEMA = OutputSchema.of({"type": "object", "properties": {"a": {"type": "string
 TOOL = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object"})
 
 
-def text_of(path: Path) -> str:
+def read_text(path: Path) -> str:
     return path.read_text("utf-8")
 
 
@@ -103,7 +103,7 @@ async def test_each_answer_is_written_at_once(path: Path) -> None:
     model = RecordingModel(Leaf(["Ümläut\u2028 🙂"]), path)
     for count in (2, 3):
         await ask(model, make_request())
-        lines = text_of(path).split("\n")
+        lines = read_text(path).split("\n")
         assert [len(lines), lines[-1]] == [count + 1, ""]
         assert "Ümläut" in lines[-2]
         assert json.loads(lines[-2])["occurrence"] == count - 1
@@ -344,7 +344,7 @@ async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
             attempts=Attempts(),
         )
         await asyncio.gather(ask(RecordingModel(model, path), request), return_exceptions=True)
-    content = text_of(path)
+    content = read_text(path)
     assert server.posts
     assert content.count("\n") == 2
     assert KEY not in content
@@ -360,7 +360,7 @@ async def test_apparent_keys_are_redacted_in_errors(path: Path) -> None:
     for _ in range(2):
         with pytest.raises(ModelError):
             await ask(model, make_request())
-    assert KEY not in text_of(path)
+    assert KEY not in read_text(path)
 
 
 def test_only_model_errors_can_be_restored() -> None:
@@ -417,7 +417,7 @@ async def test_a_cassette_with_exchanges_has_no_host_or_user_names(text: str, pa
         await ask(model, ModelRequest(messages=asks, block="b"))
         with pytest.raises(AuthenticationFailed):
             await ask(model, ModelRequest(messages=asks, block="b", on_text=lambda _: None))
-    written = text_of(path)
+    written = read_text(path)
     for part in (
         "example.org",
         "pw",

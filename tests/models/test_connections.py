@@ -83,7 +83,7 @@ async def test_each_call_closes_its_connection_by_default() -> None:
         assert server.accepted == 2
 
 
-async def test_the_last_of_several_holders_closes() -> None:
+async def test_the_last_holder_closes_the_connection() -> None:
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         first, second = model.open_connections(), model.open_connections()

@@ -19,7 +19,7 @@ from flowdebate.models import ModelRequest, ModelResponse, ToolCall, Usage
 from tests.profiles import example_count
 from tests.soak.endpoint import Case, Fuzzed, check_error, check_response, draw_case
 from tests.soak.mutations import CANARY, VERDICT, Answer
-from tests.soak.shares import share_of_answers, share_of_views
+from tests.soak.shares import run_answer_cases, run_view_cases
 from tests.soak.views import check_views
 
 from .server import chunk, completion, tool_call
@@ -161,12 +161,12 @@ def test_error_check_can_fail(error: MalformedResponse, problem: str) -> None:
 
 
 def test_a_share_of_the_soak_counts_its_cases() -> None:
-    share = share_of_answers(1, range(5))
-    repeated = share_of_answers(1, range(2, 5))
+    share = run_answer_cases(1, range(5))
+    repeated = run_answer_cases(1, range(2, 5))
     assert (share.cases, sum(share.outcomes.values()), share.failed) == (5, 5, None)
     assert repeated.outcomes <= share.outcomes
     share.add(repeated)
     assert share.cases == 8
-    texts = share_of_views(1, range(20))
+    texts = run_view_cases(1, range(20))
     assert (texts.cases, texts.failed) == (20, None)
     assert texts.outcomes["texts"] > 20

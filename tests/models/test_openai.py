@@ -66,7 +66,7 @@ def make_request(**options: Any) -> ModelRequest:
     return ModelRequest(block="judge", output=None if output is None else OutputSchema.of(output), **options)
 
 
-def replying(value: Any, *, status: int = 200) -> Handler:
+def reply_with(value: Any, *, status: int = 200) -> Handler:
     async def reply(exchange: Exchange) -> None:
         await exchange.json(value, status=status)
 
@@ -172,7 +172,7 @@ async def test_a_listener_s_exception_is_raised_and_frees_the_connection() -> No
 async def test_tool_calls_are_read_completely() -> None:
     """Tools are offered in the API's format, and their calls are read unchanged."""
     calls = [tool_call("lookup", '{"q": "x"}'), tool_call("other", "not json", "call_b")]
-    async with ChatServer({"t": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
+    async with ChatServer({"t": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         answered = await ask(OpenAIModel("t", base_url=server.base_url, retry=None), make_request(tools=[LOOKUP]))
     assert server.bodies[0]["tools"][0]["function"]["name"] == "lookup"
     assert answered.finish == "tool_calls"
@@ -213,7 +213,7 @@ async def test_messages_of_a_tool_exchange_are_passed_on() -> None:
         {"role": "assistant", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_a", "content": "42"},
     ]
-    reply = replying(completion(VERDICT, tool_calls=[]))
+    reply = reply_with(completion(VERDICT, tool_calls=[]))
     async with ChatServer(dict.fromkeys(["m", *MODES], reply)) as server:
         await ask(OpenAIModel("m", base_url=server.base_url, retry=None), make_request(messages=messages))
         await ask(
@@ -254,7 +254,7 @@ ODD = [
 
 @pytest.mark.parametrize("case", ODD, ids=lambda case: case.id)
 async def test_unusual_complete_answers_are_read(case: Odd) -> None:
-    async with ChatServer({"odd": replying(case.body)}) as server:
+    async with ChatServer({"odd": reply_with(case.body)}) as server:
         assert (await ask(OpenAIModel("odd", base_url=server.base_url, retry=None), make_request())).text == case.text
 
 
@@ -271,7 +271,7 @@ async def test_unusual_complete_answers_are_read(case: Odd) -> None:
 )
 async def test_missing_or_invalid_usage_is_unknown(usage: Any) -> None:
     """Unknown usage is not 0."""
-    async with ChatServer({"u": replying({**completion(), "usage": usage})}) as server:
+    async with ChatServer({"u": reply_with({**completion(), "usage": usage})}) as server:
         assert (
             await ask(OpenAIModel("u", base_url=server.base_url, retry=None), make_request())
         ).usage == Usage.unknown()
@@ -279,7 +279,7 @@ async def test_missing_or_invalid_usage_is_unknown(usage: Any) -> None:
 
 async def test_truncated_text_is_flagged() -> None:
     """The caller decides whether a partial text is useful."""
-    async with ChatServer({"l": replying(completion("half", finish="length"))}) as server:
+    async with ChatServer({"l": reply_with(completion("half", finish="length"))}) as server:
         answered = await ask(OpenAIModel("l", base_url=server.base_url, retry=None), make_request())
     assert (answered.text, answered.finish) == ("half", "length")
 
@@ -320,7 +320,7 @@ BAD = [
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
 async def test_an_unusable_answer_raises_a_specific_error(case: Bad) -> None:
     """A single request raises a single typed error."""
-    async with ChatServer({"bad": replying(case.body)}) as server:
+    async with ChatServer({"bad": reply_with(case.body)}) as server:
         with pytest.raises(case.error) as caught:
             await ask(OpenAIModel("bad", base_url=server.base_url, retry=None), make_request())
     assert case.message in str(caught.value)
@@ -350,7 +350,7 @@ async def test_an_unusable_stream_raises_a_specific_error(case: Bad) -> None:
 async def test_a_complete_answer_replaces_a_stream() -> None:
     """Servers that cannot stream are supported. The listener gets one piece."""
     pieces: list[str] = []
-    async with ChatServer({"w": replying(completion())}) as server:
+    async with ChatServer({"w": reply_with(completion())}) as server:
         answered = await ask(
             OpenAIModel("w", base_url=server.base_url, retry=None), make_request(on_text=pieces.append)
         )
@@ -396,7 +396,7 @@ async def test_a_structured_answer_is_the_application_s_own_object(
     mode: StructuredMode, *, available_modes: bool
 ) -> None:
     """Each mode returns the same value of the same class after one request. Templates are unchanged."""
-    async with ChatServer({"v": replying(structured_reply(mode))}) as server:
+    async with ChatServer({"v": reply_with(structured_reply(mode))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
         answered = await ask(model, make_request(output=Verdict))
     assert answered.data == Verdict(reasoning="r", winner="for")
@@ -432,7 +432,7 @@ async def test_any_output_schema_works_in_every_mode(
     """Types and JSON Schemas are supported like pydantic models."""
     name = OutputSchema.of(output).name
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call(name, text)]) if mode == "tools" else None
-    async with ChatServer({"v": replying(reply or structured_reply(mode, text))}) as server:
+    async with ChatServer({"v": reply_with(reply or structured_reply(mode, text))}) as server:
         answered = await ask(
             OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), make_request(output=output)
         )
@@ -449,7 +449,7 @@ async def test_an_invalid_answer_is_requested_once_and_names_the_field(
     mode: StructuredMode, text: str, field: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """SchemaViolation is raised after one request. No part of the answer is logged or printed."""
-    async with ChatServer({"v": replying(structured_reply(mode, text))}) as server:
+    async with ChatServer({"v": reply_with(structured_reply(mode, text))}) as server:
         with pytest.raises(SchemaViolation) as caught:
             await ask(
                 OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), make_request(output=Verdict)
@@ -465,7 +465,7 @@ async def test_an_invalid_answer_is_requested_once_and_names_the_field(
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_truncated_structured_answer_is_an_error(mode: StructuredMode) -> None:
     """A partial object is not an answer."""
-    async with ChatServer({"v": replying(structured_reply(mode, '{"reas', finish="length"))}) as server:
+    async with ChatServer({"v": reply_with(structured_reply(mode, '{"reas', finish="length"))}) as server:
         with pytest.raises(OutputTruncated, match="max_tokens"):
             await OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode).request(
                 make_request(output=Verdict)
@@ -475,7 +475,7 @@ async def test_a_truncated_structured_answer_is_an_error(mode: StructuredMode) -
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_refused_structured_answer_is_a_refusal(mode: StructuredMode) -> None:
     """A refusal is not a schema violation."""
-    async with ChatServer({"v": replying(completion(None, refusal="no"))}) as server:
+    async with ChatServer({"v": reply_with(completion(None, refusal="no"))}) as server:
         with pytest.raises(Refused):
             await ask(
                 OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), make_request(output=Verdict)
@@ -486,7 +486,7 @@ async def test_a_refused_structured_answer_is_a_refusal(mode: StructuredMode) ->
 async def test_tools_and_a_schema_are_sent_together(mode: StructuredMode) -> None:
     """The model may look something up before it answers."""
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
-    async with ChatServer({"v": replying(reply)}) as server:
+    async with ChatServer({"v": reply_with(reply)}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
         answered = await ask(model, make_request(output=Verdict, tools=[LOOKUP]))
     assert [call.name for call in answered.tool_calls] == ["lookup"]
@@ -498,7 +498,7 @@ async def test_tools_and_a_schema_are_sent_together(mode: StructuredMode) -> Non
 async def test_in_tools_mode_tool_calls_precede_an_answer() -> None:
     """The model has not seen the results of the tools yet."""
     calls = [tool_call("Verdict", VERDICT), tool_call("lookup", "{}", "b")]
-    async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
+    async with ChatServer({"v": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
         answered = await ask(model, make_request(output=Verdict, tools=[LOOKUP]))
     assert [call.name for call in answered.tool_calls] == ["lookup"]
@@ -506,7 +506,7 @@ async def test_in_tools_mode_tool_calls_precede_an_answer() -> None:
 
 async def test_in_tools_mode_json_in_the_text_is_accepted() -> None:
     """Servers that do not enforce the call answer in text."""
-    async with ChatServer({"v": replying(completion(VERDICT))}) as server:
+    async with ChatServer({"v": reply_with(completion(VERDICT))}) as server:
         answered = await ask(
             OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), make_request(output=Verdict)
         )
@@ -516,7 +516,7 @@ async def test_in_tools_mode_json_in_the_text_is_accepted() -> None:
 async def test_in_tools_mode_two_answers_are_ambiguous() -> None:
     """The library does not choose between them."""
     calls = [tool_call("Verdict", VERDICT), tool_call("Verdict", VERDICT.replace("for", "against"), "b")]
-    async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
+    async with ChatServer({"v": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         with pytest.raises(SchemaViolation, match="2 answers"):
             await ask(
                 OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), make_request(output=Verdict)
@@ -526,7 +526,7 @@ async def test_in_tools_mode_two_answers_are_ambiguous() -> None:
 async def test_in_tools_mode_a_call_of_an_unknown_tool_is_not_an_answer() -> None:
     """The call's arguments make no difference."""
     calls = [tool_call("lookup", VERDICT)]
-    async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
+    async with ChatServer({"v": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
         with pytest.raises(SchemaViolation, match="none was offered"):
             await ask(model, make_request(output=Verdict))
@@ -550,7 +550,7 @@ async def test_tools_are_offered_first_if_they_exclude_a_schema() -> None:
 async def test_a_tool_call_ends_the_request_if_tools_exclude_a_schema() -> None:
     """The schema is requested once the tools have answered."""
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
-    async with ChatServer({"v": replying(reply)}) as server:
+    async with ChatServer({"v": reply_with(reply)}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, tools_with_schema=False)
         answered = await ask(model, make_request(output=Verdict, tools=[LOOKUP]))
     assert [call.name for call in answered.tool_calls] == ["lookup"]
@@ -561,7 +561,7 @@ async def test_a_tool_call_ends_the_request_if_tools_exclude_a_schema() -> None:
 @pytest.mark.parametrize("mode", MODES)
 async def test_malformed_answers_are_malformed_in_structured_requests(mode: StructuredMode, case: Bad) -> None:
     """No exception from another library is raised."""
-    async with ChatServer({"bad": replying(case.body)}) as server:
+    async with ChatServer({"bad": reply_with(case.body)}) as server:
         with pytest.raises(BadAnswer):
             await ask(
                 OpenAIModel("bad", base_url=server.base_url, retry=None, structured=mode), make_request(output=Verdict)
@@ -593,7 +593,7 @@ def choice_completion(logprobs: Any, text: str = "A") -> dict[str, Any]:
 
 async def test_each_choice_gets_a_log_probability() -> None:
     """Spellings of a choice are added up. An unreported choice gets an upper bound from the others."""
-    reply = replying(choice_completion({"content": [RECORDED], "refusal": None}))
+    reply = reply_with(choice_completion({"content": [RECORDED], "refusal": None}))
     async with ChatServer({"gpt": reply}) as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
         settings = ModelSettings(temperature=0.9, max_tokens=500, timeout=20)
@@ -640,7 +640,7 @@ def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: li
 )
 async def test_placeholder_log_probabilities_are_ignored(logprobs: Any) -> None:
     """Some servers send meaningless default values."""
-    async with ChatServer({"gpt": replying(choice_completion(logprobs))}) as server:
+    async with ChatServer({"gpt": reply_with(choice_completion(logprobs))}) as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
         answered = await ask(model, make_request(choices=("A", "B")))
     assert answered.logprobs is None
@@ -666,7 +666,7 @@ async def test_rejected_log_probabilities_are_omitted() -> None:
 async def test_an_unrelated_refusal_is_raised() -> None:
     """In this case, the refusal does not concern the log-probabilities."""
     refusal = {"error": {"message": "The messages are invalid.", "code": None}}
-    async with ChatServer({"fails": replying(refusal, status=400)}) as server:
+    async with ChatServer({"fails": reply_with(refusal, status=400)}) as server:
         with pytest.raises(RequestRejected, match="messages are invalid"):
             await ask(OpenAIModel("fails", base_url=server.base_url, retry=None), make_request(choices=("A", "B")))
 

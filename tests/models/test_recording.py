@@ -66,7 +66,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "debate.jsonl"
 
 
-def lines_of(path: Path) -> list[bytes]:
+def read_lines(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines()
 
 
@@ -494,7 +494,7 @@ async def test_irrelevant_fields_are_not_compared(path: Path) -> None:
     assert (await ask(ReplayModel(path), request)).text == "fine"
 
 
-async def test_the_shown_difference_is_always_short(path: Path) -> None:
+async def test_the_displayed_difference_is_always_short(path: Path) -> None:
     """The error shows the block's nearest recorded call and the differing line, in a few printable lines."""
     lines = [f"line {n} " + "x" * 300 for n in range(3_000)]
     model = RecordingModel(Leaf(), path)
@@ -570,7 +570,7 @@ async def test_a_recorder_around_retries_writes_one_line(path: Path) -> None:
         [endpoint_error(), answer_with_usage(30, " "), answer_with_usage(40)], retry=Retry(attempts=3, sleep=naps)
     )
     await ask(RecordingModel(leaf, path), live)
-    assert len(lines_of(path)) == 2
+    assert len(read_lines(path)) == 2
     replayed_events: list[Any] = []
     request = make_request(events=replayed_events)
     assert (await ask(ReplayModel(path), request)).text == "fine"
@@ -590,7 +590,7 @@ async def test_a_recorder_inside_retries_writes_a_line_per_request(path: Path) -
     answer = await ask(
         Retrying(RecordingModel(Leaf([endpoint_error(), "fine"]), path), Retry(sleep=Naps())), make_request()
     )
-    assert len(lines_of(path)) == 3
+    assert len(read_lines(path)) == 3
     naps = Naps()
     request = make_request()
     response = await ask(Retrying(ReplayModel(path), Retry(sleep=naps)), request)
@@ -611,7 +611,7 @@ async def test_nested_recorders_count_each_request_once(path: Path) -> None:
     assert [(attempt.model, attempt.error) for attempt in request.attempts.made] == [
         (attempt.model, attempt.error) for attempt in live.attempts.made
     ]
-    failed, answered = (json.loads(lines_of(file)[1]) for file in (path, second_path))
+    failed, answered = (json.loads(read_lines(file)[1]) for file in (path, second_path))
     assert (len(failed["attempts"]), len(answered["answer"]["attempts"])) == (1, 1)
 
 
@@ -637,7 +637,7 @@ def test_a_timeout_is_replayed_as_a_timeout(path: Path) -> None:
 
     live, replay_error = asyncio.run(run())
     assert str(replay_error) == str(live)
-    assert len(lines_of(path)) == 2
+    assert len(read_lines(path)) == 2
 
 
 async def test_a_replayed_run_reaches_its_limit_again(path: Path) -> None:

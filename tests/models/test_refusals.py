@@ -292,7 +292,7 @@ async def test_two_rejected_parts_are_both_omitted() -> None:
         assert server.bodies[-1]["messages"] == [{"role": "user", "content": "You debate.\n\nCap rents?"}]
 
 
-async def test_if_all_forms_are_refused_the_first_refusal_is_raised() -> None:
+async def test_if_all_forms_are_rejected_the_first_refusal_is_raised() -> None:
     """Later refusals concern requests that the user did not make."""
     refusals = iter(range(100))
 
@@ -331,7 +331,7 @@ async def test_neighboring_messages_of_one_role_are_joined() -> None:
     assert server.bodies[-1]["messages"] == [{"role": "user", "content": "Cap rents?\n\nThat cannot be used."}]
 
 
-async def test_a_refused_mode_after_ignored_ones_is_not_final() -> None:
+async def test_a_rejected_mode_after_ignored_ones_is_not_final() -> None:
     """The model answers in prose, JSON mode is rejected, and a code block is accepted (case a15)."""
 
     async def ignore(exchange: Exchange) -> None:

@@ -230,13 +230,16 @@ class Servers:
         return Handler
 
 
-def listing(*names: str) -> bytes:
+def list_models(*names: str) -> bytes:
     return json.dumps({"object": "list", "data": [{"id": name} for name in names]}).encode()
 
 
 def test_a_local_server_is_the_default_without_a_key(local_servers: Servers) -> None:
     """The first chat model is used. Servers are probed concurrently, once, and without a key."""
-    local_servers.answers = {"ollama": listing("nomic-embed-text", "gemma3:4b", "qwen3"), "vllm": listing("big")}
+    local_servers.answers = {
+        "ollama": list_models("nomic-embed-text", "gemma3:4b", "qwen3"),
+        "vllm": list_models("big"),
+    }
     assert environment_choice() == (
         "ollama/gemma3:4b",
         f"it answers at http://127.0.0.1:{local_servers.ports['ollama']}/v1, and no key is set",
@@ -250,7 +253,7 @@ def test_a_local_server_is_the_default_without_a_key(local_servers: Servers) -> 
 def test_an_embedding_model_is_never_the_default(name: str, local_servers: Servers) -> None:
     """The order of the server's list does not matter. Ollama reports embedding models even if their names do not."""
     listed = ["bge-m3:latest", "all-minilm:latest", "paraphrase-multilingual:latest", "BAAI/bge-large", "newvec:1b"]
-    local_servers.answers = {name: listing(*listed[: None if name == "ollama" else 4], "qwen3:14b")}
+    local_servers.answers = {name: list_models(*listed[: None if name == "ollama" else 4], "qwen3:14b")}
     local_servers.abilities = {"newvec:1b": ["embedding"], "qwen3:14b": ["completion", "tools"]}
     choice = environment_choice()
     assert choice is not None
@@ -264,7 +267,7 @@ def test_every_provider_s_address_can_be_set(local_servers: Servers) -> None:
         key = {} if provider.key_env is None else {provider.key_env: "k"}
         with environment(**key, **{address_variable(name): moved}):
             assert getattr(resolve_model(f"{name}/m"), "base_url", None) == moved, name
-    local_servers.answers = {"vllm": listing("qwen3")}
+    local_servers.answers = {"vllm": list_models("qwen3")}
     with environment(OLLAMA_BASE_URL=moved):
         assert environment_choice() == ("ollama/qwen3", f"it answers at {moved}, and no key is set")
 
@@ -284,7 +287,7 @@ def test_an_invalid_address_names_its_variable() -> None:
 
 
 def test_unresponsive_servers_delay_startup_by_at_most_200_ms(local_servers: Servers) -> None:
-    local_servers.answers = dict.fromkeys(local_servers.ports) | {"llama-server": listing("small")}
+    local_servers.answers = dict.fromkeys(local_servers.ports) | {"llama-server": list_models("small")}
     start = time.monotonic()
     assert environment_choice() == (
         "llama-server/small",
@@ -296,7 +299,7 @@ def test_unresponsive_servers_delay_startup_by_at_most_200_ms(local_servers: Ser
 @pytest.mark.parametrize("variables", [{"FLOWDEBATE_MODEL": "ollama/b"}, {"ANTHROPIC_API_KEY": "k"}], ids=str)
 def test_no_server_is_probed_when_a_model_or_a_key_is_set(variables: dict[str, str], local_servers: Servers) -> None:
     """Imports never probe a server. Guards that forbid real models do not either, unless they allow loopback."""
-    local_servers.answers = {"ollama": listing("gemma3")}
+    local_servers.answers = {"ollama": list_models("gemma3")}
     with environment(**variables):
         assert environment_choice() is not None
     with forbid_real_models(), pytest.raises(ModelUnavailable):
@@ -330,7 +333,7 @@ def test_imports_open_no_connection() -> None:
         b'{"data": [{}]}',
         b'{"data": [1]}',
         b'{"data": null}',
-        listing("a\nb"),
+        list_models("a\nb"),
         b"\xff",
     ],
     ids=str,
@@ -344,7 +347,7 @@ def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, local_s
     )
     with pytest.raises(ModelUnavailable, match=ways) as caught:
         resolve_model(None)
-    empty = answer in (b'{"data": null}', b'{"data": {}}', listing("a\nb"))
+    empty = answer in (b'{"data": null}', b'{"data": {}}', list_models("a\nb"))
     assert ("lmstudio answers" in str(caught.value)) is empty
 
 
@@ -475,7 +478,7 @@ def test_a_name_that_implies_its_provider_needs_no_prefix(name: str, full: str) 
 )
 def test_a_local_ollama_model_needs_no_prefix(name: str, full: str, local_servers: Servers) -> None:
     """The model is found by its tag, the latest tag or the only one. Several tags are listed."""
-    local_servers.answers = {"ollama": listing("qwen3:14b", "qwen3:8b", "gemma3:latest", "gemma3:1b", "phi4:mini")}
+    local_servers.answers = {"ollama": list_models("qwen3:14b", "qwen3:8b", "gemma3:latest", "gemma3:1b", "phi4:mini")}
     assert full_name(name) == full
     with pytest.raises(ConfigurationError, match="one of ollama/qwen3:14b, ollama/qwen3:8b"):
         full_name("qwen3")
@@ -484,7 +487,7 @@ def test_a_local_ollama_model_needs_no_prefix(name: str, full: str, local_server
 
 def test_a_proprietary_model_name_probes_no_server(local_servers: Servers) -> None:
     """Common names cost no connection, whether or not their keys are set."""
-    local_servers.answers = {"ollama": listing("gpt-5-mini")}
+    local_servers.answers = {"ollama": list_models("gpt-5-mini")}
     names = ["gpt-5-mini", "Claude-Sonnet-4-5", "mistral-large-latest", "deepseek-chat", "ft:gpt-4o:Org::x"]
     assert [full_name(name).partition("/")[0] for name in names] == [
         "openai", "anthropic", "mistral", "deepseek", "openai",
@@ -499,7 +502,7 @@ def test_a_model_with_public_weights_can_be_local_or_hosted(name: str, local_ser
     maker = name.partition("-")[0]
     with environment():
         assert full_name(name) == f"{maker}/{name}"
-    local_servers.answers = {"ollama": listing(f"{name}:latest"), "vllm": listing("qwen/qwen3-8b")}
+    local_servers.answers = {"ollama": list_models(f"{name}:latest"), "vllm": list_models("qwen/qwen3-8b")}
     with environment():
         assert full_name(name) == f"ollama/{name}:latest"
         assert full_name("qwen/qwen3-8b") == "vllm/qwen/qwen3-8b"

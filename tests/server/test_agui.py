@@ -80,7 +80,7 @@ def run_outcome(client: AgUiClient) -> dict[str, Any]:
     return outcome
 
 
-def test_a_debate_is_held_in_a_thread(stage: Stage) -> None:
+def test_a_debate_runs_in_a_thread(stage: Stage) -> None:
     """Events range from RUN_STARTED to RUN_FINISHED. The run can be found by its id and by its thread."""
     client = continue_thread(stage, "rent", AgUiClient("city", "1"))
     assert client.said() == [

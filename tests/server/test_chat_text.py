@@ -51,7 +51,7 @@ def text_blocks(run: Followed) -> list[str]:
 _BLANK = re.compile(r"(\\(x0[bc]|x1[c-f]|x85|u2028|u2029|r)|[>\s])+$")
 
 
-def run_of(block: Any, model: Any, **play: Any) -> Followed:
+def follow_single_run(block: Any, model: Any, **play: Any) -> Followed:
     """Follow a run."""
     (run,) = carry_out(Play(block=block, model=model, **play))
     return run
@@ -60,7 +60,7 @@ def run_of(block: Any, model: Any, **play: Any) -> Followed:
 def test_a_debate_reads_as_a_page() -> None:
     """The page has rounds, speakers with their stances, the verdict and the output."""
     model = ScriptedModel("Homes first.\nFor all.", "Supply first.", VERDICT, "Cap them, *then* build.")
-    assert whole_text(run_of(debate(name="rent", debaters=SIDES, max_rounds=1), model)) == (
+    assert whole_text(follow_single_run(debate(name="rent", debaters=SIDES, max_rounds=1), model)) == (
         "## Round 1 of 1\n\n"
         "**pro**: cap rents\n\n> Homes first.\n> For all.\n\n"
         "**con**: free rents\n\n> Supply first.\n\n"
@@ -91,7 +91,7 @@ def test_live_and_stored_text_are_equal(play: Play) -> None:
 @given(debate_plays(hostile=False))
 def test_text_cannot_impersonate_another_speaker(play: Play) -> None:
     """Arguments stay inside quotes. Only the debate itself adds headings and speakers."""
-    run = run_of(play.block, play.model, question=play.question, seed=play.seed)
+    run = follow_single_run(play.block, play.model, question=play.question, seed=play.seed)
     text, _, _ = whole_text(run).partition("## Summary\n")
     tokens = MarkdownIt().parse(text)  # level 0 is text outside quotes
     headings = [after.content for token, after in pairwise(tokens) if token.type == "heading_open" and token.level == 0]
@@ -131,13 +131,13 @@ def test_simultaneous_speakers_are_shown_one_after_another() -> None:
         judge=lambda _: VERDICT,
         synthesizer=False,
     )
-    text = whole_text(run_of(block, Writing(lambda _: "")))
+    text = whole_text(follow_single_run(block, Writing(lambda _: "")))
     assert "**pro**: cap rents\n\n> Homes first.\n\n**con**: free rents\n\n> Supply first.\n\n" in text
 
 
 def test_void_text_is_marked() -> None:
     """Text cannot be withdrawn once it is displayed."""
-    run = run_of(
+    run = follow_single_run(
         round_robin(name="panel", debaters=[Persona("Ann"), Persona("Ben")], max_rounds=1, synthesizer=False),
         ScriptedModel("Yes.", "No."),
     )
@@ -153,10 +153,10 @@ def test_void_text_is_marked() -> None:
 
 def test_text_cannot_control_the_terminal() -> None:
     """Control characters are escaped, even across chunks."""
-    run = run_of(generator(name="poet"), ScriptedModel("x"))
+    run = follow_single_run(generator(name="poet"), ScriptedModel("x"))
     assert "\x1b" not in whole_text(run)
     block = debate(name="rent", debaters=SIDES, max_rounds=1, judge=lambda _: VERDICT, synthesizer=False)
-    text = whole_text(run_of(block, ScriptedModel("Homes \x1b[2Jfirst.\rGone", "Supply.")))
+    text = whole_text(follow_single_run(block, ScriptedModel("Homes \x1b[2Jfirst.\rGone", "Supply.")))
     assert "> Homes \\x1b[2Jfirst.\\rGone\n" in text
 
 
@@ -165,9 +165,9 @@ def test_a_waiting_or_incomplete_run_gives_the_reason() -> None:
     waits = debate(
         name="rent", debaters=[SIDES[0], Debater("con", "free rents", block=human(name="ann"))], synthesizer=False
     )
-    run = run_of(waits, ScriptedModel("Homes first."))
+    run = follow_single_run(waits, ScriptedModel("Homes first."))
     assert f"(Run {run.details.run_id} goes on once this is answered.)" in whole_text(run)
-    cut = run_of(debate(name="rent", debaters=SIDES), ScriptedModel("Homes first."), limits=Limits(calls=1))
+    cut = follow_single_run(debate(name="rent", debaters=SIDES), ScriptedModel("Homes first."), limits=Limits(calls=1))
     assert whole_text(cut).endswith(
         "(The run ended early: LimitReached: the limit of the run is reached: calls=1 (1 used))"
     )
@@ -183,4 +183,4 @@ def test_a_waiting_or_incomplete_run_gives_the_reason() -> None:
 )
 def test_the_answer_is_the_result_of_the_run(block: Any, replies: list[Any], answer: str) -> None:
     """It is the output of the synthesizer, or otherwise the pattern's own answer."""
-    assert answer_of(run_of(block, ScriptedModel(*replies)).details) == answer
+    assert answer_of(follow_single_run(block, ScriptedModel(*replies)).details) == answer

@@ -49,7 +49,7 @@ async def make_service() -> AsyncIterator[Service]:
 async def finish_debate(
     make_service: Any, task: str = TASK, *, labels: Any = None, limits: Any = None, **options: Any
 ) -> Any:
-    """Finish a run."""
+    """Run a debate to its end."""
     run = await make_service.begin(
         "consensus", task, options={**SHORT, **options}, seed=1, labels=labels, limits=limits
     )

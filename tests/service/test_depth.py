@@ -117,7 +117,7 @@ async def test_a_fork_has_the_options_of_its_depth() -> None:
     assert (document.raw.rounds, len(document.raw.verdict.judging.ballots)) == (2, 2)
 
 
-def plan_of(pattern: str, **options: Any) -> Any:
+def build_plan(pattern: str, **options: Any) -> Any:
     """Create the plan of a run of `pattern`."""
     info = PATTERNS[pattern]
     file = {name: value for name, value in options.items() if isinstance(value, list)}
@@ -130,20 +130,20 @@ def test_depth_sets_the_documented_options(pattern: str) -> None:
     """Explicit options are kept."""
     page = PATTERNS[pattern].load_page()
     for depth in ("quick", "balanced", "thorough"):
-        plan = plan_of(pattern, depth=depth)
+        plan = build_plan(pattern, depth=depth)
         for name, value in page.options_for(depth).items():
             stored_options = plan.options.stored()[name]
             assert stored_options == value, name
     length = page.options.LENGTH
     if length in page.options.names():
-        assert plan_of(pattern, depth="quick", **{length: 7}).length == 7
+        assert build_plan(pattern, depth="quick", **{length: 7}).length == 7
 
 
 @pytest.mark.parametrize("pattern", ["handoff", "round_robin"])
 def test_auto_is_rejected_for_patterns_without_an_agreement_measure(pattern: str) -> None:
     """It could never end before its last step."""
     with pytest.raises(ConfigurationError, match="`--depth` must be one of quick, balanced, thorough"):
-        plan_of(pattern, depth="auto")
+        build_plan(pattern, depth="auto")
 
 
 @pytest.mark.parametrize("option", [{"baselines": True}, {"goes_on": {"rounds": 1}}])
@@ -159,8 +159,8 @@ def test_auto_is_rejected_with_single_debate_options(option: dict[str, Any]) -> 
 )
 def test_each_depth_of_a_panel_has_separate_members(pattern: str, field: str, counts: list[int]) -> None:
     """Members named by the user take part in every step instead."""
-    blocks = str(plan_of(pattern, depth="auto").pattern().outline())
-    plan = plan_of(pattern, depth="auto", **{field: [{"name": "Zoe"}, {"name": "Yan"}]})
+    blocks = str(build_plan(pattern, depth="auto").pattern().outline())
+    plan = build_plan(pattern, depth="auto", **{field: [{"name": "Zoe"}, {"name": "Yan"}]})
     names = ("Ada", "Ben", "Cleo", "Dan", "Eve")
     for depth, count in zip(("quick", "balanced", "thorough"), counts, strict=True):
         part = blocks.split(f"\n  → tap_if {depth}\n")[1].split("\n  → ", maxsplit=1)[0]
@@ -199,5 +199,5 @@ def test_the_command_line_escalates_from_a_recording(tmp_path: Path) -> None:
 
 def record(path: Path, model: FunctionModel) -> None:
     """Record a run with the depth "auto"."""
-    plan = plan_of("debate", depth="auto", seed=1, **DEBATE)
+    plan = build_plan("debate", depth="auto", seed=1, **DEBATE)
     plan.pattern().run_sync(QUESTION, model=RecordingModel(model, path), seed=1)

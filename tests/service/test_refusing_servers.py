@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flowdebate import OpenAIModel
 from flowdebate.models.openai.optional import learned_of
 from flowdebate.service import Service
-from tests.cli.stage import PATIENCE, Stage, on_pipes
+from tests.cli.stage import PATIENCE, Stage, start_on_pipes
 from tests.profiles import example_count
 from tests.server.stage import staged
 
@@ -45,7 +45,7 @@ def check_command(part: str, refusal: tuple[int, Any]) -> None:
     with rejecting_stage(part, refusal) as stage:
         options = [f"--debater={side}" for side in SIDES]
         arguments = stage.options(*options, "--max-rounds", "1", "--no-synthesizer", "--effort", "low", "--json")
-        with on_pipes(*arguments) as process:
+        with start_on_pipes(*arguments) as process:
             out, problems = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, problems
     document = json.loads(out)

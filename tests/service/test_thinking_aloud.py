@@ -21,7 +21,7 @@ from flowdebate.service import Service
 from flowdebate.ui.document import speakers_of
 from flowdebate.ui.plan import make_plan
 from flowdebate.web.run.live import LivePage
-from tests.cli.stage import PATIENCE, Stage, on_pipes
+from tests.cli.stage import PATIENCE, Stage, start_on_pipes
 
 if TYPE_CHECKING:
     from flowdebate.service.channel import Update
@@ -163,7 +163,7 @@ def test_the_command_shows_only_the_spoken_text() -> None:
     """Another program reads it through a pipe."""
     with Stage(turns=(ANNOUNCED, HARMONY)) as stage:
         options = ["--debater", "ann=cap rents", "--debater", "ben=free rents", "--max-rounds", "1"]
-        with on_pipes(*stage.options(*options, "--no-synthesizer")) as process:
+        with start_on_pipes(*stage.options(*options, "--no-synthesizer")) as process:
             out, problems = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, problems
     assert out.count(b"Homes first.") == 2

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("PARTS", "Share", "make_random", "share_of_answers", "share_of_views")
+__all__ = ("PARTS", "Share", "make_random", "run_answer_cases", "run_view_cases")
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ def make_random(seed: int, index: int) -> Random:
     return Random(f"{seed}:{index}")
 
 
-def share_of_answers(seed: int, indices: range) -> Share:
+def run_answer_cases(seed: int, indices: range) -> Share:
     """Run mutated answers through the real client and the boundary."""
     return asyncio.run(_answers(seed, indices))
 
@@ -65,7 +65,7 @@ async def _answers(seed: int, indices: range) -> Share:
     return share
 
 
-def share_of_views(seed: int, indices: range) -> Share:
+def run_view_cases(seed: int, indices: range) -> Share:
     """Render random debates in every view and count their texts."""
     from .views import check_views
 
@@ -81,4 +81,4 @@ def share_of_views(seed: int, indices: range) -> Share:
     return share
 
 
-PARTS: dict[str, Callable[[int, range], Share]] = {"answers": share_of_answers, "views": share_of_views}
+PARTS: dict[str, Callable[[int, range], Share]] = {"answers": run_answer_cases, "views": run_view_cases}

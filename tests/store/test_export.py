@@ -85,7 +85,7 @@ async def filled_store(*run_ids: str) -> MemoryStore:
     return store
 
 
-async def lines_of(store: Store, run_id: str = "r1") -> list[str]:
+async def export_lines(store: Store, run_id: str = "r1") -> list[str]:
     return [line async for line in export_run(store, run_id)]
 
 
@@ -178,7 +178,7 @@ def test_runs_survive_export_and_import_between_stores(runs: list[tuple[StoredRu
         done = await import_runs(sqlite, read_export(f"{folder}/one.jsonl"), trusted=True)
         assert done == Imported(added=tuple(ids))
         assert await read_everything(sqlite) == await read_everything(memory)
-        lines = [line for run_id in ids for line in await lines_of(sqlite, run_id)]
+        lines = [line for run_id in ids for line in await export_lines(sqlite, run_id)]
         assert "".join(f"{line}\n" for line in lines).encode() == b"".join(read_export(f"{folder}/one.jsonl"))
         assert all(check.is_valid(json.loads(line)) for line in lines)
         await import_runs(last, "\n".join(lines).splitlines(), trusted=True)
@@ -211,7 +211,7 @@ async def test_a_running_run_can_be_exported() -> None:
     await store.intend("r1", "a", "call", "ab")
     await store.commit("r1", "a", "call", "1", 2.0)
     await store.intend("r1", "b", "call", "cd")
-    await import_runs(copy, await lines_of(store))
+    await import_runs(copy, await export_lines(store))
     assert not (await copy.run("r1")).owned
     assert (await copy.take("r1")).status == "running"
     assert list(await copy.steps("r1")) == list(await store.steps("r1"))
@@ -223,9 +223,9 @@ async def test_invalid_json_is_not_exported() -> None:
     for number, given_ in enumerate((float("nan"), object(), {1, 2})):
         await store.create(make_header(f"r{number}", input=given_))
         with pytest.raises(StoreError, match=f"run r{number} cannot be exported"):
-            await lines_of(store, f"r{number}")
+            await export_lines(store, f"r{number}")
     with pytest.raises(RunNotFound):
-        await lines_of(store, "none")
+        await export_lines(store, "none")
 
 
 # Rejected files
@@ -282,7 +282,7 @@ STEP_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
 
 async def test_a_run_with_another_plan_version_is_not_imported() -> None:
     """The error states both versions and suggests what to do."""
-    lines = await lines_of(await filled_store("r1"))
+    lines = await export_lines(await filled_store("r1"))
     lines[0] = change_line(lines[0], "run", "header", "plan", to={"format": 2, "pattern": "debate", "options": {}})
     store, problem = (
         MemoryStore(),
@@ -297,7 +297,7 @@ async def test_a_run_with_another_plan_version_is_not_imported() -> None:
 async def test_an_invalid_line_is_rejected_with_its_field(index: int, name: str) -> None:
     """The error names the line, the field, the allowed values and the actual one. None of the run is stored."""
     path, to, message = (RUN_CHANGES, STEP_CHANGES)[index][name]
-    lines = await lines_of(await filled_store("r1"))
+    lines = await export_lines(await filled_store("r1"))
     lines[index] = change_line(lines[index], *path, to=to)
     await assert_rejected(lines, message)
 
@@ -336,14 +336,14 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
 async def test_a_hostile_line_is_rejected(name: str) -> None:
     """The error gives the line number, and nothing of the run is stored."""
     change, message = HOSTILE[name]
-    lines: list[str | bytes] = [*await lines_of(await filled_store("r1"))]
+    lines: list[str | bytes] = [*await export_lines(await filled_store("r1"))]
     lines[2] = change(str(lines[2]))
     await assert_rejected(lines, message)
 
 
 async def assert_rejected(lines: list[Any], message: str) -> None:
     """Check that no kind of store keeps any of these lines, while a valid run before them is kept."""
-    good = await lines_of(await filled_store("good"), "good")
+    good = await export_lines(await filled_store("good"), "good")
     with TemporaryDirectory() as folder:
         for store in (MemoryStore(), SqliteStore(f"{folder}/runs.sqlite3")):
             with pytest.raises(BadFile, match=message) as caught:
@@ -367,7 +367,7 @@ def test_a_damaged_file_gives_only_complete_runs(data: st.DataObject) -> None:
 
     async def befall() -> None:
         source, store = await filled_store("r1", "r2"), MemoryStore()
-        lines = [*await lines_of(source, "r1"), *await lines_of(source, "r2")]
+        lines = [*await export_lines(source, "r1"), *await export_lines(source, "r2")]
         content = "".join(f"{line}\n" for line in lines).encode()
         at = data.draw(st.integers(0, len(content)))
         end = data.draw(st.sampled_from((at, at + 1, len(content))))
@@ -383,7 +383,7 @@ def test_a_damaged_file_gives_only_complete_runs(data: st.DataObject) -> None:
 
 async def test_a_truncated_export_is_reported() -> None:
     """The file may end within a line or between two lines."""
-    lines = await lines_of(await filled_store("r1"))
+    lines = await export_lines(await filled_store("r1"))
     for cut in ([*lines[:-1], lines[-1][:20]], lines[:-1]):
         with pytest.raises(BadFile, match="the end of the file may have been cut off"):
             await import_runs(MemoryStore(), cut)
@@ -403,7 +403,9 @@ async def test_an_overlong_line_is_rejected_unread(tmp_path: Path) -> None:
 async def test_an_existing_run_is_rejected_or_skipped() -> None:
     """The existing run is unchanged. A partly imported file can be imported again."""
     store, target = await filled_store("r2"), MemoryStore()
-    lines = [line for one in ("r1", "r2", "r3") for line in await lines_of(await filled_store("r1", "r2", "r3"), one)]
+    lines = [
+        line for one in ("r1", "r2", "r3") for line in await export_lines(await filled_store("r1", "r2", "r3"), one)
+    ]
     await target.add(make_run("r2"), [])
     before = (await target.run("r2"), await target.steps("r2"))
     with pytest.raises(RunExists) as caught:
@@ -413,14 +415,14 @@ async def test_an_existing_run_is_rejected_or_skipped() -> None:
     assert await import_runs(target, lines, exists="skip") == Imported(added=("r3",), skipped=("r1", "r2"))
     assert (await target.run("r2"), await target.steps("r2")) == before
     with pytest.raises(RunExists):
-        await import_runs(MemoryStore(), [*await lines_of(store, "r2"), *await lines_of(store, "r2")])
+        await import_runs(MemoryStore(), [*await export_lines(store, "r2"), *await export_lines(store, "r2")])
     with pytest.raises(ConfigurationError):
         await import_runs(target, lines, exists="overwrite")  # type: ignore[arg-type]
 
 
 async def test_changes_by_editors_are_harmless() -> None:
     """A byte order mark, other line endings and empty lines are ignored. A file may contain no run."""
-    lines = await lines_of(await filled_store("r1"))
+    lines = await export_lines(await filled_store("r1"))
     store = MemoryStore()
     text = "\ufeff" + "\r\n\r\n".join(lines) + "\r\n\n"
     assert (await import_runs(store, text.encode().splitlines(keepends=True), trusted=True)).added == ("r1",)
@@ -431,7 +433,7 @@ async def test_changes_by_editors_are_harmless() -> None:
 # Files
 
 
-def names_in(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
@@ -441,7 +443,7 @@ async def test_an_export_is_written_atomically(tmp_path: Path) -> None:
     store = await filled_store("r1", "r2")
     with pytest.raises(RunNotFound):
         await write_export(path, store, ["r1", "none"])
-    assert names_in(tmp_path) == []
+    assert list_names(tmp_path) == []
     assert await write_export(path, store, ["r1"]) == 1
     before = path.read_bytes()
     with pytest.raises(BadFile, match="already exists"):
@@ -451,7 +453,7 @@ async def test_an_export_is_written_atomically(tmp_path: Path) -> None:
     assert path.read_bytes() == before
     assert await write_export(path, store, ["r1", "r2"], overwrite=True) == 2
     assert path.read_bytes().startswith(before)
-    assert names_in(tmp_path) == ["runs.jsonl"]
+    assert list_names(tmp_path) == ["runs.jsonl"]
 
 
 async def test_an_inaccessible_path_is_named(tmp_path: Path) -> None:
@@ -478,13 +480,13 @@ async def test_an_export_is_private_to_its_owner(tmp_path: Path, open_umask: Non
 async def test_an_imported_run_stays_foreign(tmp_path: Path) -> None:
     """The mark survives an export and a trusted import. No file can remove it."""
     path, store = tmp_path / "runs.sqlite3", SqliteStore(tmp_path / "runs.sqlite3")
-    lines = await lines_of(await filled_store("r1"))
+    lines = await export_lines(await filled_store("r1"))
     assert "foreign" not in lines[0]
     await import_runs(store, [lines[0].replace('"format": 1}', '"foreign": false, "format": 1}'), *lines[1:]])
     await store.close()
     store, source = SqliteStore(path), MemoryStore()
     assert (await store.run("r1")).header.foreign
-    await import_runs(source, await lines_of(store), trusted=True)
+    await import_runs(source, await export_lines(store), trusted=True)
     assert (await source.run("r1")).header.foreign
     await store.close()
 
@@ -492,7 +494,7 @@ async def test_an_imported_run_stays_foreign(tmp_path: Path) -> None:
 async def test_a_trusted_file_is_imported_unchanged() -> None:
     """The application's own runs are not marked as foreign."""
     store = MemoryStore()
-    await import_runs(store, await lines_of(await filled_store("r1")), trusted=True)
+    await import_runs(store, await export_lines(await filled_store("r1")), trusted=True)
     assert await read_everything(store) == await read_everything(await filled_store("r1"))
 
 
@@ -514,16 +516,16 @@ async def test_documents_of_a_run_are_exported_with_it() -> None:
     for key, body in {"votes/a": '{"winner": "y\\u0000"}', "votes/b": "[1]", "votes/c": GONE}.items():
         assert await store.put(documents_of("r1"), key, body)
     await target.put(documents_of("r1"), "votes/b", GONE)
-    lines = await lines_of(store)
+    lines = await export_lines(store)
     jsonschema.Draft202012Validator(export_schema()).validate(json.loads(lines[0]))
     await import_runs(target, lines)
     assert await target.documents(documents_of("r1")) == {"votes/b": "[1]", "votes/a": '{"winner": "y\\u0000"}'}
-    assert "documents" not in json.loads((await lines_of(await filled_store("r1")))[0])
+    assert "documents" not in json.loads((await export_lines(await filled_store("r1")))[0])
 
 
 async def test_a_document_with_invalid_json_is_rejected() -> None:
     """The error names the key and is raised before anything is stored."""
-    line, *steps = await lines_of(await filled_store("r1"))
+    line, *steps = await export_lines(await filled_store("r1"))
     changed = json.dumps({**json.loads(line), "documents": {"votes/a": "{"}})
     store = MemoryStore()
     with pytest.raises(BadFile, match=r"line 1: `documents.votes/a` is not valid JSON"):

@@ -119,8 +119,8 @@ def test_a_program_without_logging_sees_nothing_on_stderr() -> None:
     """Only the application decides where log records go."""
     program = (
         "import logging; assert logging.root.handlers == []\n"  # without a handler, warnings would go to stderr
-        "from tests.telemetry.test_logs import _skipping, failing, FunctionModel\n"
-        "_skipping().run_sync('?', model=FunctionModel(failing))"
+        "from tests.telemetry.test_logs import _skipping, failing_model, FunctionModel\n"
+        "_skipping().run_sync('?', model=FunctionModel(failing_model))"
     )
     done = run_warm(program, cwd=Path(__file__).parents[2])
     assert done.stderr == ""

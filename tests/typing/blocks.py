@@ -33,7 +33,7 @@ async def count_later(text: str, ctx: Context) -> float:
     return float(len(text))
 
 
-def steps_of(plan: Any, response: ModelResponse, ctx: Context) -> list[str]:
+def list_steps(plan: Any, response: ModelResponse, ctx: Context) -> list[str]:
     """Return the steps of a plan."""
     return [str(plan)]
 
@@ -49,7 +49,7 @@ async def check_a_generator_has_the_requested_type() -> None:
     """The output type is text, the schema's type, or the return type of `transform`."""
     assert_type(generator(name="a", prompt="Say it.", max_tool_rounds=2), Generator[str])
     assert_type(generator(name="a", output_schema=Plan, model="local"), Generator[Plan])
-    assert_type(generator(name="a", output_schema=Plan, transform=steps_of), Generator[list[str]])
+    assert_type(generator(name="a", output_schema=Plan, transform=list_steps), Generator[list[str]])
     assert_type(generator(name="a", output_schema={"type": "object"}), Generator[Any])
     assert_type(await generator(name="a").run("?"), RunResult[str])
     assert_type(generator(name="a", output_schema=Plan).start("?"), RunHandle[Plan])

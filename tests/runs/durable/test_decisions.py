@@ -142,7 +142,7 @@ async def test_a_topology_is_not_evaluated_again() -> None:
     assert {proposal.text for proposal in output.final_proposals} == {"In life 1."}
 
 
-def debater_of_life(lives: Lives) -> Callable[[Any], str]:
+def life_debater(lives: Lives) -> Callable[[Any], str]:
     """Return a debater whose answers name the current life."""
     return lambda _: f"Said in life {lives.life}."
 
@@ -151,8 +151,8 @@ async def test_function_block_answers_in_a_debate_are_recorded() -> None:
     """Speakers, arguments and the verdict all date from the life that first produced them."""
     lives, store = Lives(), MemoryStore()
     sides = [
-        Debater("ann", "for", block=debater_of_life(lives)),
-        Debater("bob", "against", block=debater_of_life(lives)),
+        Debater("ann", "for", block=life_debater(lives)),
+        Debater("bob", "against", block=life_debater(lives)),
     ]
 
     def minutes(raw: Any) -> Any:
@@ -220,8 +220,8 @@ async def test_a_rejected_answer_can_be_corrected() -> None:
     """Only accepted answers are recorded, so the run continues once the function is corrected."""
     lives, store = Lives(), MemoryStore()
     sides = [
-        Debater("ann", "for", block=debater_of_life(lives)),
-        Debater("bob", "against", block=debater_of_life(lives)),
+        Debater("ann", "for", block=life_debater(lives)),
+        Debater("bob", "against", block=life_debater(lives)),
     ]
     verdicts: dict[int, Any] = {1: {"winner": "for"}, 2: VERDICT}
     rent = debate(name="rent", debaters=sides, max_rounds=1, judge=lambda _: verdicts[lives.life], synthesizer=False)

@@ -279,12 +279,12 @@ async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
 async def test_the_memory_of_a_replay_is_linear_in_the_text() -> None:
     """A replay does not render prompts, since each of them contains the whole transcript so far."""
-    peaks = [await peak_of_replay(rounds) for rounds in (20, 80)]
+    peaks = [await measure_replay(rounds) for rounds in (20, 80)]
     assert peaks[1] < 5 * peaks[0]
     assert peaks[1] < 10 * 80 * 2 * 4_000
 
 
-async def peak_of_replay(rounds: int) -> int:
+async def measure_replay(rounds: int) -> int:
     """Return the peak memory, in bytes, of replaying a debate with `rounds` rounds."""
     speaking = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes. " * 570)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=rounds, judge="single")

@@ -13,7 +13,7 @@ from flowdebate.testing import FunctionModel
 from flowdebate.ui.steps import StepState
 from flowdebate.web.run.sheet import Sheet, Turn
 from flowdebate.web.run.travel import fork_line, moment_at
-from tests.browser.answers import answer_of
+from tests.browser.answers import answer_request
 
 if TYPE_CHECKING:
     from flowdebate.service.state import RunDetails
@@ -24,7 +24,7 @@ QUESTION = "Should we ship?"
 
 async def finish_run(pattern: str) -> tuple[RunDetails, Sheet]:
     """Return a finished run and its sheet."""
-    async with Service(store="memory:", model=FunctionModel(answer_of)) as service:
+    async with Service(store="memory:", model=FunctionModel(answer_request)) as service:
         await service.begin(pattern, QUESTION, run_id="run")
         details = await service.wait("run")
         assert details.document is not None
