@@ -27,10 +27,10 @@ APPLICATION = """
 from flowdebate import Limits
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import debater
+from tests.server.stage import answer_debate
 
 def service():
-    return Service(store="runs.sqlite3", model=FunctionModel(debater), budget=Limits(calls=6), recover=True)
+    return Service(store="runs.sqlite3", model=FunctionModel(answer_debate), budget=Limits(calls=6), recover=True)
 """
 
 

@@ -187,7 +187,8 @@ async def test_a_run_in_another_process_is_followed_live(tmp_path: Path) -> None
         "async def slow(request):\n"
         "    await asyncio.sleep(0.15)\n"
         "    return answer_to(request)\n"
-        f"result = rent_debate().run_sync(QUESTION, model=FunctionModel(slow), store={str(file)!r}, run_id='r', seed=2)\n"
+        "model = FunctionModel(slow)\n"
+        f"result = rent_debate().run_sync(QUESTION, model=model, store={str(file)!r}, run_id='r', seed=2)\n"
         "print(*[f'{event.kind} {event.path}' for event in result.events], sep='\\n')\n"
     )
     other = await asyncio.create_subprocess_exec(

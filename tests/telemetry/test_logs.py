@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 
 def failing_model(request: ModelRequest) -> Any:
-    """Return a model whose provider fails for one side."""
+    """Answer as a model whose provider fails for one side."""
     if request.block.endswith("bob"):
         raise ProviderFailed("CANARY", status=503)
     return answer_with_usage(request)
