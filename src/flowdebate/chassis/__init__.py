@@ -1,1 +1,1 @@
-"""Chassis of all patterns: declarations, roles, rounds, turns, state, output, anonymity, and the registry."""
+"""Common base of all patterns: declarations, roles, rounds, turns, state, output, anonymity, and the registry."""

@@ -71,23 +71,21 @@ class AgreementTemplate(Template):
 
 
 AGREEMENT = Profiles(full=AgreementTemplate(), concise=AgreementTemplate())
-"""Prompt for comparing two answers, short enough for small models."""
+"""Prompt for comparing two answers, short enough for small models as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Method to decide whether two answers agree: `Agreement(model="openai/gpt-5-mini")`.
+    """Method for deciding whether two answers agree: `Agreement(model="openai/gpt-5-mini")`.
 
-    Identically worded answers agree without a model call. A judge compares all other pairs in both orders; the answers
-    agree if both rulings say so.
+    Identically worded answers agree without a model call. A judge compares any other pair in both orders; the answers
+    agree only if both rulings say so.
     """
 
     model: Model | str | None = None
     """The judge's model; None for the synthesizer's model."""
     agree: Callable[..., Any] | None = None
-    """Function to use instead of the judge, called with an `AnswerPair` and, if it has a second parameter,
-    the context.
-    """
+    """Function to call instead of the judge, with an `AnswerPair` and, if it has a second parameter, the context."""
 
     def __post_init__(self) -> None:
         check_model(self.model, location="Agreement")

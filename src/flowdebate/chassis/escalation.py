@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """Escalation rule: a step decides if its output has a `confidence` of at least `minimum`."""
+    """Escalation rule: a step decides if the `confidence` in its output is at least `minimum`."""
 
     minimum: float
 
@@ -60,11 +60,12 @@ class Confidence:
 
 
 Rule: TypeAlias = Literal["agreement", "undisputed"] | Agreement | Confidence | Callable[..., Any]
-"""Rule that decides whether a step ends an escalation.
+"""Rule deciding whether a step ends an escalation.
 
 - "agreement", or `Agreement` with a model or a function: the step's answer agrees with an earlier answer.
-- "undisputed": all deciders agree on the step's result. In a debate all ballots name the winner, a council has no
-  dissent, a review no disputed finding, a consensus debate a consensus, and no claim of a critique holds.
+- "undisputed": all deciders agree on the step's result. In a debate, all ballots name the winner; in a council, nobody
+  dissents; in a review, no finding is disputed; in a consensus debate, consensus was reached; in a critique, no claim
+  holds.
 - `Confidence(0.9)`: the `confidence` in the step's output is high enough.
 - A function that returns True, called with the step's output and, if it has a second parameter, the context. The
   output of a pattern is its raw output; `ctx.sequencer.state.steps` lists the steps so far, the current one last.
@@ -95,11 +96,9 @@ class EscalationOutput(PatternOutput):
     skipped: list[str] = Field(default_factory=new_list)
     """Names of the steps that were not needed."""
     answer: Any = None
-    """The answer of the last step as text. The last step is the deciding one, unless the run ended early (see
-    `status`).
-    """
+    """The last step's answer as text. The last step is the deciding one, unless the run ended early (see `status`)."""
     output: Any = None
-    """The output of the last step; for a pattern, its raw output."""
+    """The last step's output; for a pattern, its raw output."""
     stop_reason: str | None = None
     """Reason why the escalation stopped, such as "agrees with first"; None if the run ended early."""
     status: DebateStatus = "complete"
@@ -128,7 +127,7 @@ class EscalationOutput(PatternOutput):
         ]
 
     def find_repetitions(self) -> list[str]:
-        """Return no remarks, because an escalation looks for equal answers."""
+        """Return no remarks, because an escalation looks for matching answers."""
         return []
 
 
@@ -139,11 +138,11 @@ class StepResult:
     result: object = None
     """The output of the step's block."""
     output: object = None
-    """The output of the step; for a pattern, its raw output."""
+    """The step's output; for a pattern, its raw output."""
 
 
 MakeOutput: TypeAlias = "Callable[[EscalationState, Context, RunStatus, StepResult], PatternOutput | None]"
-"""Factory of the raw output, called with the state, the context, the status, and the latest step's result."""
+"""Factory for the raw output, called with the state, the context, the status, and the latest step's result."""
 
 
 def escalate(
@@ -158,7 +157,7 @@ def escalate(
 
     A step is a pattern, or any block or function that takes the question as its input. `until` is the rule for all
     steps, or a dict of rules by step name. A step without a rule never ends the escalation; the last step always does.
-    A step whose provider fails is skipped, unless `failures` says otherwise; if the last step is skipped, the previous
+    A step whose provider fails is skipped unless `failures` says otherwise; if the last step is skipped, the previous
     answer counts. `model` is the default model for all inner blocks.
 
     >>> from flowdebate import handler
@@ -203,9 +202,9 @@ def make_pipeline(
     make_output: MakeOutput,
     model: ModelChoice = None,
 ) -> Sequencer[Any, Any]:
-    """Build the steps of an escalation, except the last block, which builds the output.
+    """Build the steps of an escalation, except for the last block, which builds the output.
 
-    `make_output` creates the raw output of a run that ends early.
+    `make_output` creates the raw output for a run that ends early.
     """
     policy = failures.over(SKIP)
     pipeline = sequencer(name=name, state=EscalationState, model=model, protected=True).tap(_stamp(name, make_output))
@@ -253,12 +252,12 @@ def _check_rule(rule: Any, location: str, field: str) -> Rule:  # noqa: ANN401 -
 
 
 def _compares(rule: Rule) -> bool:
-    """Check whether a rule compares answers; the first step has no earlier answer to compare with."""
+    """Return whether a rule compares answers; the first step has no earlier answer to compare with."""
     return rule == "agreement" or isinstance(rule, Agreement)
 
 
 def _stamp(name: str, make: MakeOutput) -> Handler[Any, None]:
-    """Create a tap that stores the question and registers the output of a run that ends early."""
+    """Create a tap that stores the question and registers the output for a run that ends early."""
 
     @handler(name=f"{name}-question")
     def stamp(value: object, ctx: Context) -> None:
@@ -279,8 +278,8 @@ def _goes_on(_: object, ctx: Context) -> bool:
 
 
 _RESULT = "result"
-"""Key of the latest step's result in the derived values of the escalation. The state would freeze the result, but it
-may be of any type.
+"""Key of the latest step's result in the escalation's derived values. The result may be of any type, and the state
+would freeze it.
 """
 
 
@@ -329,7 +328,7 @@ class _Step(Block[Any, Any]):
         if self._check is not None:
             reason = await self._decide(self._check, _Judged(output=output, step=step, earlier=earlier), ctx)
         if reason is None and outcome != "no_verdict" == ctx.run.outcome:
-            # a debate without a verdict does not decide the status if another step follows
+            # a debate without a verdict does not determine the status if another step follows
             ctx.run.outcome = "degraded"
         cost = {f"check_{key}": count for key, count in _cost(ctx, begin).items()}
         step = step.model_copy(update={"reason": reason, **cost})
@@ -350,7 +349,7 @@ class _Step(Block[Any, Any]):
         return result
 
     async def _decide(self, check: _Check, judged: _Judged, ctx: Context) -> str | None:
-        """Return the reason to end the escalation with this step; None to continue or if the judge fails."""
+        """Return the reason for ending the escalation with this step; None to continue, or if the judge fails."""
         try:
             reason: str | None = await self._in_time(check(judged, ctx.below(check)), ctx, check)
         except Exception as error:
@@ -376,7 +375,7 @@ class _Step(Block[Any, Any]):
 
 
 def _cost(ctx: Context, begin: int) -> dict[str, Any]:
-    """Sum the calls and tokens of the step around `ctx`, from the event with index `begin`."""
+    """Sum the calls and tokens of the step enclosing `ctx`, starting at event index `begin`."""
     usage, place = Usage.none(), f"{ctx.path}/"
     for event in ctx.run.records.events[begin:]:
         if isinstance(event, ModelCalled) and (event.path == ctx.path or event.path.startswith(place)):
@@ -385,7 +384,7 @@ def _cost(ctx: Context, begin: int) -> dict[str, Any]:
 
 
 def _answer_in(output: object) -> str | None:
-    """Return the answer in a step's output as text; None if there is none."""
+    """Return the answer in a step's output as text; None if it contains none."""
     if isinstance(output, Mapping):
         answer = output.get("answer", output)
     else:
@@ -404,7 +403,7 @@ class _Judged:
 
 
 class _Check(Block[_Judged, "str | None"]):
-    """Check of a step against a rule; returns the reason to end the escalation, or None to continue."""
+    """Check of a step against a rule, returning the reason to end the escalation or None to continue."""
 
     def __init__(self, rule: Rule) -> None:
         super().__init__("until")
@@ -428,7 +427,7 @@ class _Check(Block[_Judged, "str | None"]):
         return function_name(self._function) if holds else None
 
     async def _find_agreement(self, check: AgreementCheck, value: _Judged, ctx: Context) -> str | None:
-        """Compare the answer with earlier answers, latest first."""
+        """Compare the answer with earlier answers, the latest first."""
         question = state_of(ctx, EscalationState).question
         for other in reversed(value.earlier):
             if value.step.answer is None or other.answer is None:

@@ -1,4 +1,4 @@
-"""Options shared by all patterns, and rules about incompatible options."""
+"""Options shared by all patterns, and rules on incompatible options."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class PromptOptions:
     """
 
     profile: Profile | None = None
-    """Set of default prompts: "concise" for small models, "full" for others; None chooses by model."""
+    """Set of default prompts: "concise" for small models, "full" for others; None decides by model."""
     length: Length | None = None
     """Length of a turn: "short", "medium", "long", or a number of words. None means short with concise prompts and
     medium with full prompts.
     """
     template: Template | None = None
-    """Texts of the speakers' prompts, used instead of the profile's: a template of the class that the pattern uses."""
+    """Template for the speakers' prompts, of the class that the pattern uses; None for the profile's template."""
     history: History = "all"
     """Rounds of the transcript shown in prompts:
 
@@ -53,7 +53,7 @@ class PromptOptions:
     """
     hide_names: bool | None = None
     """True to replace the names of speakers and their models in contributions with aliases. None means True in the
-    patterns with this option, debate and council.
+    patterns that have this option: debate and council.
     """
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class PromptOptions:
 def check_prompts(
     prompts: PromptOptions | None, template: type[Template], *, accepted: Sequence[str], location: str
 ) -> PromptOptions:
-    """Return the prompt options of a pattern with a `template` for its speakers' prompts.
+    """Return the prompt options for a pattern whose speakers' prompts use a `template`.
 
     Raises ConfigurationError for a template of the wrong class, and for `history` and `hide_names` unless they are
     `accepted`.
@@ -88,8 +88,8 @@ def check_prompts(
 class CommonOptions:
     """Options shared by all patterns, as passed to a pattern's function.
 
-    The function of a pattern creates an instance of this class, or of a subclass with its own options, and
-    `check_options` checks it.
+    A pattern's function creates an instance of this class, or of a subclass with its own options, for `check_options`
+    to check.
     """
 
     name: str
@@ -97,9 +97,9 @@ class CommonOptions:
     """Speakers: the pattern's `debaters`, `agents`, `members` or `reviewers`."""
     max_rounds: int
     roles: Mapping[str, RoleChoice] = field(default_factory=dict)
-    """Values of the options for all roles except the speakers, by role."""
+    """Values of the options for all roles except the speakers, keyed by role."""
     visibilities: Mapping[str, VisibilityLike] = field(default_factory=dict)
-    """Visibility of the default blocks of each role; None for the role's default."""
+    """Visibility of each role's default blocks; None for the role's default."""
     turn_order: TurnOrder = "declared"
     terminate_when: StopWhen | None = None
     transcript: StateResource[Any] | None = None
@@ -117,11 +117,11 @@ class CommonOptions:
 
     @property
     def has_planned_rounds(self) -> bool:
-        """True if another option determines the number of rounds, such as the phases of a debate."""
+        """True if another option, such as a debate's phases, determines the number of rounds."""
         return False
 
     def for_blocks(self) -> BlockOptions:
-        """Return the options for the default blocks of all roles, omitting unset options."""
+        """Return the options for all roles' default blocks, omitting unset options."""
         options: BlockOptions = {}
         if self.tools is not None:
             options["tools"] = self.tools
@@ -144,7 +144,7 @@ CheckedT_contra = TypeVar("CheckedT_contra", bound=CommonOptions, contravariant=
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Constraint(Generic[CheckedT_contra]):
-    """Rule about incompatible options. All front ends report a violation in the same words."""
+    """Rule about incompatible options. All front ends report a violation in the same wording."""
 
     name: str
     options: tuple[str, ...]
@@ -152,7 +152,7 @@ class Constraint(Generic[CheckedT_contra]):
     sentence: str
     """Message, with each option in braces: "{mirror} cannot be combined with …"."""
     broken: Callable[[CheckedT_contra], bool]
-    """Predicate that returns True if options break the rule."""
+    """Predicate that returns True if the options break the rule."""
 
     def check(self, options: CheckedT_contra, *, location: str) -> None:
         """Raise ConflictingOptions if `options` break the rule."""
@@ -170,7 +170,7 @@ NEEDS_SYNTHESIZER: Constraint[CommonOptions] = Constraint(
 
 
 def quorum_of(roster: str) -> Constraint[CommonOptions]:
-    """Return the quorum constraint for a pattern whose speakers are in the option `roster`."""
+    """Return the quorum constraint for a pattern whose speakers are given by the option `roster`."""
 
     def is_out_of_reach(options: CommonOptions) -> bool:
         return options.failures is not None and (options.failures.quorum or 0) > len(options.roster)

@@ -1,4 +1,4 @@
-"""Outputs: the base class of raw outputs, their publication, and the synthesizer's output."""
+"""Outputs: the base class for raw outputs, their publication, and the synthesizer's output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Entry:
     """Contribution to a discussion, in a form common to all patterns."""
 
     round: int
-    """The round, or the turn of a handoff, from 1; 0 for the initial proposals of a consensus debate."""
+    """The round, or the turn in a handoff, counted from 1; 0 for the initial proposals in a consensus debate."""
     speaker: str
     """The name of the debater or agent."""
     text: str
@@ -57,7 +57,7 @@ _MAX_QUOTED_LENGTH = 80  # maximum length, in characters, of a contribution quot
 
 
 class PatternOutput(WireModel):
-    """The raw output of a pattern, in a form common to all patterns.
+    """A pattern's raw output, in a form common to all patterns.
 
     Each pattern adds its own fields, named as in its wire form.
     """
@@ -65,8 +65,8 @@ class PatternOutput(WireModel):
     subject_field: ClassVar[str] = "question"
     """Name of the field that contains the question, the topic, the proposition or the task."""
     early_reasons: ClassVar[frozenset[str]] = frozenset()
-    """Stop reasons of the pattern that take precedence over the maximum number of rounds, because they may also apply
-    to the last round.
+    """The pattern's stop reasons that take precedence over the maximum number of rounds, because they may also apply to
+    the last round.
     """
     transcript_field: ClassVar[str] = "transcript"
     """Name of the field that contains the transcript."""
@@ -89,11 +89,11 @@ class PatternOutput(WireModel):
     """
 
     cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
-    """The full text of answers that continued as another speaker; None (and omitted from JSON) if there are none."""
+    """The full text of answers that went on as another speaker; None (and omitted from JSON) if there are none."""
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
-    """The steps up to and including this one in a run of depth "auto"; None (and omitted from JSON) in other runs."""
+    """The steps up to and including this one in a run with depth "auto"; None (and omitted from JSON) in other runs."""
 
-    # Only for type checkers: outputs declare these as fields, in the order of their wire form.
+    # Only for type checkers: outputs declare these as fields, in wire-form order.
     if TYPE_CHECKING:
 
         @property
@@ -123,7 +123,7 @@ class PatternOutput(WireModel):
 
     @property
     def entries(self) -> list[Entry]:
-        """All contributions, in the order of the transcript."""
+        """All contributions, in transcript order."""
         transcript: Sequence[Any] = getattr(self, self.transcript_field)
         return [Entry(round=entry.round, speaker=entry.speaker, text=entry.text) for entry in transcript]
 
@@ -134,12 +134,12 @@ class PatternOutput(WireModel):
 
     @property
     def incomplete(self) -> str | None:
-        """First line of every answer if speakers are missing, with the reasons; None if all speakers spoke."""
+        """First line of every answer if speakers are missing, stating the reasons; None if all speakers spoke."""
         return missing_line(self.losses)
 
     @property
     def decision_word(self) -> str | None:
-        """The decision as a word or a name, by which batches count runs; None if the pattern makes no decision."""
+        """The decision as a word or name, used by batches to count runs; None if the pattern makes no decision."""
         return None
 
     @property
@@ -148,7 +148,7 @@ class PatternOutput(WireModel):
         return self.decision_word or brief(getattr(self, "answer", None))
 
     def find_repetitions(self) -> list[str]:
-        """List remarks on identical contributions to the transcript, ignoring short ones."""
+        """List remarks on identical contributions to the transcript, ignoring short contributions."""
         # only `transcript`, because an unchanged revision is not a repetition
         transcript: Sequence[Any] = getattr(self, self.transcript_field, ())
         same: dict[str, list[Any]] = {}
@@ -164,9 +164,10 @@ class PatternOutput(WireModel):
         ]
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return the course of each decision: each voice's answers in order, and the outcome.
+        """Return the course of each decision: every voice's answers in order, and the outcome.
 
-        Empty for a pattern whose speakers give no short answers. `flowdebate.evaluation.dynamics` analyzes the courses.
+        The list is empty for a pattern whose speakers give no short answers. `flowdebate.evaluation.dynamics` analyzes
+        the courses.
         """
         return []
 
@@ -215,7 +216,7 @@ def stamp_subject(
 
     @handler(name=f"{name}-stamp-question")
     async def stamp(value: PatternInput, ctx: Context) -> None:
-        # set early, so that the output contains the question even if the run ends in its first turn
+        # set early, so that the output contains the question even if the run ends during its first turn
         ctx.scope.handle.update(question=value.subject)
         ctx.run.register_partial_output(ctx.sequencer.path, lambda status: make_output(ctx, status))
         if material is not None:
@@ -235,23 +236,23 @@ def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
 
 
 def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> OutputT:
-    """Set `output` as the raw output (`result.raw`) of the pattern at `path`; None for the pattern around the block.
+    """Set `output` as the raw output (`result.raw`) of the pattern at `path`; None means the enclosing pattern.
 
-    Every raw output passes through this function. An output that changes later, because the synthesizer failed or
-    baselines were added, is built and published again.
+    Every raw output passes through this function. If an output changes later, because the synthesizer failed or
+    baselines were added, it is built and published again.
     """
     ctx.run.set_raw_output(ctx.sequencer.path if path is None else path, output)
     return output
 
 
 def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
-    """Collect the fields that describe how the run ended, including its failures, for any raw output."""
+    """Collect the fields describing how the run ended, including its failures, for any raw output."""
     state = pattern_state(ctx)
     return {"stop_reason": state.stop_reason, "status": status, "losses": list(state.losses), "seed": ctx.seed}
 
 
 def status_of(ctx: Context) -> RunStatus:
-    """Return the status of a completed pattern: "no_verdict" if nobody contributed, "degraded" after any failure."""
+    """Return the status of a finished pattern: "no_verdict" if nobody contributed, "degraded" after any failure."""
     if not anything_heard(ctx):
         ctx.run.degrade("no_verdict")
         return "no_verdict"
@@ -261,9 +262,9 @@ def status_of(ctx: Context) -> RunStatus:
 def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: Role) -> Sequencer[Any, Any]:
     """Add the synthesizer in `role` as the last step of `pipeline`, unless the pattern has no synthesizer.
 
-    The output of a custom synthesizer is validated against the pattern's schema; the default one requests that schema
-    from its model. If the synthesizer's provider fails and the policy tolerates this, the output is None, and the raw
-    output is published again with the failure. Without a verdict the synthesizer is not called, and the output is None.
+    A custom synthesizer's output is validated against the pattern's schema; the default one requests that schema from
+    its model. If the synthesizer's provider fails and the policy tolerates this, the output is None, and the raw output
+    is published again with the failure. Without a verdict, the synthesizer is not called and the output is None.
     """
     if not loop.has(role):
         return pipeline
@@ -281,12 +282,12 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
     validate = _validate_output(loop.name, block.name, schema)
     if not loop.policy_of(role).goes_on:
         return pipeline.then(validate)
-    # None means that the provider failed; schemas need not allow it
+    # None means that the provider failed, and schemas need not allow it
     return pipeline.then_if(lambda value: value is not None, validate)
 
 
 def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
-    """Create a block that validates the output of a custom synthesizer."""
+    """Create a block that validates a custom synthesizer's output."""
 
     @handler(name=f"{name}-validate-output")
     def validate(value: object, ctx: Context) -> object:
@@ -301,9 +302,9 @@ def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handl
 
 
 class Synthesis(Wrapped):
-    """Block that runs `inner` on raw outputs with a verdict.
+    """Block that runs `inner` on raw outputs that have a verdict.
 
-    It returns None for outputs without a verdict, because there is nothing to write about.
+    For any other output it returns None, because there is nothing to write about.
     """
 
     def __init__(self, inner: Block[Any, Any], *, read_only: bool) -> None:
@@ -317,6 +318,6 @@ class Synthesis(Wrapped):
             entries: Sequence[Any] = getattr(value, value.transcript_field)
             new_entries = [entry for entry in entries if entry.round > value.older.rounds]
             value = value.model_copy(update={value.transcript_field: new_entries})
-        # frozen, because a custom synthesizer could change the published raw output
+        # frozen, because a custom synthesizer could modify the published raw output
         output = await self._inner(freeze(value) if self._read_only else value, ctx)
         return mark_answer(output, value.losses)

@@ -1,4 +1,4 @@
-"""A speaker's own words: the answer without its label, up to the point where it continues as another speaker."""
+"""A speaker's own words: the answer without its label, up to the point where it goes on as another speaker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Message
     from flowdebate.runs.context import Context
 
-# Instructions that explicitly ask for a label, such as "begin with your name".
+# Instructions that explicitly request a label, such as "begin with your name".
 _ASKS_FOR_LABEL = re.compile(
     r"\b(?:begin|start|open|prefix|sign|label|head)\w*\b[^.\n]{0,40}\b(?:your (?:own )?(?:name|tag|label)|labels?)\b",
     re.IGNORECASE,
@@ -42,11 +42,11 @@ class OwnWords:
     other_stances: dict[str, str | None]
     """Stances of the other speakers, by name."""
     system_prompt: str | None = None
-    """The application's text about the speaker. If it asks for a label, the label is kept."""
+    """The application's description of the speaker. If it asks for a label, the label is kept."""
 
     @classmethod
     def of(cls, member: Debater | Persona, roster: Iterable[Debater | Persona]) -> OwnWords:
-        """Create the parser for the answers of `member` of `roster`."""
+        """Create the parser for answers from `member` of `roster`."""
         return cls(
             name=member.name,
             stance=getattr(member, "stance", None),
@@ -57,7 +57,7 @@ class OwnWords:
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
         """Return the speaker's own words in `text`.
 
-        If the text continues as another speaker, the result is a `Trimmed`, and the cut is recorded.
+        If the text goes on as another speaker, the result is a `Trimmed`, and the cut is recorded.
         """
         if "[" not in text and ":" not in text:  # cannot contain a speaker label
             return text
@@ -75,13 +75,13 @@ class OwnWords:
         return Trimmed(words)
 
     def separate(self, text: str, *, instructions: str = "") -> tuple[str, str | None]:
-        """Return the speaker's own words in `text`, and the name of the speaker as whom it continues, or None."""
+        """Return the speaker's own words in `text`, and the name of any other speaker as whom it goes on."""
         other = self._find_other(text)
         own_text = text if other is None else text[: other[0]].rstrip()
         return self.without_label(own_text, instructions), None if other is None else other[1]
 
     def listen(self, listener: Callable[[str], None]) -> LabelFilter:
-        """Return a listener that forwards a streamed answer to `listener` without its label."""
+        """Return a listener that forwards a streamed answer, without its label, to `listener`."""
         return LabelFilter(self, listener)
 
     def without_label(self, text: str, instructions: str = "") -> str:
@@ -102,7 +102,7 @@ class OwnWords:
         return text
 
     def may_be_label(self, begins: str) -> bool:
-        """Return whether a text that starts with `begins` may start with a label."""
+        """Return whether an answer that starts with `begins` may start with a label."""
         begins = begins.lstrip()
         if len(begins) > self._longest:
             return False
@@ -128,13 +128,13 @@ class OwnWords:
 
     @cached_property
     def _others(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
-        """Patterns for the lines that begin another speaker's turn, by name."""
+        """Patterns matching the lines that begin another speaker's turn, by name."""
         return tuple(
             (name, re.compile(_turn_of(name, stance), re.MULTILINE)) for name, stance in self.other_stances.items()
         )
 
     def _find_other(self, text: str) -> tuple[int, str] | None:
-        """Find the first line of another speaker's turn that follows some of the speaker's own words."""
+        """Find the first line of another speaker's turn after some of the speaker's own words."""
         other_line = min(
             (line for line in map(partial(_first_turn, text), self._others) if line is not None), default=None
         )
@@ -143,7 +143,7 @@ class OwnWords:
             or not text[: other_line[0]].strip()
             or self._label.fullmatch(text[: other_line[0]].rstrip())
         ):
-            return None  # if the speaker has said nothing before this line, the line is about the others
+            return None  # if the speaker has said nothing before this line, it is about the others
         return other_line
 
 
@@ -163,7 +163,7 @@ def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str
 
 
 class LabelFilter:
-    """Listener that forwards a streamed answer without the speaker's label, holding back only a possible label."""
+    """Listener that forwards a streamed answer without the speaker's label, holding back only what may be a label."""
 
     def __init__(self, words: OwnWords, listener: Callable[[str], None]) -> None:
         self._words = words
@@ -176,7 +176,7 @@ class LabelFilter:
         self._is_settled = False
 
     def __call__(self, piece: str) -> None:
-        """Process the next piece of the answer."""
+        """Process the next chunk of the answer."""
         if self._is_settled:
             self._listener(piece)
             return

@@ -29,15 +29,15 @@ class PatternInfo:
     subject: str
     """Name of the pattern's input: "question", "topic", "proposition" or "task"."""
     page: str
-    """Import path of the pattern's `Page`, which provides its options, document and sections for all front ends."""
+    """Import path of the pattern's `Page`, which provides its options, document and sections to all front ends."""
     help: str
     """Purpose of the pattern, for lists and for the help of its command. Its first sentence must fit on one line."""
     events: tuple[str, ...] = ()
-    """Import paths of the event classes that only this pattern emits; streams and pages pass these events
+    """Import paths of the event classes emitted only by this pattern; streams and pages pass these events
     on unchanged.
     """
     listed: bool = False
-    """True if the help lists the command separately rather than among the other patterns."""
+    """True if the help lists the command separately, not among the other patterns."""
 
     @property
     def verb(self) -> str:
@@ -64,7 +64,7 @@ PATTERNS: dict[str, PatternInfo] = {}
 
 
 def register(info: PatternInfo) -> None:
-    """Add a pattern, replacing any registered pattern of the same name."""
+    """Add a pattern, replacing any registered pattern with the same name."""
     PATTERNS[info.name] = info
 
 
@@ -80,7 +80,7 @@ def load_patterns() -> Mapping[str, PatternInfo]:
 
 
 def find_pattern(name: object) -> PatternInfo | None:
-    """Return the pattern with this name or command name; None if there is none.
+    """Return the pattern with this name or command; None if there is none.
 
     >>> found = find_pattern("round-robin")
     >>> found and found.name

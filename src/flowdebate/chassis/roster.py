@@ -1,7 +1,7 @@
 """Roster: the participants, the roles declared by a pattern, and the default blocks created for both.
 
-The options of a default block are merged from layers, and the last layer with a value wins: facts of the pattern (name,
-roster, transcript), the pattern's options for all roles, the role's options, and the options of a single member or
+A default block's options are merged from layers, where the last layer with a value wins: facts about the pattern (name,
+roster, transcript), the pattern's options for all roles, the role's options, and the options for a single member or
 role. Only `merge_options` implements this order.
 """
 
@@ -48,31 +48,31 @@ class Debater:
     """
 
     name: str
-    """Stable identifier of the debater, also the assignee of its tasks in the audit trail."""
+    """Stable identifier of the debater, also used as the assignee of its tasks in the audit trail."""
     stance: str
     """Position that the debater argues for."""
     role: str | None = None
-    """Persona of the debater in a few words. For the default block only."""
+    """The debater's persona in a few words. For the default block only."""
     block: Any = None
     """Replacement for the default debater: a block, or a sync or async function of `(input, ctx)` or `(input)`. It
-    returns `str`, `{"text": str}`, or a model with a `text`.
+    returns `str`, `{"text": str}`, or a model with a `text` field.
     """
     model: Model | str | None = None
-    """Model of the debater; None for the model of the debate. For the default block only."""
+    """The debater's model; None for the debate's model. For the default block only."""
     options: DebaterOptions | None = None
     """`DebaterOptions` for this debater, which override the debate's. For the default block only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """Participant without an assigned position, for example in a deliberation or a panel.
+    """Participant without an assigned position, for example in a deliberation or on a panel.
 
     >>> Persona("Bear", "cautious risk analyst", "You look for what can go wrong.").role
     'cautious risk analyst'
     """
 
     name: str
-    """Stable identifier of the participant, also the assignee of its tasks in the audit trail."""
+    """Stable identifier of the participant, also used as the assignee of its tasks in the audit trail."""
     role: str | None = None
     """Role in a few words, shown to the others next to the name."""
     system_prompt: str | None = None
@@ -80,20 +80,20 @@ class Persona:
     block: Any = None
     """Replacement for the default block: a block, or a sync or async function of `(input, ctx)` or `(input)`."""
     model: Model | str | None = None
-    """Model of the participant; None for the pattern's model. For the default block only."""
+    """The participant's model; None for the pattern's model. For the default block only."""
     options: DebaterOptions | None = None
     """`DebaterOptions` for this participant, which override the pattern's. For the default block only."""
 
 
 MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
-"""Member of a roster without positions: a `Persona`, a dict of its fields, or a model after which the
-member is named.
+"""Member of a roster without positions: a `Persona`, a dict of its fields, or a model, which also provides the member's
+name.
 """
 
 MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
 """Environment variable that sets the maximum number of members in a roster."""
 _MAX_MEMBERS = 100
-"""Default maximum number of participants, because the time to build a pattern grows with the square of their number."""
+"""Default maximum number of participants, because the time it takes to build a pattern grows with its square."""
 _MAX_LENGTHS = {"name": 200, "stance": 10_000, "role": 10_000}
 """Maximum length of each field, in characters. Every prompt contains all names and stances, and every argument is
 searched for names.
@@ -107,7 +107,7 @@ MemberT = TypeVar("MemberT", bound=Debater | Persona)
 def max_members() -> int:
     """Return the maximum number of members in a roster.
 
-    Raises ConfigurationError for an invalid value of the environment variable.
+    Raises ConfigurationError if the environment variable has an invalid value.
     """
     text = os.environ.get(MEMBERS_VARIABLE, "").strip() or str(_MAX_MEMBERS)
     if not (text.isascii() and text.isdecimal() and int(text) > 1):
@@ -162,7 +162,7 @@ def check_roster(
 
 
 def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
-    """Return the models of a roster that is a list of models; empty for other rosters."""
+    """Return the models in a roster that is a list of models; empty for any other roster."""
     listed: list[ModelSpec] = [entry for entry in roster if isinstance(entry, (str, Model))]
     return listed if len(listed) == len(roster) else []
 
@@ -188,8 +188,8 @@ _NOT_UNSEEN = ", and not by case or unseen characters alone"
 
 
 def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Find texts that look like an earlier one; yield the index of the text and the index of the earlier text."""
-    # models and readers cannot distinguish such texts, even if `==` can
+    """Find strings that look like an earlier one; yield the index of each together with that of the earlier one."""
+    # neither models nor readers can tell such strings apart, even if `==` can
     first: dict[str, int] = {}
     for index, text in enumerate(texts):
         same = first.setdefault(as_seen(text), index)
@@ -198,7 +198,7 @@ def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _check_stances(stances: Sequence[str], location: str, field: str) -> None:
-    """Check the stances; debaters on the same team may share a stance.
+    """Check the stances; debaters on the same team may share one.
 
     At least two stances are required, and no two different stances may look alike.
     """
@@ -222,7 +222,7 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
         entry = kind(**entry)
     if not isinstance(entry, kind):
         raise ConfigurationError(location, place, entry, f"a {kind.__name__}, or a dict with {' and '.join(needed)}")
-    if isinstance(entry.name, Enum):  # prompts would contain str() of an enum member, which differs from its value
+    if isinstance(entry.name, Enum):  # prompts would contain an enum member's str(), which differs from its value
         entry = replace(entry, name=entry.name.value)
     for name in needed:
         value = getattr(entry, name)
@@ -238,7 +238,7 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
     return entry
 
 
-# Checks of options common to all patterns, performed before anything is built
+# Checks of options common to all patterns, made before anything is built
 
 
 def check_name(value: object, *, location: str, field: str) -> None:
@@ -259,7 +259,7 @@ def check_predicate(value: object, *, location: str) -> None:
 
 
 def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, location: str) -> None:
-    """Check that a transcript was created by `maker`, because each pattern has its own kind of entry."""
+    """Check that a transcript was created by `maker`, because each pattern has its own kind of entries."""
     if value is None:
         return
     kind = type(maker().initial())
@@ -291,7 +291,7 @@ BlockT = TypeVar("BlockT", bound="Block[Any, Any]")
 class UnboundRole(Block[Any, Any]):
     """A role's block that still lacks facts about its pattern, such as the debaters' names.
 
-    The pattern turns it into a complete block. Any other use raises a ConfigurationError that lists the missing facts.
+    The pattern turns it into a complete block. Any other use raises a ConfigurationError listing the missing facts.
     """
 
     def __init__(self, maker: Bindable[..., Any], options: Mapping[str, object], missing: tuple[str, ...]) -> None:
@@ -349,7 +349,7 @@ class Bindable(Generic[P, BlockT]):
     def __call__(self, *args: Any, **options: Any) -> BlockT | UnboundRole:
         """Create the block or, if any of `needs` is missing, an `UnboundRole` for a pattern to complete."""
         missing = tuple(need for need in self._needs if isinstance(options.get(need), NoneType))
-        for option in options:  # check now, because a pattern may create the block later, far from the wrong call
+        for option in options:  # check now, because a pattern may create the block later, far from the faulty call
             if option not in self._known:
                 raise unknown_option(self.name, option, self._known)
         if args or not missing:
@@ -371,7 +371,7 @@ def bindable(
 
 
 def own_options(value: object) -> Mapping[str, object] | None:
-    """Return the options of a role, which override the pattern's; None for a custom block or function."""
+    """Return a role's own options, which override the pattern's; None for a custom block or function."""
     if value is None or isinstance(value, bool):
         return {}  # use the default block with the pattern's options
     if isinstance(value, RoleOptions):
@@ -380,18 +380,18 @@ def own_options(value: object) -> Mapping[str, object] | None:
 
 
 def is_custom(value: RoleChoice) -> TypeGuard[BlockLike]:
-    """Return whether a role is filled by a custom block or function instead of a default block."""
+    """Return whether a custom block or function fills a role instead of a default block."""
     return own_options(value) is None
 
 
 def is_own(value: object) -> bool:
-    """Check whether the application's code fills a role; answers of models and people are recorded in any case."""
+    """Return whether application code fills a role; answers from models and people are recorded in any case."""
     coded = (Handler, Router, Sequencer)
     return isinstance(value, coded) or (callable(value) and not isinstance(value, Block))
 
 
 def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[str, object]:
-    """Merge the options of a default block; None in a layer keeps the value of an earlier layer.
+    """Merge the options for a default block; None in a layer keeps the value from an earlier layer.
 
     >>> merge_options({"model": "a", "tools": ()}, RoleOptions(model="b"), {"model": None})
     {'model': 'b', 'tools': ()}
@@ -406,14 +406,14 @@ def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[st
 
 
 def speaker_options(*layers: BlockOptions | SpeakerOptions | RoleOptions | None) -> SpeakerOptions:
-    """Merge the options of a default block like `merge_options`, without the facts known only to its pattern."""
+    """Merge the options for a default block as `merge_options` does, without the facts known only to its pattern."""
     return cast("SpeakerOptions", merge_options(*layers))  # the merged options have the same keys as the layers
 
 
 def make_default(
     value: object, makers: Sequence[Bindable[..., BlockT]], options: Mapping[str, object], *, location: str, field: str
 ) -> BlockT:
-    """Create the default block from `options` and the options in `value`.
+    """Create the default block from `options` and from the options in `value`.
 
     `value` is None, a bool, options, or an unbound block created by one of `makers`. The first maker creates the
     default.
@@ -425,7 +425,7 @@ def make_default(
         maker = value.maker
     merged = merge_options(options, own_options(value))
     template = merged.get("template")
-    # a template for another role would lack parts during the run
+    # a template for another role would turn out to lack parts during the run
     if not isinstance(template, (maker.template, NoneType)):
         raise ConfigurationError(location, f"template of {field}", template, f"a {maker.template.__name__}")
     return maker.create(**merged)
@@ -436,19 +436,19 @@ _ABSENT = {
     "if False": "None, which is the default block, False, which leaves it out,",
     "by default": "None or False, which leave it out, True, the default one,",
 }
-"""Values that a role accepts besides a custom block or function, keyed by `Role.absent`."""
+"""Values accepted by a role other than a custom block or function, keyed by `Role.absent`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Role:
-    """A role as declared by its pattern: its default blocks, their visibility, and its reaction to failures."""
+    """A role as declared by its pattern: its default blocks, their visibility, and the reaction to failures."""
 
     name: str
     """Name of the pattern's option for the role. The role's block is named `{pattern}-{name}`."""
     create: Sequence[Bindable[..., Any]]
     """Functions that create default blocks. The first one is used if the option is None."""
     instead: Recovery = "skipped"
-    """Recovery if the role's provider fails and the failure policy lets the run continue."""
+    """Recovery used if the role's provider fails and the failure policy lets the run continue."""
     absent: Literal["never", "if False", "by default"] = "never"
     """Condition under which the pattern is built without this role."""
     visibility: Visibility = SHOWN
@@ -472,7 +472,7 @@ class Role:
             raise ConfigurationError(location, self.name, value, allowed)
 
     def is_filled(self, value: object) -> bool:
-        """Check whether a pattern has the role, if its option is `value`."""
+        """Return whether a pattern includes the role when its option is `value`."""
         return value is not False and (value is not None or self.absent != "by default")
 
 
@@ -483,7 +483,7 @@ def with_answer_schema(
     who: str | None = None,
     material: Material | None = None,
 ) -> Block[Any, Any]:
-    """Set the role's schema on `block`: a human without an output schema has to answer with `schema()`.
+    """Set the role's schema on `block`: a human without an output schema must answer with `schema()`.
 
     `who` describes the role to the human, who also sees the `material`. Blocks of other kinds are returned unchanged.
     """

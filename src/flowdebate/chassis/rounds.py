@@ -1,4 +1,4 @@
-"""Rounds of a pattern: the input, the order of turns, and the reasons to stop."""
+"""Rounds of a pattern: the input, the order of turns, and the reasons for stopping."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 InputT = TypeVar("InputT", bound=PatternInput)
 Wave: TypeAlias = Mapping[str, Any]
-"""Simultaneous speakers by name, with the task of their turns if the pattern sets one."""
+"""Simultaneous speakers by name, each with the task for the turn if the pattern assigns one."""
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
     """Return a function that converts a str, a dict of fields or a `model` to a pattern's input.
 
-    The function raises ConfigurationError for blank or other values. All fields except the first are optional texts.
-    The input of another pattern is also accepted, so that one pattern can play a role in another.
+    The function raises ConfigurationError for blank or other values. All fields except the first are optional strings.
+    Another pattern's input is also accepted, so that one pattern can play a role in another.
     """
     field, *optional = model.model_fields
 
@@ -71,7 +71,7 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AnotherRound:
-    """Condition of a pattern's loop that decides whether there is another round. The state stores the stop reason.
+    """Condition in a pattern's loop that decides whether there is another round. The state stores the stop reason.
 
     `terminate_when` is evaluated only if the pattern itself has no reason to stop.
     """
@@ -81,7 +81,7 @@ class AnotherRound:
     quorum: int = 1
     voice_of: Callable[[Any], str] | None = None
     earlier_rounds: int = 0
-    """Number of rounds before a continuation; the loop never stops after one of them."""
+    """Number of rounds before a continuation; the loop never stops after one of these."""
 
     async def __call__(self, _: object, ctx: Context) -> bool:
         end_turns(ctx, self.quorum, self.voice_of)
@@ -90,7 +90,7 @@ class AnotherRound:
             return True
         reason: str | None = self.stop_reason(state)
         if reason is None and self._asked is not None:
-            # use a separate path in each round, so that a resumed run finds the answer
+            # use a separate path for each round, so that a resumed run finds the answer
             inside = ctx.child(self._asked.name, f"{ctx.path}/{self._asked.place}[{state.round}]")
             answer = await inside.decide(partial(self._asked, None, inside))
             reason = "predicate" if answer is True else answer or None
@@ -113,7 +113,8 @@ class AnotherRound:
         @handler(name="terminate_when")
         async def ask(_: object, ctx: Context) -> bool | str:
             reason = await condition.reason(ctx)
-            if reason in PATTERNS_OWN:  # returned by an application's class; functions are rejected by name
+            # returned by an application's own condition class; functions are rejected by name
+            if reason in PATTERNS_OWN:
                 raise OutputError("terminate_when", "no reason of a pattern's own", [("", f"got {shown(reason)}")])
             return reason is not None if plain else reason or False
 
@@ -145,7 +146,7 @@ def end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) 
 
 
 def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, block: str) -> None:
-    """Raise QuorumLost if turns of this round were skipped and fewer than `quorum` voices were `heard`.
+    """Raise QuorumLost if turns in this round were skipped and fewer than `quorum` voices were `heard`.
 
     Voices are stances, or names in a pattern without stances. If a round has fewer speakers than the quorum, all of
     them must be heard.
@@ -176,7 +177,7 @@ def order_of_turns(speakers: Sequence[str], turn_order: TurnOrder, *, round: int
 
 
 def waves_of(speakers: Sequence[str]) -> list[list[str]]:
-    """Group `speakers` into waves; a repeated name speaks again in a later wave.
+    """Group `speakers` into waves; a name that repeats speaks again in a later wave.
 
     >>> waves_of(["a", "b", "a", "c"])
     [['a', 'b', 'c'], ['a']]
@@ -191,10 +192,10 @@ def waves_of(speakers: Sequence[str]) -> list[list[str]]:
 
 
 class RoundOfTurns(Block[Any, None]):
-    """The turns of a round, in `turn_order`.
+    """A round's turns, in `turn_order`.
 
     Simultaneous speakers see the transcript as it was at the beginning of the round. A failure is raised only after all
-    of them finish, because the other answers are paid for, and a stored run records them.
+    of them have finished, because the other answers are paid for and recorded by a stored run.
     """
 
     def __init__(
@@ -234,17 +235,17 @@ class RoundOfTurns(Block[Any, None]):
             first += len(wave)
 
     def plan(self, names: Sequence[str], ctx: Context) -> tuple[TurnOrder, list[Wave]]:
-        """Plan the order of the round's turns and group the speakers into waves."""
+        """Plan the order of the round's turns, grouping the speakers into waves."""
         order = self.in_order(names, self.turn_order, ctx)
         waves = waves_of(order) if self.turn_order == "simultaneous" else [[name] for name in order]
         return self.turn_order, [dict.fromkeys(wave) for wave in waves]
 
     def open(self, wave: Wave, ctx: Context) -> None:
-        """Prepare the turns of `wave`."""
+        """Prepare the turns in `wave`."""
 
     def in_order(self, names: Sequence[str], turn_order: TurnOrder, ctx: Context) -> list[str]:
         number = round_of(ctx)
-        # a mirrored debate must draw the same order as the debate around it
+        # a mirrored debate must draw the same order as the debate enclosing it
         pattern = ctx.sequencer.path.rpartition("/")[0] if self._reverse else ctx.sequencer.path
         lot = Random(f"{ctx.seed}:{pattern}#turns[{number}]")  # noqa: S311 - repeatable on purpose
         order = order_of_turns(names, turn_order, round=number, random=lot)

@@ -1,7 +1,7 @@
-"""Seats: the model of each name and each role, assigned from a pattern's `model`.
+"""Seats: the model for each name and each role, assigned from a pattern's `model`.
 
 A mapping may have entries for all seats ("default"), for speakers ("chat"), for all other roles ("synthesize"), for a
-role, or for a name; the most specific entry applies. The default "each" distributes the configured models.
+single role, or for a name; the most specific entry applies. The default "each" distributes the available models.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Seats:
     """A pattern's `model`, split into individual assignments."""
 
     members: Mapping[str, ModelSpec] = field(default_factory=dict)
-    """Models of members with their own model, by name."""
+    """Models of the members that have their own, by name."""
     roles: Mapping[str, ModelSpec] = field(default_factory=dict)
     """Models by role."""
     rest: ModelChoice = None
-    """Model of all other names and roles."""
+    """Model for all other names and roles."""
 
     @property
     def choice(self) -> Any:  # noqa: ANN401 - a ModelChoice of what was given
-        """The assignments as a single `model` option, without "each"."""
+        """The assignments combined into a single `model` option, without "each"."""
         rest = self.rest if isinstance(self.rest, Mapping) else {DEFAULT: self.rest}
         if [*rest] == ["chat", "synthesize"] and rest["chat"] == rest["synthesize"]:
             rest = {DEFAULT: rest["chat"]}
@@ -66,11 +66,11 @@ def seat_models(
     check: Callable[..., object] = check_model,
     find: Callable[[], Sequence[str]] = found_models,
 ) -> Seats:
-    """Split `choice` into the models of a roster, by name, and the models of the other `roles`.
+    """Split `choice` into the models for a roster's members, by name, and the models for the other `roles`.
 
-    `speaker` is the role of the roster's members; `check` raises if a value is not a model, and `find` returns the
-    models that "each" distributes. Raises ConfigurationError for an unknown or ambiguous key, and ModelUnavailable if
-    "each" finds no model.
+    `speaker` is the members' role; `check` raises if a value is not a model, and `find` returns the models that "each"
+    distributes. Raises ConfigurationError for an unknown or ambiguous key, and ModelUnavailable if "each" finds no
+    model.
     """
     if choice == EACH:
         choice = {DEFAULT: EACH}
@@ -142,9 +142,9 @@ def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
 def check_makers(
     models: Mapping[str, str], *, location: str, not_vendor: Sequence[str], min_vendors: int | None, seats: str
 ) -> None:
-    """Check the vendors of `models`, which are keyed by name; `seats` is the word for the names in errors.
+    """Check the vendors of `models`, keyed by name; `seats` is the word used for the names in errors.
 
-    Raises ConfigurationError for a model of an excluded vendor, and for fewer vendors than `min_vendors`.
+    Raises ConfigurationError for a model from an excluded vendor, and for fewer vendors than `min_vendors`.
 
     >>> models = {"Ada": "openai/gpt-5-mini", "Ben": "openrouter/openai/gpt-5"}
     >>> check_makers(models, location="review", not_vendor=["anthropic"], min_vendors=2, seats="reviewers")
@@ -167,7 +167,7 @@ def check_makers(
 
 
 def each_by_default(model: ModelChoice, *, location: str, without: Sequence[str] = ()) -> ModelChoice:
-    """Choose the models of a multi-vendor pattern if none are specified, and warn about the choice.
+    """Choose the models for a multi-vendor pattern if none are specified, and warn about the choice.
 
     Models from vendors in `without` are not used.
     """
@@ -193,7 +193,7 @@ def deal_roles(roles: Sequence[str], models: Sequence[str]) -> dict[str, str]:
 
 
 def independent_by_default(model: ModelChoice, roles: Sequence[str], *, location: str) -> ModelChoice:
-    """Choose models of different vendors for the `roles` if none are specified, and warn about the choice."""
+    """Choose models from different vendors for the `roles` if none are specified, and warn about the choice."""
     if model is not None or model_of_environment() is not None or not (available := found_models()):
         return model
     models = deal_roles(roles, available)

@@ -1,4 +1,4 @@
-"""Functions that cut texts at sentence boundaries."""
+"""Functions that cut text at sentence boundaries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def whole_sentences(text: str, response: ModelResponse, _: Context) -> str:
-    """Cut `text` after its last full sentence if it is truncated."""
+    """Cut `text` after its last full sentence if the answer was truncated."""
     return CutOff(trim_to_sentence(text)) if response.finish == "length" else text
 
 
@@ -21,15 +21,15 @@ _SENTENCE_END = (
     "[.!?\u2026\u061f\u06d4\u0964]+[\"'\u201d\u2019)\\]\u00bb]*(?=\\s|$)"
     "|[\u3002\uff01\uff1f]+[\"'\u201d\u2019\u300d\u300f\uff09)\\]]*"
 )
-"""Pattern of sentence ends, in scripts with and without spaces."""
-# Full stops that do not end a sentence. An abbreviation missing from this list makes a turn end one sentence early.
+"""Pattern matching sentence ends, in scripts with and without spaces."""
+# Periods that do not end a sentence. An abbreviation missing from this list makes a turn end one sentence early.
 _ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z"
 
 
 def first_sentences(text: str, maximum: int, *, begins: str = "", unfinished: bool = False) -> str:
     """Return the first `maximum` sentences of `text`, as `Trimmed` if it has more.
 
-    The incomplete last sentence of an `unfinished` text is dropped if a full sentence remains after `begins`; otherwise
+    The incomplete last sentence of `unfinished` text is dropped if a full sentence remains after `begins`; otherwise
     the text is `CutOff`.
 
     >>> first_sentences("Cars are loud. They stink. They also po", 3, unfinished=True)
@@ -42,7 +42,7 @@ def first_sentences(text: str, maximum: int, *, begins: str = "", unfinished: bo
         # no abbreviation is longer than 8 characters
         if not abbreviated.search(full_text, max(0, end.end() - 8), end.end())
     ]
-    # the prescribed first words do not count as one of the model's sentences
+    # the prescribed opening words do not count as one of the model's sentences
     ends = [end for end in ends if end > len(begins) or not full_text.startswith(begins)]
     if unfinished and not ends:
         return CutOff(trim_to_sentence(text))

@@ -97,32 +97,32 @@ class PatternSpec(Generic[OptionsT]):
     name: str
     """Name of the function that builds the pattern."""
     speaker: Role
-    """Role of the roster's members."""
+    """Role of the members on the roster."""
     roles: Sequence[Role] = ()
     """The other roles, in the order in which their options are checked."""
     constraints: Sequence[Constraint[OptionsT]] = ()
-    """Rules about incompatible options."""
+    """Rules on incompatible options."""
     prompt_options: Sequence[str] = ("history",)
-    """Fields of `PromptOptions` that this pattern supports, besides those supported by all patterns."""
+    """Fields of `PromptOptions` supported by this pattern in addition to those supported by all patterns."""
     input_type: type[PatternInput]
     """Type of the pattern's input, which is also passed to each speaker."""
     new_state: Callable[[Loop[OptionsT]], PatternState]
-    """Factory of the initial state of the pattern's sequencer."""
+    """Factory for the initial state of the pattern's sequencer."""
     make_output: Callable[[Loop[OptionsT], Context, RunStatus], PatternOutput]
     """Function that builds the raw output from the state of a finished or interrupted run."""
     failures: FailurePolicy = FAIL
-    """Default reaction to failing providers."""
+    """Default reaction to provider failures."""
     create_transcript: Callable[[], StateResource[Any]] = lambda: StateResource(
         key="transcript", initial=TranscriptState
     )
-    """Factory of the transcript. Patterns without a transcript keep the default, an unused placeholder."""
+    """Factory for the transcript. Patterns without a transcript keep the default, an unused placeholder."""
     stop_reason: Callable[[Any, int], str | None] | None = None
-    """Function of the state and the maximum that returns the pattern's own reason to end the rounds.
+    """Function of the state and the maximum that returns the pattern's own reason for ending the rounds.
 
     None if only the number of rounds ends them.
     """
     voice_of: Callable[[Any], str] | None = None
-    """Function that returns a transcript entry's voice, which counts toward the quorum.
+    """Function that returns the voice of a transcript entry, which counts toward the quorum.
 
     None for a pattern without a quorum.
     """
@@ -131,29 +131,29 @@ class PatternSpec(Generic[OptionsT]):
     min_speakers: int = 2
     """Minimum number of speakers."""
     cap: str = "max_rounds"
-    """The option that limits the number of rounds, and the stop reason when the limit is reached."""
+    """The option that limits the number of rounds, which is also the stop reason once the limit is reached."""
     round: str = "round"
-    """Name of one loop iteration in the paths of blocks."""
+    """Name for one loop iteration in block paths."""
     many_rounds: int | None = None
     """Number of rounds above which a warning is issued."""
     shares_sources: bool = False
-    """True to give each speaker some different passages of long sources, in addition to the best ones, so that together
-    the speakers see more.
+    """True to show each speaker some different passages from long sources, in addition to the best ones, so that
+    together the speakers see more.
 
-    For patterns whose members do not compete over the same evidence.
+    It suits patterns whose members do not compete over the same evidence.
     """
 
 
 EntryT = TypeVar("EntryT", bound=Contribution)
 
 MANY_ROUNDS = 4
-"""Default of `many_rounds`: measurements show that debaters tend to agree after this number of rounds."""
+"""Default for `many_rounds`: measurements show that debaters tend to agree after this many rounds."""
 
 
 def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[OptionsT]:
     """Check a pattern's options and return its loop; raise ConfigurationError for invalid options.
 
-    The pattern's function has to call it directly, because warnings point to the caller of that function.
+    The pattern's function has to call it directly, because warnings point to that function's caller.
     """
     name, roster_field = options.name, spec.roster
     check_name(name, location=spec.name, field="name")
@@ -209,7 +209,7 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
 def _seat_models(
     spec: PatternSpec[OptionsT], options: OptionsT, roster: Sequence[Debater | Persona], *, location: str
 ) -> Seats:
-    """Assign models to members and roles with default blocks."""
+    """Assign models to the members and roles that have default blocks."""
     return seat_models(
         with_first(options.model, listed_models(options.roster)),
         {member.name: member.model for member in roster if own_options(member.block) is not None},
@@ -235,39 +235,39 @@ def _warn_of_many_rounds(spec: PatternSpec[OptionsT], options: OptionsT, *, loca
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loop(Generic[OptionsT]):
-    """The checked options of a pattern, and the blocks and steps created from them."""
+    """A pattern's checked options, and the blocks and steps created from them."""
 
     spec: PatternSpec[OptionsT]
     name: str
     location: str
     options: OptionsT
-    """Options of the application; `model` is for all roles and speakers without their own model."""
+    """The application's options; `model` applies to all roles and speakers without their own model."""
     roster: tuple[Any, ...]
     """The `Debater`s or `Persona`s, with the models assigned to them."""
     models: Mapping[str, Model | str]
-    """Models of roles with their own model, by role."""
+    """Models of the roles that have their own, by role."""
     prompts: PromptOptions
     max_rounds: int
     transcript: StateResource[Any]
     owns_transcript: bool
     collection_id: str
     failures: FailurePolicy
-    """Reaction to a failure of a speaker's provider."""
+    """Reaction to provider failures of speakers."""
     judge_failures: FailurePolicy
-    """Reaction to a failure of a judge's provider; by default, the run continues."""
+    """Reaction to provider failures of judges; by default, the run continues."""
     material: Material | None
     """The sources; None if there are none."""
     window: Window | None
-    """History window of the prompts; None for the whole transcript."""
+    """The prompts' history window; None for the whole transcript."""
     schema: OutputSchema | None
     visibilities: Mapping[str, Visibility]
-    """Visibilities of default blocks, by role."""
+    """Visibility of default blocks, by role."""
     reverse: bool = False
     """True to reverse the order of turns."""
     anonymity: Anonymity | None = None
     """Aliases for names in prompts; None if names are shown."""
     goes_on: GoesOn | None = None
-    """Rounds of the finished run to continue; None for a new run."""
+    """Rounds of the finished run being continued; None for a new run."""
 
     @property
     def names(self) -> list[str]:
@@ -276,7 +276,7 @@ class Loop(Generic[OptionsT]):
 
     @property
     def members(self) -> Members:
-        """The roles of all members of the roster, by name, in declared order."""
+        """The roles of all members on the roster, by name, in declared order."""
         return {member.name: member.role for member in self.roster}
 
     @property
@@ -292,7 +292,7 @@ class Loop(Generic[OptionsT]):
         return role.is_filled(self.choice(role))
 
     def make_output(self, ctx: Context, status: RunStatus) -> PatternOutput:
-        """Build the raw output, in its current state, of the pattern around a step."""
+        """Build the raw output of the pattern enclosing a step, as things stand."""
         output = self.spec.make_output(self, ctx, status)
         if (older := pattern_state(ctx).older) is not None:
             output = output.model_copy(update={"older": older})
@@ -301,10 +301,10 @@ class Loop(Generic[OptionsT]):
         return output if self.material is None else self.material.told(output, ctx)
 
     def opening(self, before: Block[Any, Any] | None = None) -> Sequencer[Any, Any]:
-        """Build the pattern's sequencer up to a round's first turn; `before` runs before the first round."""
+        """Build the pattern's sequencer up to the first turn of a round; `before` runs before the first round."""
         resources = audit_resources(self.transcript, self.collection_id)
         owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
-        start = freeze(self.spec.new_state(self))  # validated once, and shared by all runs
+        start = freeze(self.spec.new_state(self))  # validated once and shared by all runs
 
         @handler(name=f"{self.name}-increment-round")
         def increment(_: object, ctx: Context) -> None:
@@ -319,7 +319,8 @@ class Loop(Generic[OptionsT]):
                 isolates=() if self.owns_transcript else (self.transcript,),
                 accepts=input_validator(self.location, self.spec.input_type),
                 model=self.options.model,
-                protected=True,  # inner blocks may read the transcript and the audit trail, but only turns write them
+                # inner blocks may read the transcript and the audit trail, but only turns may write to them
+                protected=True,
             )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
             .tap(stamp_subject(self.name, self.make_output, self.material))
@@ -330,7 +331,7 @@ class Loop(Generic[OptionsT]):
         return pipeline
 
     def open_round(self, ctx: Context, number: int) -> None:
-        """Begin round `number`, and start the time limit of its turns."""
+        """Begin round `number`, and start the time limit for its turns."""
         ctx.scope.handle.update(round=number)
         start_clock(self.failures, ctx)
         phase = pattern_state(ctx).phase_name
@@ -343,7 +344,7 @@ class Loop(Generic[OptionsT]):
         *,
         speakers: Callable[[Context], Sequence[str]] | None = None,
     ) -> Sequencer[Any, Any]:
-        """Add the `turns` of a round to `pipeline`: all of them, or only those of `speakers(ctx)` if it is set."""
+        """Add a round's `turns` to `pipeline`: all of them, or only those of `speakers(ctx)` if it is set."""
         if speakers is None and self.turn_order == "declared":  # the order of these steps does not matter
             for turn in reversed([*turns.values()]) if self.reverse else turns.values():
                 pipeline = pipeline.tap(turn)
@@ -355,10 +356,10 @@ class Loop(Generic[OptionsT]):
     def until_stopped(
         self, pipeline: Sequencer[Any, Any], *ends: str, first: str = "increment-round"
     ) -> Sequencer[Any, Any]:
-        """Repeat the rounds of `pipeline` until there is a reason to stop.
+        """Repeat the rounds in `pipeline` until there is a reason to stop.
 
-        `ends` describes, for the outline, any reasons to stop besides the number of rounds and `terminate_when`.
-        `first` is the suffix of the name of a round's first step.
+        `ends` describes, for the outline, any reasons for stopping other than the number of rounds and
+        `terminate_when`. `first` is the name suffix of a round's first step.
         """
         terminate_when, own_reason = self.options.terminate_when, self.spec.stop_reason
 
@@ -382,7 +383,7 @@ class Loop(Generic[OptionsT]):
         )
 
     def end_of_turns(self) -> Handler[Any, None]:
-        """Create a tap with a separate time limit; it runs after a round's turns if there is a quorum."""
+        """Create a tap that ends the time limit shared by a round's turns and checks the quorum."""
 
         @handler(name=f"{self.name}-end-of-turns")
         def check(_: object, ctx: Context) -> None:
@@ -391,7 +392,7 @@ class Loop(Generic[OptionsT]):
         return check
 
     def collect_spoken(self, ctx: Context, *, round: int, make: Callable[..., EntryT]) -> list[EntryT]:  # noqa: A002 - the field's word for it
-        """Collect the simultaneous contributions of a `round` in declared order: `make(name, role=, text=, flag=)`.
+        """Collect a round's simultaneous contributions in declared order: `make(name, role=, text=, flag=)`.
 
         The order of arrival would differ between runs, but a resumed run has to produce an identical transcript.
         """
@@ -411,9 +412,9 @@ class Loop(Generic[OptionsT]):
         answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> Turn:
-        """Create a turn of `member`: its block (or the fallback) speaks, and `record(…)` records the text.
+        """Create a turn for `member`: its block (or the fallback) speaks, and `record(…)` records the text.
 
-        `facts` are passed to the default block. If a human replaces the default block, `answer` is the schema of the
+        `facts` are passed to the default block. If a human replaces the default block, `answer` is the schema for the
         answer.
         """
         block, stand_in = self.speakers(member, answer=answer, **facts)
@@ -441,11 +442,11 @@ class Loop(Generic[OptionsT]):
         answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> tuple[Block[Any, Any], Block[Any, Any] | None]:
-        """Return the block of `member`, custom or default, and the block of its fallback model."""
+        """Return the block for `member`, custom or default, and the block for its fallback model."""
         makers = self.spec.speaker.create
         identity = {"name": self.name, "agent_name": member.name, "transcript": self.transcript}
         options = merge_options(identity, facts, self.options_of(self.spec.speaker, member))
-        # a fallback has the member's options except for the model; a custom block has no such options
+        # a fallback has the member's options except the model, but a custom block has no such options
         field, model = f"block of {member.name!r}", self.failures.stand_in
         if is_custom(member.block):
             block = self.own_speaker(member, answer)
@@ -461,13 +462,13 @@ class Loop(Generic[OptionsT]):
         return block, stand_in
 
     def reading(self, block: Block[Any, Any], member: Debater | Persona) -> Block[Any, Any]:
-        """Return the default `block` of `member`, with its answers reduced to the member's own words."""
+        """Return the default `block` for `member`, with its answers reduced to the member's own words."""
         if isinstance(block, Generator) and block.output is None:
             return block.with_reading(OwnWords.of(member, self.roster))
         return block
 
     def own_speaker(self, member: Debater | Persona, answer: Callable[[], object] | None = None) -> Block[Any, Any]:
-        """Return the custom block of `member`."""
+        """Return the custom block for `member`."""
         from flowdebate.blocks.human.prompt import render_who  # imported late: most speakers are models
 
         name = f"{self.name}-{self.spec.speaker.name}-{member.name}"
@@ -503,9 +504,9 @@ class Loop(Generic[OptionsT]):
         answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> Block[Any, Any]:
-        """Return the block of `role`: the default one with `facts`, or a custom one.
+        """Return the block for `role`: the default one with `facts`, or a custom one.
 
-        A human in the role has to answer with the schema `answer()`; None lets the input determine the schema.
+        A human in the role must answer with the schema `answer()`; None lets the input determine the schema.
         """
         choice = self.choice(role)
         block: Block[Any, Any]
@@ -517,7 +518,7 @@ class Loop(Generic[OptionsT]):
         else:
             options = merge_options({"name": self.name}, facts, self.options_of(role))
             block = make_default(choice, role.create, options, location=self.location, field=role.name)
-        # a block created with other names would decide about people who are absent
+        # a block created with other names would decide about people who are not present
         names = facts.get("roster_names")
         if isinstance(block, RosterBlock) and isinstance(names, list) and sorted(block.roster_names) != sorted(names):
             allowed = f"made with the debaters' names, roster_names={names}"
@@ -527,7 +528,7 @@ class Loop(Generic[OptionsT]):
     def guard(
         self, role: Role, block: Block[Any, Any], heard: Callable[[Context], bool] = anything_heard
     ) -> Block[Any, Any]:
-        """Apply the time limit and the failure policy of `role` to `block`, which decides about the `heard` answers.
+        """Apply the time limit and the failure policy for `role` to `block`, which decides about the `heard` answers.
 
         The result is `MISSING` if there is nothing to decide about, or after a tolerated provider failure.
         """
@@ -541,5 +542,5 @@ class Loop(Generic[OptionsT]):
         return IfHeard(guard, role=name, instead=role.instead, heard=heard)
 
     def policy_of(self, role: Role) -> FailurePolicy:
-        """Return the reaction to a provider failure of `role`."""
+        """Return the failure policy for `role`."""
         return self.judge_failures if role.instead == "no_verdict" else self.failures

@@ -24,8 +24,8 @@ InputT = TypeVar("InputT", bound="PatternInput")
 Role: TypeAlias = str
 """Role of an actor in a pattern.
 
-"debater" (all speakers: debaters, personas, agents, members), "moderator", "judge", "synthesizer", "referee",
-"reviewer" and "chair"; for a debate also "proposer" (of its sides) and "baseline". Other patterns may define more.
+"debater" (any speaker: debaters, personas, agents, members), "moderator", "judge", "synthesizer", "referee", "reviewer"
+and "chair"; in a debate, also "proposer" (of its sides) and "baseline". Other patterns may define more.
 """
 
 
@@ -51,9 +51,9 @@ Recovery = Literal[
     "next_step",
     "earlier_answer",
 ]
-"""The recovery from a provider failure: the turn is skipped, another model argues, all debaters speak in declared
-order, there is no verdict, there is no output, the round has no report, or the next speaker is drawn at random. An
-escalation continues with its next step, or keeps the answer of an earlier one.
+"""Recovery from a provider failure: the turn is skipped, another model argues, all debaters speak in declared order,
+there is no verdict, there is no output, the round has no report, or the next speaker is drawn at random. An escalation
+continues with its next step, or keeps an earlier step's answer.
 
 The value also names flaws that a result would otherwise hide: a truncated or empty argument, a stance that nobody was
 assigned to argue, or an invalid winner (not one of the stances), which does not count.
@@ -68,18 +68,18 @@ random order each round, or all at once.
 TURN_ORDERS: tuple[TurnOrder, ...] = get_args(TurnOrder)
 
 Flag = Literal["cut_off", "empty"]
-"""Fault of a contribution: truncated, or empty."""
+"""Fault in a contribution: truncated, or empty."""
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 
 NamedStop = Annotated[str, AfterValidator(_on_one_line)]
-"""A stop reason named after a `terminate_when` condition that was met: printable text on one line."""
+"""A stop reason named after the `terminate_when` condition that was met: printable text on one line."""
 
 DebateStatus: TypeAlias = RunStatus
-"""Status of a debate, the same as the status of its run."""
+"""Status of a debate, which is the same as its run's."""
 
 
 def is_declared(turn_order: object) -> bool:
-    """Check whether the order of turns is the default order, which raw outputs omit."""
+    """Return whether the order of turns is the default, which raw outputs omit."""
     return turn_order == "declared"
 
 
@@ -87,15 +87,15 @@ class ProviderFailure(WireModel):
     """Failure tolerated by the pattern, usually a missing answer from a provider."""
 
     round: int
-    """The round of the failure; for judges and synthesizers, the last round."""
+    """The round in which it failed; for judges and synthesizers, the last round."""
     role: Role
     """Role of the failed block."""
     name: str
     """The debater's name; for other roles, the block's name."""
     stance: str | None = None
-    """Stance of the debater; None for other roles."""
+    """The debater's stance; None for other roles."""
     error: str
-    """The class and message of the error."""
+    """The error's class and message."""
     instead: Recovery
     """Recovery from the failure."""
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
@@ -112,20 +112,20 @@ class ProviderFailure(WireModel):
 
 
 class CutAnswer(WireModel):
-    """Answer that continues as another speaker; the transcript contains only its beginning."""
+    """Answer that went on as another speaker; the transcript contains only its beginning."""
 
     round: int
-    """The round of the answer."""
+    """The round in which the answer was given."""
     name: str
     """The name of the speaker who gave the answer."""
     other: str
-    """The name of the speaker as whom the answer continues."""
+    """The name of the speaker as whom the answer goes on."""
     answer: str
     """The complete answer."""
 
 
 class PatternInput(WireModel):
-    """Input of a pattern, with the pattern's subject as its only field."""
+    """Input for a pattern, with the pattern's subject as its only field."""
 
     @property
     def subject(self) -> str:
@@ -133,7 +133,7 @@ class PatternInput(WireModel):
         return str(getattr(self, next(iter(type(self).model_fields))))
 
     def entry_facts(self) -> dict[str, Any]:
-        """Fields of the transcript entry that describe the task of the turn."""
+        """Transcript entry fields that describe the turn's task."""
         return {}
 
     @classmethod
@@ -149,7 +149,7 @@ def _about(kind: type[InputT], subject: str) -> InputT:
 
 
 class EscalationStep(WireModel):
-    """One step of an escalation: its answer, its cost, and the reason if the escalation ended."""
+    """One step of an escalation: its answer, its cost, and the reason if the escalation ended with it."""
 
     name: str
     """The name of the step's block."""
@@ -160,15 +160,15 @@ class EscalationStep(WireModel):
     calls: int = 0
     """Number of calls made by the step itself."""
     tokens: int | None = 0
-    """Number of tokens in these calls; None if a server did not report them."""
+    """Number of tokens used by these calls; None if a server did not report it."""
     check_calls: int = 0
     """Number of calls made to decide whether the escalation ends here."""
     check_tokens: int | None = 0
-    """Number of tokens in the calls counted by `check_calls`."""
+    """Number of tokens used by the calls counted in `check_calls`."""
 
 
 class Older(WireModel):
-    """Summary that replaces the contributions of the earliest rounds in prompts."""
+    """Summary that replaces contributions from the earliest rounds in prompts."""
 
     rounds: int
     """The number of rounds summarized, counted from the first."""
@@ -185,23 +185,23 @@ class PatternState(WireModel):
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     """Provider failures so far, in order."""
     cut_answers: list[CutAnswer] = Field(default_factory=new_list)
-    """Answers so far that continued as another speaker."""
+    """Answers so far that went on as another speaker."""
     stop_reason: str | None = None
-    """Reason why the loop ended; None until then."""
+    """Reason why the loop ended; None until it has."""
     older: Older | None = None
     """Summary of the rounds before the history window; None if there are none."""
 
     @property
     def phase_name(self) -> str | None:
-        """The name of the current round, in a pattern whose rounds have names."""
+        """The current round's name, in a pattern that names its rounds."""
         return None
 
     def turn_of(self, name: str) -> PatternInput | None:  # noqa: ARG002 - for the patterns
-        """Return the task of the current turn of `name`, if the pattern assigns one."""
+        """Return the task for the current turn of `name`, if the pattern assigns one."""
         return None
 
     def texts_by_speaker(self, ctx: Context) -> dict[str, list[str]]:
-        """Return each speaker's texts so far in order, omitting empty ones."""
+        """Return each speaker's contributions so far, in order, omitting empty ones."""
         texts: dict[str, list[str]] = {}
         for entry in entries_of(ctx):
             if entry.flag != "empty":
@@ -210,14 +210,14 @@ class PatternState(WireModel):
 
 
 class Contribution(WireModel):
-    """Base class of all transcript entries."""
+    """Base class for all transcript entries."""
 
     flag: Flag | None = Field(default=None, exclude_if=lambda flag: flag is None)
-    """Fault of the contribution; None (and omitted from JSON) if there is none."""
+    """Fault in the contribution; None (and omitted from JSON) if there is none."""
 
     @property
     def speaker(self) -> str:
-        """The name of the speaker, read from the field that contains it in the pattern's wire form."""
+        """The speaker's name, read from the field that contains it in the pattern's wire form."""
         name: str = getattr(self, "agent_name")  # noqa: B009 - a field of most patterns' entries
         return name
 
@@ -226,7 +226,7 @@ EntryT = TypeVar("EntryT", bound=Contribution, default=Any)
 
 
 class TranscriptState(WireModel, Generic[EntryT]):
-    """The transcript of a pattern: its entries in order.
+    """A pattern's transcript: its entries in order.
 
     Set its type parameter when you create a transcript, not at import time, because pydantic then builds a validator.
     """
@@ -248,14 +248,14 @@ StateT = TypeVar("StateT", bound=PatternState)
 
 
 def pattern_state(ctx: Context) -> PatternState:
-    """Return the state of the pattern around the block; a new state if the block is used outside a pattern."""
+    """Return the state of the enclosing pattern, or a new state if the block is used outside a pattern."""
     handle = ctx.scope.sequencer  # bypasses `state_of`, because each turn needs the state several times
     return handle.state if handle is not None and isinstance(handle.state, PatternState) else PatternState()
 
 
 def state_of(ctx: Context, kind: type[StateT]) -> StateT:
-    """Return the state of the pattern around the block, as a specific class."""
-    handle = ctx.scope.sequencer  # the state is of another class if a block of one pattern is used in another
+    """Return the enclosing pattern's state as a specific class."""
+    handle = ctx.scope.sequencer  # the state's class differs if a block from one pattern is used in another
     return handle.state if handle is not None and isinstance(handle.state, kind) else kind()
 
 
@@ -277,14 +277,14 @@ def recent_entries(ctx: Context) -> Sequence[Any]:
 
 
 def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[Any], int], T]) -> T:
-    """Extend a value derived from the transcript with `extend(so_far, entries, count)`.
+    """Extend a value derived from the transcript by calling `extend(so_far, entries, count)`.
 
-    `so_far` covers `count` entries. The transcript of a pattern only grows, so each turn extends the previous turn's
-    result. Any other transcript is processed from the beginning.
+    `so_far` covers `count` entries. A pattern's transcript only grows, so each turn extends the previous turn's result.
+    Any other transcript is processed from the beginning.
     """
     transcript, handle = ctx.scope.handles["transcript"], ctx.scope.sequencer
     entries: Sequence[Any] = transcript.state.entries
-    if handle is None or not transcript.protected:  # if it is unprotected, any block may have replaced the transcript
+    if handle is None or not transcript.protected:  # any block may have replaced an unprotected transcript
         return extend(start, entries, 0)
     progress: tuple[int, T] = handle.derived.get(key, (0, start))
     count, so_far = progress
@@ -295,7 +295,7 @@ def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[A
 
 
 def anything_heard(ctx: Context) -> bool:
-    """Check whether anybody has spoken in the pattern so far."""
+    """Return whether anybody has spoken in the pattern so far."""
     return any(entry.flag != "empty" for entry in entries_of(ctx))
 
 
@@ -307,7 +307,7 @@ def question_of(value: object, ctx: Context) -> str:
 
 
 async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, custom: bool) -> T:
-    """Read a block's answer with `read`; replay the recorded value of a custom block.
+    """Parse a block's answer with `read`; replay the recorded value for a custom block.
 
     Answers from models are already recorded by the model calls. An answer rejected by `read` is not recorded, since the
     block may be fixed before the run is resumed.
@@ -320,13 +320,13 @@ async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, cust
 
 
 def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
-    """Convert the output of a block to `model`; an OutputError names the block and each invalid field.
+    """Convert a block's output to `model`; an OutputError names the block and each invalid field.
 
     The output may be an instance of `model`, another model with the same fields, or a dict in either key style.
     """
     try:
         data = value
-        if isinstance(value, model):  # revalidate: the instance may be unvalidated, and a subclass has more fields
+        if isinstance(value, model):  # revalidate: the instance may be unvalidated, and a subclass may have more fields
             data = {name: getattr(value, name) for name in model.model_fields if hasattr(value, name)}
         elif isinstance(value, BaseModel):
             data = value.model_dump(warnings=False)
@@ -422,13 +422,13 @@ class RoleFailed(BlockEvent):
 
 
 _MAX_REASON_LENGTH = 200
-"""Maximum length of an error message in the line about missing speakers, in characters."""
+"""Maximum length, in characters, of an error message in the line about missing speakers."""
 UNREADABLE = (SchemaViolation.__name__, MalformedResponse.__name__)
-"""Errors that indicate an unusable answer rather than a missing one."""
+"""Errors indicating an unusable answer rather than a missing one."""
 
 
 def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None:
-    """Render the line about missing speakers with the reasons; None if no speaker is missing.
+    """Render the line about missing speakers and the reasons; None if no speaker is missing.
 
     >>> lost = ProviderFailure(round=1, role="debater", name="Cleo", error="ModelNotFound: no", instead="skipped")
     >>> missing_line([lost, lost])
@@ -441,7 +441,7 @@ def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None
 def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[tuple[str, str]]:
     """Describe each missing speaker, with the reason for the failure.
 
-    Faults of contributions, such as truncated texts, are omitted.
+    Faults in contributions, such as truncated text, are omitted.
 
     >>> unread = ProviderFailure(
     ...     round=1, role="judge", name="rent-judge", error="SchemaViolation: `winner` is missing", instead="no_verdict"

@@ -50,8 +50,8 @@ from flowdebate.runs.suspend import Suspended, resume_task, suspend_task
 class StandIn:
     """Fallback model that speaks if a debater's own model fails: `on_failure=StandIn("openai/gpt-5-mini")`.
 
-    The contribution counts as the debater's, and `losses` names the fallback model. If the fallback fails too, the turn
-    is skipped.
+    The contribution counts as the debater's, and `losses` names the fallback model. If the fallback also fails, the
+    turn is skipped.
     """
 
     model: Model | str
@@ -63,23 +63,23 @@ OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePolicy:
-    """Reaction to a permanent provider failure, and time limits."""
+    """Reaction to permanent provider failures, and time limits."""
 
     on_failure: OnFailure | None = None
     """"fail", "skip" or `StandIn(model)`. None means the pattern's default: panels skip a failing member, whereas
     debates, deliberations and handoffs fail. A debate that continues without a judge's answer ends without a verdict.
     """
     quorum: Quorum | None = None
-    """Minimum number of voices heard in a round if turns are skipped. None means the pattern's default: 2, or 1 in a
-    consensus debate.
+    """Minimum number of voices that must be heard in a round if turns are skipped. None means the pattern's default: 2,
+    or 1 in a consensus debate.
     """
     turn_timeout: float | None = None
     """Time limit in seconds for each call to a role, including tools and retries; None for no limit."""
     round_timeout: float | None = None
-    """Time limit in seconds for all turns of a round together; None for no limit."""
+    """Time limit in seconds for all turns in a round together; None for no limit."""
 
     def over(self, defaults: FailurePolicy) -> FailurePolicy:
-        """Return this policy with its None values replaced by the `defaults` of a pattern."""
+        """Return this policy with its None values replaced by a pattern's `defaults`."""
         on_failure = defaults.on_failure if self.on_failure is None else self.on_failure
         quorum = defaults.quorum if self.quorum is None else self.quorum
         return replace(self, on_failure=on_failure, quorum=quorum)
@@ -95,7 +95,7 @@ class FailurePolicy:
         return self.on_failure not in ("fail", None)
 
     def tolerates(self, error: BaseException) -> bool:
-        """Check whether the pattern continues after `error`."""
+        """Return whether the pattern continues after `error`."""
         return self.goes_on and is_provider_failure(error)
 
     @property
@@ -107,9 +107,9 @@ class FailurePolicy:
 DEFAULT_QUORUM = 2
 """Default minimum number of voices in a round."""
 FAIL = FailurePolicy(on_failure="fail", quorum=DEFAULT_QUORUM)
-"""Default policy of patterns with sides, because a missing side changes the question."""
+"""Default policy for patterns with sides, because a missing side changes the question."""
 SKIP = FailurePolicy(on_failure="skip", quorum=DEFAULT_QUORUM)
-"""Default policy of panels, where the other members can continue."""
+"""Default policy for panels, where the other members can continue."""
 
 
 class _Missing(Enum):
@@ -121,7 +121,7 @@ MISSING: Final = _Missing.ANSWER
 
 
 def is_provider_failure(error: BaseException) -> bool:
-    """Return whether a provider caused the error; failures in the application's code are never skipped.
+    """Return whether a provider caused the error; failures in application code are never skipped.
 
     A rejected API key also counts, because other members may use other models.
     """
@@ -180,7 +180,7 @@ def record_failure(  # noqa: PLR0913 - the fields of a failure
 
 
 def start_clock(failures: FailurePolicy, ctx: Context) -> None:
-    """Start the shared time limit of a round's turns, if there is one."""
+    """Start the time limit shared by a round's turns, if there is one."""
     if failures.round_timeout is not None:
         ctx.scope.handle.deadline = asyncio.get_running_loop().time() + failures.round_timeout
 
@@ -217,7 +217,7 @@ async def in_time(
     else:
         key, lost = _lost_key(ctx, block), recorded_failure(ctx, block=block)
     if lost is not None:
-        call.close()  # a coroutine that is never awaited would cause a warning
+        call.close()  # a coroutine that is never awaited would trigger a warning
         raise lost
     try:
         return await _within(call, ctx, block=block, timeout=timeout)
@@ -228,7 +228,7 @@ async def in_time(
 
 
 def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
-    """Return the failure recorded for `block` at this path in an earlier execution of the run."""
+    """Return the failure recorded for `block` at this path when the run was executed earlier."""
     journal = ctx.run.journal
     lost = None if journal is None else journal.recorded_failure(_lost_key(ctx, block))
     if lost is not None:
@@ -237,7 +237,7 @@ def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
 
 
 async def discard(ctx: Context, error: Exception, *, block: str) -> None:
-    """Record in the journal, if there is one, that the run continues without the answer of `block`."""
+    """Record in the journal, if there is one, that the run continues without an answer from `block`."""
     if ctx.run.journal is not None:
         await ctx.run.journal.record_failure(_lost_key(ctx, block), error)
 
@@ -254,7 +254,7 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
         seconds = remaining if seconds is None else min(remaining, seconds)
     if seconds is None:
         return await call
-    if seconds <= 0:  # with a timeout of zero, the call would still start and cost money
+    if seconds <= 0:  # even with a timeout of zero, the call would start and cost money
         call.close()
         raise ModelTimeout(seconds, block=block)
     try:
@@ -299,7 +299,7 @@ class WithFallback(Wrapped):
 
 
 class IfHeard(Wrapped):
-    """Block that runs `inner`, a role that decides about contributions.
+    """Block that runs `inner`, a role deciding about contributions.
 
     If nothing was `heard`, the role is skipped and the result is `MISSING`, as after a failure.
     """
@@ -332,7 +332,7 @@ def guarded(
     *,
     closes: bool = False,
 ) -> Block[Any, Any]:
-    """Apply the time limit of `role`; `recover` replaces the answer after a tolerated provider failure.
+    """Apply the time limit to `role`; `recover` replaces the answer after a tolerated provider failure.
 
     A resumed run calls a closing role (`closes`) again.
     """
@@ -344,14 +344,14 @@ def guarded(
 T = TypeVar("T")
 
 AUDIT = "audit"
-"""The key of a pattern's audit trail: `ctx.resources.audit` is its `TaskCollection`."""
+"""Key of a pattern's audit trail: `ctx.resources.audit` is its `TaskCollection`."""
 
 
 class TurnTask:
-    """Context manager for the audit trail's task of a turn. The task ends in the same way as the turn.
+    """Context manager for a turn's task in the audit trail. The task ends in the same way as the turn.
 
-    An exception marks the task as errored; reaching a limit of the run or cancelling the turn marks it as cancelled.
-    The task is under review while a human has to answer. The code of the turn has to complete the task.
+    An exception marks the task as errored; reaching one of the run's limits or cancelling the turn marks it as
+    cancelled. The task is under review while waiting for a human's answer. The turn's own code must complete the task.
     """
 
     __slots__ = ("_ctx", "_id", "_tasks")
@@ -362,7 +362,7 @@ class TurnTask:
         self._id = self._tasks.start_task(goal, by=agent_name, metadata=metadata).id
 
     def heard(self) -> None:
-        """Record that a human's answer ended the review, if there was one."""
+        """Record that an answer from a human ended the review, if there was one."""
         if self._ctx.run.was_suspended(self._ctx.path):
             resume_task(self._tasks, self._id)
 
@@ -376,7 +376,7 @@ class TurnTask:
         if error is None or self._tasks.get(self._id).finished:  # the speaker may have ended the task itself
             return
         match error:
-            case LimitReached():  # not a failure: the run has to end here
+            case LimitReached():  # not a failure: the run must end here
                 self._tasks.cancel(self._id, error_text(error))
             case Exception():
                 self._tasks.fail(self._id, error_text(error))
@@ -427,8 +427,8 @@ async def take_turn(
 class Turn(Block[Any, Any]):
     """Block that runs `debater` and then `record` within a task that ends as they do: completed, errored or cancelled.
 
-    While a human has to answer, the task is under review. If the debater's provider fails, `stand_in` argues instead.
-    If there is no `stand_in`, the turn is skipped (None) if `failures` allows it.
+    While waiting for a human's answer, the task is under review. If the debater's provider fails, `stand_in` argues
+    instead. If there is no `stand_in`, the turn is skipped (None) if `failures` allows it.
     """
 
     def __init__(
@@ -453,7 +453,7 @@ class Turn(Block[Any, Any]):
         self._failures = failures
 
     async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what is recorded
-        """Take the turn; in simultaneous turns, `value` is the `Scope` of the debater."""
+        """Take the turn; if turns are simultaneous, `value` is the debater's `Scope`."""
         seen = value if isinstance(value, Scope) else ctx.scope
         state, stance = pattern_state(ctx), self.stance
         number, turn = state.round, state.turn_of(self.agent_name)
@@ -461,7 +461,7 @@ class Turn(Block[Any, Any]):
         async def argue(debater: Block[Any, Any], task: TurnTask) -> object:
             transcript = seen.handles["transcript"]
             before = transcript.state
-            # keep the same path within the run
+            # keep the same path in the run
             reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)
             subject = self._input_type.about(state.question) if turn is None else turn
             answer = await ask(debater, subject, reading, self._failures)
@@ -498,7 +498,7 @@ class Turn(Block[Any, Any]):
 
 
 def audit_resources(transcript: StateResource[Any], collection_id: str) -> dict[str, Resource]:
-    """Return the resources of blocks that record turns: the transcript and the audit trail."""
+    """Return the resources for blocks that record turns: the transcript and the audit trail."""
     return {"transcript": transcript, AUDIT: create_task_collection(collection_id, key=AUDIT)}
 
 
@@ -523,10 +523,11 @@ def record_turn(
     stance: str | None = None,
     custom: bool = False,
 ) -> Handler[Any, str]:
-    """Create a block that records the text of `agent_name`.
+    """Create a block that records the text from `agent_name`.
 
     `entry(round=…, text=…, flag=…)` builds the transcript entry. Without `entry`, the state keeps the text (`spoken`)
-    hidden until all have spoken. `custom` means that a custom block speaks: a resumed run keeps its earlier answers.
+    hidden until everyone has spoken. `custom` means that a custom block speaks: a resumed run keeps its earlier
+    answers.
     """
     kind = "hear" if entry is None else "record"
 
@@ -559,12 +560,12 @@ def record_turn(
 
 
 def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
-    """Complete the turn of `agent_name` in the audit trail; create a task if there is none."""
+    """Complete the turn of `agent_name` in the audit trail, creating a task if there is none."""
     audit: TaskCollection = ctx.scope.handles[AUDIT]
     turns = audit.list(status="in_progress", assignee=agent_name)
     if audit.protected:  # a block may have started another task for the same debater
         turns = [task for task in turns if task.id in audit.reserved]
-    if not turns:  # `create_record_argument` used in a pattern without the library's turns
+    if not turns:  # `create_record_argument` is used in a pattern without the library's turns
         number = round_of(ctx)
         turns = [audit.start_task(f"Speak in round {number}", by=agent_name, metadata={"round": number})]
     for task in turns:
@@ -574,7 +575,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
 def contribution_of(
     value: object, agent_name: str, ctx: Context, *, stance: str | None = None
 ) -> tuple[str, Flag | None]:
-    """Read the text and flag from the block of `agent_name`; record a truncated or empty text as a failure."""
+    """Read text and flag from the block of `agent_name`, and record truncated or empty text as a failure."""
     text = text_said(value, agent_name, ctx)
     flag: Flag | None = "empty" if is_blank(text) else "cut_off" if isinstance(text, CutOff) else None
     if flag is not None:
@@ -585,7 +586,7 @@ def contribution_of(
 
 
 def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None = None) -> None:
-    """Record a truncated or empty contribution of `agent_name`."""
+    """Record a truncated or empty contribution from `agent_name`."""
     error: FlowDebateError = OutputError(ctx.block, "an argument", [("text", "is empty")])
     if flag == "cut_off":
         error = OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
@@ -593,7 +594,7 @@ def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None
 
 
 def warn_of_nothing(agent_name: str, ctx: Context) -> None:
-    """Warn once that a custom block returned an empty text."""
+    """Warn once that a custom block returned empty text."""
     ctx.run.warn_once(
         f"{ctx.block}: empty",
         f"debater {agent_name!r} returned no text: the transcript has an empty argument, and flags it. Return a str "
@@ -602,9 +603,9 @@ def warn_of_nothing(agent_name: str, ctx: Context) -> None:
 
 
 def text_said(value: object, agent_name: str, ctx: Context) -> str:
-    """Read the output of a debater's block as text.
+    """Convert the output of a debater's block to text.
 
-    The output is a `str`, `{"text": str}` or a model with a `text`. None counts as an empty text. Anything else is
+    The output is a `str`, `{"text": str}` or a model with a `text` field. None counts as empty text. Anything else is
     converted with `str()`, with one `FlowDebateWarning` per debater. Raises OutputError if even `str()` fails, or if
     the text is longer than `MAX_ARGUMENT_LENGTH` characters.
     """
@@ -624,7 +625,7 @@ def _text_of(value: object, agent_name: str, ctx: Context) -> str:
     if text is None:
         return ""
     if isinstance(text, str):
-        # flatten other subclasses, because they may override methods
+        # convert other subclasses to plain str, because they may override methods
         return text if type(text) is CutOff else str(text)
     try:
         coerced = str(value)

@@ -1,4 +1,4 @@
-"""Aliases for the names of debaters and models, drawn once per run, and reports of names left in arguments (leaks)."""
+"""Aliases for the names of debaters and models, drawn once per run, and reports on names left in arguments (leaks)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .names import Meant, Names
 
 LeakKind = Literal["name", "model", "family"]
-"""The kind of a leaked name: a debater, a model on the roster, or a model family or maker that an author claims."""
-# nouns that fit any speaker: they imply no position and are not roles of a debate, such as judge or moderator
+"""Kind of a leaked name: a debater, a model on the roster, or a model family or maker claimed by an author."""
+# nouns that fit any speaker: they imply no position and are not debate roles such as judge or moderator
 _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
 _MODEL_NOUNS = ("Model", "System", "Machine")
 _MAKER_NOUNS = ("Maker", "Company", "Vendor")
@@ -31,7 +31,7 @@ _LETTERS = ("bdfgklmnprstvz", "aeiou")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """A name found in a text."""
+    """A name found in an argument."""
 
     kind: LeakKind
     text: str
@@ -44,7 +44,7 @@ class Leak:
 
 
 class Hidden(NamedTuple):
-    """A text with aliases in place of names, and the leaks in the original text."""
+    """Text with aliases in place of names, and the leaks found in the original."""
 
     text: str
     leaks: tuple[Leak, ...]
@@ -75,7 +75,7 @@ class Aliases:
         return {name: drawn[kind, name] for want in ("model", "name") for kind, name in drawn if kind == want}
 
     def of(self, name: str) -> str:
-        """Return the alias of a debater or a model; raise LookupError for unknown names."""
+        """Return the alias for a debater or model; raise LookupError for an unknown name."""
         alias = self.names.get(name)
         if alias is None:
             message = f"no alias was drawn for {name!r}; there is one for: {', '.join(map(repr, self.names))}"
@@ -85,7 +85,7 @@ class Aliases:
     def _hide(self, text: str) -> Hidden:
         leaks = self._find_leaks(text)
         hidden, again = text, leaks
-        while again:  # a name may have overlapped another one, so repeat; each pass leaves fewer words of the text
+        while again:  # repeat, because a name may have overlapped another one; each pass leaves fewer words
             pieces, done = [], 0
             for leak in again:
                 pieces += [hidden[done : leak.start], leak.alias]
@@ -110,10 +110,10 @@ def make_aliases(
     used: Iterable[str] = (),
     random: Random,
 ) -> Aliases:
-    """Create aliases for `names` and `models`, in any order; they are drawn from `random` on first use.
+    """Create aliases for `names` and `models`, given in any order; they are drawn from `random` on first use.
 
-    An alias shares no word with a name, a model, the question, a stance, or a text in `used`. A name that also occurs
-    in the question or in a stance is hidden only where the text clearly uses it as the name of a person.
+    An alias shares no word with a name, a model, the question, a stance, or any string in `used`. A name that also
+    occurs in the question or in a stance is hidden only where the text clearly uses it as a person's name.
 
     >>> from random import Random
     >>> aliases = make_aliases(["Alice", "skeptic"], random=Random(7))
@@ -130,7 +130,7 @@ def make_aliases(
 def _compile(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
-    """Compile the patterns of the names, and collect the words that aliases must avoid."""
+    """Compile the name patterns, and collect the words that aliases must avoid."""
     from .names import Names  # imported late, because importing the module compiles its patterns
 
     words = frozenset().union(*map(_words_of, (*people, *machines, question, *stances)))
@@ -138,7 +138,7 @@ def _compile(
 
 
 def _words_of(text: str) -> set[str]:
-    """Split `text` into words as readers see them; a superscript digit counts separately and as part of its word."""
+    """Split `text` into words as readers see them; a superscript digit counts both alone and as part of its word."""
     from .names import plain_words
 
     return {*plain_words(text), *plain_words(normalize("NFKC", text))}
@@ -148,7 +148,7 @@ def _draw_aliases(
     people: Sequence[str], machines: Sequence[str], avoid: frozenset[str], random: Random
 ) -> Mapping[Meant, str]:
     """Draw a noun and a number for each name, family and maker, avoiding the words in `avoid`."""
-    # start at 10: in many arguments, a single digit means a turn, a round or a side
+    # start at 10: in many arguments, a single digit refers to a turn, a round or a side
     count, low = len(people) + len(machines) + 2, 10
     free: Sequence[int] = ()
     while len(free) < count:
@@ -175,13 +175,13 @@ class Anonymity:
 
     names: tuple[str, ...]
     models: tuple[str, ...] = ()
-    """Models by name, if they are known before the run."""
+    """Models by name, as far as they are known before the run."""
     stances: tuple[str, ...] = ()
     question: str | None = None
     """The question, for blocks used outside a debate."""
 
     def aliases(self, ctx: Context) -> Aliases:
-        """Return the aliases for the run and debate of `ctx`."""
+        """Return the aliases for this run and debate."""
         handle = ctx.scope.sequencer
         aliases_by_key: dict[object, Aliases] = {} if handle is None else handle.derived
         aliases = aliases_by_key.get(self)
@@ -199,8 +199,8 @@ class Anonymity:
     def entries(self, ctx: Context) -> Sequence[Any]:
         """Return the transcript so far with names replaced by aliases.
 
-        Entries without names are returned as the same objects. Each argument is searched only once per debate, because
-        `derived` keeps the texts of earlier turns. The entries have the pattern's entry type, as in `entries_of`.
+        Entries without names are returned as they are. Each argument is searched only once per debate, because
+        `derived` keeps the text from earlier turns. The entries have the pattern's entry type, as in `entries_of`.
         """
         hide = self.aliases(ctx).hide
 
@@ -224,7 +224,7 @@ class Anonymity:
 
 
 def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object) -> tuple[str, ...]:
-    """List the models that a pattern refers to: its own model, those of its `roster`, and `more_models`."""
+    """List the models named by a pattern: its own, those of its `roster`, and `more_models`."""
     values = model.values() if isinstance(model, Mapping) else (model,)
     models = [*values, *(member.model for member in roster), *more_models]
     model_names = [name for name in models if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
@@ -232,13 +232,13 @@ def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object
 
 
 _EXCERPT = 30
-"""Number of characters shown around a leak, enough for a reader to see whether it is a name."""
+"""Number of characters shown on either side of a leak, enough for a reader to see whether it is a name."""
 
 
 class Entry(Protocol):
     """An argument in the transcript of any pattern."""
 
-    # properties, because entries are frozen, and plain attributes of a protocol would have to be writable
+    # properties, because entries are frozen and a protocol's plain attributes would have to be writable
     @property
     def round(self) -> int:
         """The round of the argument."""
@@ -288,34 +288,34 @@ class LeakReport(WireModel):
 
     @property
     def own(self) -> int:
-        """The number of times authors name themselves."""
+        """The number of times that authors name themselves."""
         return sum(leak.whose == "own" for leak in self.leaks)
 
     @property
     def others(self) -> int:
-        """The number of times authors name another debater."""
+        """The number of times that authors name another debater."""
         return sum(leak.whose == "other" for leak in self.leaks)
 
     @property
     def models(self) -> int:
-        """The number of times authors name a model or its maker."""
+        """The number of times that authors name a model or its maker."""
         return sum(leak.whose == "model" for leak in self.leaks)
 
     @property
     def share(self) -> float:
-        """The share of arguments that contain a name, from 0.0 to 1.0; 0.0 if there are no arguments."""
+        """The share of arguments containing a name, from 0.0 to 1.0; 0.0 if there are no arguments."""
         return len({leak.entry for leak in self.leaks}) / self.entries if self.entries else 0.0
 
 
 def leak_report(entries: Sequence[Entry], aliases: Aliases) -> LeakReport:
-    """Report the names in the arguments of `entries`, with their positions."""
+    """Report the names found in the arguments of `entries`, with their positions."""
     leaks: list[LeakAt] = []
     for place, entry in enumerate(entries):
         for leak in aliases.hide(entry.text).leaks:
             first, last = max(0, leak.start - _EXCERPT), leak.end + _EXCERPT
             excerpt = " ".join(entry.text[first:last].split())
             leaks.append(
-                # unvalidated: validation would take most of the time for an argument full of names
+                # unvalidated: for an argument full of names, validation would take most of the time
                 LeakAt.model_construct(
                     entry=place,
                     round=entry.round,

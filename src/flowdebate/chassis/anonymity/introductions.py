@@ -1,6 +1,6 @@
-"""Detection of authors who reveal their model family or its maker: "I am Claude, made by Anthropic".
+"""Detection of authors revealing their model family or its maker: "I am Claude, made by Anthropic".
 
-The text is folded first (`fold`): lowercase, without accents. Once an author introduces itself, all families and makers
+The text is first folded (`fold`): lowercase, without accents. Once an author introduces itself, all families and makers
 in the rest of the introduction count as the author's: a maker left next to an alias would reveal the hidden name.
 """
 
@@ -46,21 +46,21 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "ibm": ("IBM",),
     "allenai": ("Allen Institute for AI", "Ai2"),
 }
-"""The spellings of each maker."""
+"""Spellings of each maker's name."""
 
 MAKERS = frozenset(fold(written) for group in VENDORS.values() for written in group)
 WELL_KNOWN = (
     *(w for w in FAMILIES.keys() | MAKERS if not any(part in w for part in (FAMILIES.keys() | MAKERS) - {w})),
     *(" an ai ", "language model", "chatbot", "artificial intelligence"),
 )
-"""Families, makers, and words for a model, leaving out names that contain another name.
+"""Families, makers, and words for a model, excluding names that contain another name.
 
-Every text that introduces a model contains at least one of these. Most arguments contain none, and a plain search for
-each of them takes a fifth of the time that the patterns take.
+Any text introducing a model contains at least one of these. Most arguments contain none, and a plain search for all of
+them takes a fifth of the time that the patterns take.
 """
 
 Own: TypeAlias = tuple[tuple[int, int], Literal["family", "maker"], str]
-"""A family or maker claimed by an author: its span, its kind, and its name."""
+"""A family or maker claimed by an author, as its span, kind and name."""
 
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 
@@ -83,7 +83,7 @@ _VARIANT = r"(?:mini|nano|turbo|sonnet|opus|haiku|flash|pro|\d[\d.]*b?)\b"
 _VERSION = rf"(?:[\s-]?v?\d{{1,3}}(?:\.\d{{1,3}})?[a-z]{{0,2}})?(?:[\s-]{_VARIANT}){{0,3}}"
 _KIND = r"(?:model|assistant|ai|system|llm|chatbot)"
 _MADE = r"(?:made|built|trained|developed|created|designed|released|provided|powered|operated)"
-# End of an English introduction: the end of the sentence, or the beginning of a new clause.
+# End of an English introduction: the end of the sentence, or the start of a new clause.
 _ENDS = re.compile(
     r"[!?;:\n]|\.(?=[\s*_\"')]|\Z)"
     r"|,? (?:and|but|so|yet|while|because|since|though|although) "
@@ -95,14 +95,14 @@ _MAX_INTRODUCTIONS = 5  # maximum number of introductions in a sentence
 
 
 class _Patterns(NamedTuple):
-    """Regular expressions for introductions in English, and for families and makers in any text."""
+    """Regular expressions for introductions in English, and for families and makers anywhere."""
 
     family: re.Pattern[str]
     maker: re.Pattern[str]
     names: re.Pattern[str]
     """Regular expression for names; the second group is a maker."""
     unknown: re.Pattern[str]
-    """Regular expression for an introduction that mentions an unlisted family and its maker."""
+    """Regular expression for an introduction mentioning an unlisted family and its maker."""
 
 
 def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:
@@ -175,7 +175,7 @@ _OTHER_I_AM = {
     "hi": "मैं|मेरा नाम|मुझे",
 }
 _OTHER_AS = "als|en tant que|como|come|in quanto|jako|как|як|som|olarak|sebagai|voi|ως|بصفتي"
-# Introductions in scripts without spaces; after "as for me" in Japanese and Korean, a name needs a verb.
+# Introductions in scripts without spaces; after "as for me" in Japanese and Korean, a verb must follow the name.
 _UNSPACED_I_AM = "我是|我叫|我的名字是|我的名字叫|本人是|我由|我被|作为|作為|身为|身為|ผมคือ|ฉันคือ|ดิฉันคือ|ผมชื่อ|ฉันชื่อ"
 _AS_FOR_ME = "私は|わたしは|僕は|ぼくは|私の名前は|저는|나는|제 이름은|내 이름은|저의 이름은"
 _INTRODUCES = re.compile(
@@ -191,7 +191,7 @@ _BETWEEN = re.compile(
     r"|\w*(?:assist|asyst|ассист|помощ|помич|model|модел|bot|sprach|langu|lingu|lengu|язык|мовн|intelig|intellig|virtu"
     r"|digit|artif|kunst|yapay|zeka|asist|مساعد|نموذج|βοηθ|μοντελ)\w*|k[i\u0131]|ia|ai|ии|ші|d'ia)[\s*_\"'«„“:,-]*){0,8}"
 )
-_MAX_GAP_LENGTH = 80  # maximum length of these words, in characters
+_MAX_GAP_LENGTH = 80  # maximum total length of these words, in characters
 _BETWEEN_UNSPACED = re.compile(r"[^,、。!?\n]{0,25}")
 _BEHIND_TOPIC = re.compile(
     r"[\s*_\"'」』]*(?:です|と申|とい|という|である|だ|입니다|이라|라고|예요|이에요|이며|[,、。.]|\Z)"
@@ -213,7 +213,7 @@ _SENTENCE = re.compile(r"(?:[^.!?。\n]|[.!?](?![\s*_\"')]|\Z))+")
 
 
 def find_own_names(low: str) -> Iterator[Own]:
-    """Find the families and makers that authors claim for themselves, in folded text."""
+    """Find the families and makers that authors claim as their own, in folded text."""
     patterns = _patterns()
     for match in patterns.family.finditer(low):
         group = match.lastindex or 0
@@ -254,7 +254,7 @@ def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
             direct = direct and _BEHIND_TOPIC.match(low, name.end(), end) is not None
         elif kind == "role":
             direct = direct and low[name.end() : name.end() + 2].lstrip()[:1] in (",", "(")
-        # words after a name do not turn "as" into an introduction
+        # words following a name do not turn "as" into an introduction
         states_maker = (
             _MADE_OTHERWISE.search(low, introduction.end(), name.start() if kind == "role" else end) is not None
         )

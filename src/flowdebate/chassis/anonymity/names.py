@@ -1,8 +1,8 @@
-"""Names in texts: spellings of debaters, models and their families, and rules that tell names from ordinary words.
+"""Names in arguments: spellings of debaters, models and their families, and rules that tell names from ordinary words.
 
 The rules rely on cues in the text (capitals and neighboring words), not on lists of names and occupations. On the test
-corpus they find 227 of 246 names, and change 25 of 179 turns that contain no name. With such lists (common words, given
-names, endings such as -ist) the figures were 215 of 246 and 10 of 178: fewer arguments were changed, but more of them
+corpus, they find 227 of 246 names, and change 25 of 179 turns containing no name. With such lists (common words, given
+names, endings such as -ist), the figures were 215 of 246 and 10 of 178: fewer arguments were changed, but more of them
 gave away their authors.
 """
 
@@ -34,7 +34,7 @@ def family_of(model: str) -> str:
 
 
 def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Pair each judge model with the first debater model from the same maker.
+    """Pair each judge model with the first debater model from the same maker, if any.
 
     >>> kin_among(["openai/gpt-5-mini", "local"], ["anthropic/claude-5", "openai/gpt-6"])
     (('openai/gpt-5-mini', 'openai/gpt-6'),)
@@ -46,7 +46,7 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 
 def is_about_models(topic: Sequence[str]) -> bool:
-    """Return whether the debate is about models, so that model names are part of its subject."""
+    """Return whether the debate is about models, which makes model names part of its subject."""
     # hiding model names in these debates as well would change 6 more turns of the corpus
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
@@ -62,18 +62,18 @@ _PLAIN_WORDS = {"cohere"}  # makers whose names are common words
 
 
 Level: TypeAlias = Literal["any", "capital", "sign"]
-"""Evidence needed before a spelling counts as a name.
+"""Evidence required for a spelling to count as a name.
 
 - "any": none; it counts at word boundaries, in upper or lower case.
 - "capital": each of its words is capitalized and the next word is not, or it is next to a cue.
 - "sign": a cue next to it, such as "X:", "@X", "I am X", "as X,", "X's argument", "X argues" or "— X".
 """
 Meant: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
-"""The owner of an alias: a debater, a model, or a model family or maker (with an empty name)."""
+"""Owner of an alias: a debater, a model, or a model family or maker (with an empty name)."""
 
 
 class Found(NamedTuple):
-    """A name and its position in a text; see `Leak`."""
+    """A name and its position in the text; see `Leak`."""
 
     start: int
     end: int
@@ -96,8 +96,8 @@ Without this list, 18 more turns of the corpus would be changed ("Will landlords
 _ROLE = re.compile(r"judge|\w{3,}(?:er|or|ist|ian|ant|ent|ate|ive|ic|al|ee|man|men)")
 """English words for people, recognized by their endings: economist, skeptic.
 
-A roster may contain such a word in lowercase, like the name "anna", but "any economist" is not a reference to a
-debater: without this pattern, 31 more turns of the corpus would be changed.
+A roster may contain such a word in lowercase, like the name "anna", but "any economist" does not refer to a debater:
+without this pattern, 31 more turns of the corpus would be changed.
 """
 _TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "lord", "captain", "madam"})
 _APART = r"[\s_\-—.*'~`>|/:]{0,12}"
@@ -107,7 +107,7 @@ _JOINED = (
     (re.compile(r"[\u0621-\u064a]{3}"), "\u0648\u0628\u0644"),
     (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc"),
 )
-"""Arabic and Hebrew words, and the letters for "and", "in" and "for" that may be joined to the front of a name. Other
+"""Arabic and Hebrew words, and the letters for "and", "in" and "for", which may be joined to the front of a name. Other
 such prefixes are left out, because ordinary words often begin with these letters.
 """
 _UNSPACED = (
@@ -122,7 +122,7 @@ _UNSPACED = (
 )
 """Scripts written without spaces between words: a name in them (4 in the corpus) has no boundaries.
 
-These are ranges because `re` takes several milliseconds to compile such a large set.
+They are given as ranges because `re` takes several milliseconds to compile such a large set.
 """
 
 
@@ -140,7 +140,7 @@ def _has_emoji(text: str) -> bool:
 
 
 def _write_pattern(name: str) -> str:
-    """Build a pattern for `name` in folded text, at word boundaries; empty if it has no letter, digit or emoji."""
+    """Build a pattern for `name` in folded text, at word boundaries; empty if it contains no letter, digit or emoji."""
     low = fold(name)
     pieces: list[str] = _PIECE.findall(low)
     if not pieces:
@@ -155,7 +155,7 @@ def _write_pattern(name: str) -> str:
     first = pieces[0][0]
     if _is_unspaced(first):
         return pattern
-    # The boundary is checked after the first character, so that a search can skip to that character.
+    # The boundary is checked after the first character, so that a search can skip straight to that character.
     boundary = rf"(?<![^\W_]{first})"
     for letters, joined in _JOINED:
         if letters.match(pieces[0]):
@@ -198,11 +198,11 @@ def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
         yield family, "sign"
 
 
-# Cues that a spelling is a name. Names in the corpus (246) found by a single cue: labels 8, introductions 19, "as X,"
+# Cues that a spelling is a name. Names in the corpus (246) found by one cue only: labels 8, introductions 19, "as X,"
 # 6, words after a name 19, signatures 1.
 
 _AROUND = 48
-"""Number of characters examined before a name, more than the longest introduction needs: "my esteemed counterpart,
+"""Number of characters examined before a name, more than the longest introduction takes: "my esteemed counterpart,
 the".
 """
 _LABEL_BEFORE = re.compile(r"(?:\A|\n)[\s>*_#\[(<-]*(?:the\s)?\Z")
@@ -211,9 +211,9 @@ _INTRODUCED = re.compile(
     r"\b(?:i am|i'm|my name is|i,|(?:opponent|colleague|counterpart|friend|debater|speaker|panelist|participant),?"
     r"|according to|dear|unlike|(?:dis)?agree with|(?:speaking|my role) as)\s+(?:the\s+)?\Z"
 )
-# of the names found by introductions, 3 are lowercase
+# of the names found through introductions, 3 are lowercase
 _PHRASE_ENDS = re.compile(r"[*_]*(?:[.,;:!?)]|\s(?:i|that|who|on)\b|\Z)")
-"""Words that may follow a lowercase name: "unlike bear, I", but not "unlike bear markets"."""
+"""Pattern matching what may follow a lowercase name: "unlike bear, I", but not "unlike bear markets"."""
 _AS = re.compile(r"\bas\s+(?:the\s+)?\Z")
 _SAID = re.compile(
     r"[*_]*'s? (?:own |first |second |last )?"
@@ -224,12 +224,12 @@ _SAID = re.compile(
 _SIGNED = re.compile(r"(?:—|--)\s*\Z")
 _LINE_END = re.compile(r"[.*_]*\s*(?:\n|\Z)")
 _ANY_ONE = re.compile(r"\b(?:an?|any|every|no|each|some|one)\s+\Z")
-"""Words that precede a common noun rather than a name: "any economist knows", "a Bull market"."""
+"""Pattern matching words that precede a common noun rather than a name: "any economist knows", "a Bull market"."""
 _ARTICLE = re.compile(r"\bthe\s{1,3}\Z")
 
 
 def _is_name(level: Level, low: str, start: int, end: int, spelling: str, after: str) -> bool:
-    """Check whether `low[start:end]`, written as `spelling` and followed by `after`, counts as a name."""
+    """Return whether `low[start:end]`, written as `spelling` and followed by `after`, counts as a name."""
     if level == "any":
         return True
     before = low[max(0, start - _AROUND) : start]
@@ -245,7 +245,7 @@ def _is_name(level: Level, low: str, start: int, end: int, spelling: str, after:
         or (_SIGNED.search(before) and _LINE_END.match(low, end))
     ):
         return True
-    # a term, not a name: Mark Twain, May 2019
+    # part of a term rather than a name: Mark Twain, May 2019
     term = after[:1] in {" ", "-"} and (after[1:].isupper() or after[1:].isdigit())
     return level == "capital" and capital and not term
 
@@ -257,14 +257,14 @@ class _Known(NamedTuple):
     level: Level
     pattern: str
     needle: str
-    """Substring of every match of the pattern: searching for it takes a tenth of the pattern's time."""
+    """Substring of every match of the pattern; searching for it takes a tenth of the pattern's time."""
 
 
 class Names:
     """Compiled patterns for the names in a roster and its models.
 
     A name that serves as a stance is never hidden, because every tag shows it. A name that also occurs in the question
-    or in a stance needs a cue next to it.
+    or in a stance counts only next to a cue.
     """
 
     def __init__(self, names: Sequence[str], models: Sequence[str], *, question: str, stances: Sequence[str]) -> None:
@@ -286,7 +286,7 @@ class Names:
         for name in names:
             for spelling, level in _spell_name(name, shared):
                 add(("name", name), spelling, level)
-        # in debates about models, their names are ordinary words, except in introductions
+        # in debates about models, model names are ordinary words, except in introductions
         for model in () if is_about_models(topic) else models:
             for spelling, level in _spell_model(model):
                 add(("model", model), spelling, level)
@@ -296,7 +296,7 @@ class Names:
         self._families = {family_among(fold(model.rsplit("/", 1)[-1])): model for model in reversed(models)}
 
     def find(self, text: str) -> list[Found]:
-        """Find the names in `text`, in order; of overlapping names, keep the longest."""
+        """Find the names in `text`, in order, keeping the longest of any that overlap."""
         low = fold(text)
         well_known = any(map(low.__contains__, WELL_KNOWN))
         if not well_known and not any(map(low.__contains__, self._needles)):
@@ -327,7 +327,7 @@ class Names:
             goes_on = category(low[end]) in {"Mn", "Mc"} if end < len(low) else False
             is_name = not goes_on and _is_name(entry.level, low, start, end, text[first:last], text[last : last + 2])
             if is_name:
-                # an "@", or the article of a role, is part of the name
+                # the name includes a preceding "@" or, for a role, its article
                 article = _ARTICLE.search(low, max(0, start - _AROUND), start) if entry.level == "capital" else None
                 led = start - 1 if low[start - 1 : start] == "@" else start if article is None else article.start()
                 yield Found(led, end, "name" if entry.whose[0] == "name" else "model", entry.whose[1], entry.whose)
