@@ -101,13 +101,13 @@ def create_block(
     def turn(question: Question, ctx: Context) -> str:
         if shuffle and isinstance(
             question, ChoiceAsked
-        ):  # otherwise a preference for a slot would favor the same author in every ballot
+        ):  # otherwise, a preference for a slot would favor the same author in every ballot
             proposals = list(question.proposals)
             ctx.random.shuffle(proposals)
             question = replace(question, proposals=proposals)
         return render_turn(question, length=prompt.length(ctx), template=prompt.template(ctx))
 
-    # the system message is identical in all calls of an agent, so that servers can cache it
+    # an agent's system message is the same in all calls, so that servers can cache it
     return generator(
         name=name,
         prompt=system,
@@ -159,7 +159,7 @@ class RevisionForm(RevisionAnswer):
     enough: Annotated[bool, Field(description="Whether another round would change nothing")]
 
 
-@lru_cache(maxsize=256)  # cached across debates between the same agents
+@lru_cache(maxsize=256)  # shared by all debates between the same agents
 def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
     """Build a voter's answer schema, with `choices` as an enum for models that support schemas.
 
@@ -167,7 +167,7 @@ def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
     """
 
     def as_known(choice: object) -> object:
-        # models decorate names: "the proposal of **Ann**"
+        # models embellish names, as in "the proposal of **Ann**"
         return find_name(choice, choices) or choice if isinstance(choice, str) else choice
 
     choice_type = Annotated[str, BeforeValidator(as_known), Field(json_schema_extra={"enum": list(choices)})]
@@ -180,7 +180,7 @@ def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
     )
 
 
-# Calls of a phase
+# Calls made in a phase
 
 
 QuestionT = TypeVar("QuestionT", bound=AgentQuestion)
@@ -228,7 +228,7 @@ class Phase(Generic[QuestionT, AnswerT]):
         if is_custom(agent.block) and stand_in is None:
             return loop.own_speaker(agent)
         options = loop.options_of(AGENT, agent)
-        if not self.has_length:  # the prompts of critiques and votes state their own limits
+        if not self.has_length:  # prompts for critiques and votes state their own limits
             options.pop("length", None)
         name = loop.name if stand_in is None else f"{loop.name}-stand-in"
         facts = {"name": f"{name}-{self.verb}-{agent.name}", "agent": agent, **self.answer()}
@@ -276,7 +276,7 @@ class AgentCalls(Block[QuestionT, None]):
             )
 
         inside = ctx.below(block)
-        inside.role = block.role  # used by the circuit breaker's events: the block itself may not run
+        inside.role = block.role  # needed for the circuit breaker's events, because the block itself may not run
         try:
             step = await _admit(agent, inside, ctx)
         except CircuitOpen as refusal:
@@ -284,11 +284,11 @@ class AgentCalls(Block[QuestionT, None]):
                 raise
             speakers = speakers[1:]
             lose(refusal, "stand_in" if speakers else "skipped")
-            if not speakers:  # no agent was called, so there is neither a turn nor a task in the audit trail
+            if not speakers:  # no agent is called, so the audit trail contains neither a turn nor a task
                 return
 
         async def speak(speaker: Block[Any, Any], task: TurnTask) -> object:
-            counts: bool | None = None  # cancelled calls and application errors are neither success nor failure
+            counts: bool | None = None  # cancelled calls and application errors count neither as success nor as failure
             try:
                 answer = await ask(speaker, question, ctx, failures)
                 read = partial(phase.read, answer, speaker.name, question, ctx)
@@ -298,7 +298,7 @@ class AgentCalls(Block[QuestionT, None]):
                 counts = False if is_provider_failure(error) else None
                 raise
             finally:
-                # a call of the fallback says nothing about the agent's own model
+                # a call to the fallback says nothing about the agent's own model
                 if speaker is block and step.ticket is not None:
                     _emit_change(breakers_of(ctx).of(agent).settle(step.ticket, succeeded=counts), agent, inside)
             task.heard()

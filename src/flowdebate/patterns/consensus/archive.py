@@ -46,7 +46,7 @@ async def gather_context(research: Invocation | None, loop: Loop[ConsensusOption
     else:
 
         async def read_past() -> list[PastDebate]:
-            # an application's store may return more than requested, or unusable entries
+            # a custom store may return more debates than requested, or invalid ones
             debates = await archive.past_debates.recent(task, limit=limit)
             return [PastDebate.model_validate(item) for item in list(debates)[:limit]]
 
@@ -59,7 +59,7 @@ async def gather_context(research: Invocation | None, loop: Loop[ConsensusOption
         points = await _fetch("patterns", pending_patterns, skipped) or points
     text = await _look_up(research, task, skipped, ctx)
     context = ConsensusContext(past_debates=past, critique_patterns=points, research=text, skipped=skipped)
-    # computed at the start, so that a later fork uses the ratings that its parent used
+    # computed at the start, so that a fork uses the same ratings as its parent
     ctx.scope.handle.update(context=context, weights=await _weigh_votes(loop, ctx))
 
 
@@ -84,7 +84,7 @@ async def _fetch(source: ContextSource, call: Awaitable[T], skipped: list[Skippe
     """Await `call`; if it fails or returns nothing, add the reason to `skipped` and return None."""
     try:
         result = await call
-    except LimitReached:  # the limit of the run is reached, which is not a failure of the source
+    except LimitReached:  # one of the run's limits has been reached; the source has not failed
         raise
     except Exception as error:  # noqa: BLE001 - a store may raise anything
         skipped.append(SkippedContext(source=source, reason=one_line(error_text(error))))
@@ -113,7 +113,7 @@ async def _ask(
                 raise TimeoutError(f"no answer within {archive.patience:g} s") from error
             raise
 
-    # recorded as a step, so that a resumed run sees the same failure even if the store has recovered
+    # run as a step, so that a resumed run sees the same failure even if the store has recovered since
     value: T = await ctx.step(in_patience, key=key, returns=returns, failures=True)
     return value
 
@@ -125,7 +125,7 @@ async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> 
         ratings = dict(await archive.ratings.of(names))
         for name, outcomes in (await archive.outcomes.of(names)).items():
             rating = ratings.get(name, Rating())
-            if rating.calibration is None:  # the store's own calibration takes precedence
+            if rating.calibration is None:  # a calibration provided by the store takes precedence
                 ratings[name] = rating.model_copy(update={"calibration": calibration(outcomes)})
         return ratings
 
@@ -165,7 +165,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
     archive = loop.options.archive
     if archive is None:
         return Feedback(positions=positions, flips=changed, moments=moments(output, changed))
-    # lets the archive recognize a debate that a resumed run reports a second time
+    # lets the archive recognize a debate reported again by a resumed run
     debate = f"{ctx.run_id}:{ctx.scope.handle.path}"
     past = _past_debate(debate, output, at=ctx.now())
     patterns, records = _find_patterns(output), _make_records(loop.names, output, changed)
@@ -177,7 +177,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
     ]
     state: ConsensusState = ctx.scope.handle.state
     valid = [ballot for ballot in output.ballots if ballot.choice in state.proposals]
-    if valid:  # only votes for a proposal can later be compared with the outcome
+    if valid:  # only votes for an actual proposal can later be compared with the outcome
         writes.append(("votes", lambda: archive.outcomes.add(debate, valid)))
     writer = _ArchiveWriter(archive, ctx)
     reports: list[Callable[[], Awaitable[bool]]] = [
@@ -229,7 +229,7 @@ class _ArchiveWriter:
     async def write(self, part: str, call: Callable[[], Awaitable[Any]]) -> bool:
         """Write one part of the results; return True if the archive accepted it."""
 
-        async def nothing() -> None:  # answers from a store are not recorded
+        async def nothing() -> None:  # return values from the store are not recorded
             await call()
 
         try:
@@ -264,7 +264,7 @@ def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
         revised = {proposal.agent for proposal in one.revisions}
         for critique in one.critiques:
             helped = output.consensus_reached and critique.target == output.winner and critique.target in revised
-            # matched by position, since nothing else links suggestions to issues
+            # matched by position, since nothing else connects suggestions with issues
             for issue, suggestion in zip_longest(critique.issues, critique.suggestions[: len(critique.issues)]):
                 tallies.setdefault((issue, suggestion or ""), Counter()).update(uses=1, successes=int(helped))
     return [
@@ -276,7 +276,7 @@ def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
 def _make_records(names: Sequence[str], output: ConsensusOutput, changed: Sequence[Flip]) -> dict[str, PersonaRecord]:
     """Build a record of this debate for each agent."""
     critics = Counter(critique.critic for one in output.rounds for critique in one.critiques)
-    # truncated proposals and invalid votes are not failed calls
+    # truncated proposals and invalid votes do not count as failed calls
     failed = Counter(loss.name for loss in output.losses if loss.instead in ("skipped", "stand_in"))
     flipped = Counter(flip.agent for flip in changed)
     return {

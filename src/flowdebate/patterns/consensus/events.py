@@ -147,19 +147,19 @@ class WireEvents:
         if isinstance(event, DebateStarted):
             self._debates[event.path] = event, count(1)
         elif not isinstance(event, _TOLD) or (isinstance(event, RoleFailed) and event.phase is None):
-            return  # a judge's failure has no phase, and that pipeline has no such event
-        # the innermost enclosing debate, since an agent of a debate may itself be a debate
+            return  # a judge's failure has no phase, and the original pipeline has no such event
+        # the innermost enclosing debate, since an agent may itself be a debate
         path = max(
             (debate_path for debate_path in self._debates if f"{event.path}/".startswith(f"{debate_path}/")), key=len
         )
         started, numbers = self._debates[path]
-        # `RoundStarted` would not do, since patterns inside the debate have rounds, too
+        # `RoundStarted` cannot be used here, since patterns inside the debate have rounds as well
         if isinstance(event, StageEntered) and event.stage.stage is ConsensusStage.ROUND_N_CRITIQUE:
             opened = {"round": event.stage.round, "maxRounds": started.max_rounds}
             yield {"kind": "round_start", "sequence": next(numbers), "path": path, **opened}
         facts = {key: value for key, value in event.to_wire().items() if key not in ("kind", "path", "at")}
         if isinstance(event, RoleFailed):
-            # the same fields as in the raw output
+            # use the same fields as the raw output
             same = {key: facts[key] for key in ("round", "role", "name", "instead", "phase", "target")}
             failure = ProviderFailure(error=event.message, **same)
             facts = {"failure": failure.model_dump(mode="json", by_alias=True)}

@@ -148,7 +148,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     """
     location = f"consensus {name!r}"
     if format is not None:
-        # imported here because most debates use no format
+        # imported lazily because most debates use no format
         from flowdebate.patterns.debate.formats import find_format, with_roles
 
         if (format_ := find_format(format, location=location, pattern="consensus")) is not None:
@@ -196,7 +196,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
     name, options, stage = loop.name, loop.options, ConsensusStage
     judge: Block[Any, Any] | None = None
     tie_judge: Block[Any, Any] | None = None
-    if loop.has(JUDGE):  # without any proposal, the debate ends before the judge is called
+    if loop.has(JUDGE):  # if there are no proposals, the debate ends before the judge is called
         judge = loop.guard(JUDGE, loop.role(JUDGE), heard=lambda _: True)
     if loop.has(TIE_BREAK):
         tie_judge = loop.guard(TIE_BREAK, loop.role(TIE_BREAK, choices=loop.names), heard=lambda _: True)
@@ -238,17 +238,18 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
         .tap_each(AgentCalls(voting), over=voting.ask)
         .tap(step("count-votes", partial(count_votes, tie_judge)))
     )
-    # the option allows runs to share circuit breakers; by default, each run creates its own
+    # runs share circuit breakers passed as an option; by default, each run creates its own
     breakers = options.breakers
     circuits = HeldResource(key=BREAKERS, make=Breakers if breakers is None else lambda: breakers)
     return (
         sequencer(
             name=name,
-            state=ConsensusState,  # the class, so that each run creates a new state: its lists grow in place
+            # the class rather than an instance: lists grow in place, so each run needs a new state
+            state=ConsensusState,
             owns=[create_task_collection(loop.collection_id, key=AUDIT), circuits],
             accepts=input_validator(loop.location, ConsensusInput),
             model=options.model,
-            protected=True,  # blocks can read the state, but can only change it through their answers
+            protected=True,  # blocks can read the state, but change it only through their answers
         )
         .tap(stamp_subject(name, loop.make_output, loop.material))
         .then(ConsensusLifecycle(loop, phases, judges=[block for block in (judge, tie_judge) if block is not None]))
@@ -263,7 +264,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
     ) -> None:
         shared, hidden = merge_resources(phases.name, [phases, *judges], closed=judges)
         super().__init__(phases.name, resources=shared, hidden=hidden)
-        self._judges = judges  # used by `seats`
+        self._judges = judges  # read by `seats`
         self._loop = loop
         self._phases = phases
 
@@ -293,7 +294,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             if not time_limit.expired():
                 raise
             state: ConsensusState = ctx.scope.handle.state
-            if state.tally is None:  # with a tally, the answer was ready in time
+            if state.tally is None:  # if there is a tally, the answer was ready in time
                 if find_early_end(state) is None:
                     ctx.scope.handle.update(early_end=None, stop_reason="timeout")
                     end_early(ctx, "timeout", f"the debate may take {seconds:g} s")
@@ -307,7 +308,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             status = "limit" if state.tally is None else "no_verdict"
         output = cast("ConsensusOutput", self._loop.make_output(ctx, status))
         if output.tally is not None:
-            problems = list(state.problems)  # for example, ratings that could not be read
+            problems = list(state.problems)  # for example, failure to read the ratings
             try:
                 output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - start_time)})
             except Exception as error:  # noqa: BLE001 - the answer is there already
@@ -333,7 +334,7 @@ def raw_output(loop: Loop[ConsensusOptions], ctx: Context, status: RunStatus) ->
 
     def when(loss: ProviderFailure) -> tuple[int, int, int, int]:
         target = -1 if loss.target is None else names.index(loss.target)
-        round_ = loss.round + (loss.phase == "vote")  # votes come after the last round
+        round_ = loss.round + (loss.phase == "vote")  # votes follow the last round
         return round_, phases.index(loss.phase), names.index(loss.name), target
 
     of_agents = [loss for loss in state.losses if loss.phase is not None]

@@ -167,7 +167,7 @@ class ConsensusDocument(Document):
         return None if self.raw.outcome is None else f"Rounds: {rounds}, the maximum"
 
     def sections(self) -> Iterator[Section]:
-        # `raw.entries` contains the proposals, then the critiques and revisions of each round
+        # `raw.entries` contains the proposals, followed by the critiques and revisions of each round
         raw, places = self.raw, count()
         yield Heading(title="Proposals")
         yield from (self._entry(proposal, next(places)) for proposal in raw.proposals)
@@ -257,7 +257,7 @@ class ConsensusLive(Live):
     }
 
     def whole(self, event: object) -> Iterator[Section]:
-        # every answer emits its own event; the base class would only show it as part of a turn
+        # every answer emits an event of its own; the base class would show it only as part of a turn
         return self.sections(event)
 
     def sections(self, event: object) -> Iterator[Section]:
@@ -306,7 +306,7 @@ def _relationship(relationship: Relationship) -> str:
     done = [f"voted for {relationship.other}"] if relationship.endorsed else []
     if relationship.critiques:
         critiques = counted(relationship.critiques, "critique")
-        # imported critiques may lack a severity
+        # critiques imported from elsewhere may have no severity
         severity = "unknown" if relationship.severity is None else f"{relationship.severity:.1f}"
         done.insert(
             0, f"{critiques} of {relationship.other} (severity {severity}, revised after {relationship.revised})"

@@ -119,7 +119,7 @@ class RoundsAsked(Question):
 AgentQuestion: TypeAlias = ProposalAsked | CritiqueAsked | RevisionAsked | VoteAsked
 """Union of all questions addressed to an agent."""
 
-# Texts
+# Rendering
 
 
 def render_turn(question: Question, *, length: str = LENGTH, template: ConsensusTemplate = CONSENSUS) -> str:
@@ -129,7 +129,7 @@ def render_turn(question: Question, *, length: str = LENGTH, template: Consensus
         request = f"{request}\n\n{template.position}"
     critiques: list[str] = []
     for critique in _critiques_of(question):
-        # each line names its author, so that a model's text cannot pass for another author's
+        # each line names its author, so that a model's text cannot be mistaken for someone else's
         who = f"[{tag_name(critique.critic)}] on [{tag_name(critique.target)}]"
         critiques.append(f"{who}, severity {critique.severity:.2g}: {quoted(critique.reasoning)}")
         critiques += (f"{who}, issue: {quoted(issue)}" for issue in critique.issues)

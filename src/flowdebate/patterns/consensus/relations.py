@@ -12,7 +12,7 @@ from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Rela
 
 _SEVERE = 0.7
 """Minimum severity for a critique to count as severe and its issues as risks."""
-_UPSET = 100.0  # at this difference, the higher-rated player is expected to win 64 games out of 100
+_UPSET = 100.0  # with this difference in rating, the stronger player is expected to win 64 games out of 100
 """Minimum ELO deficit at which a win counts as a surprise."""
 _SHOWN = 10
 """Maximum length of lists that would otherwise grow with the debate."""
@@ -54,7 +54,7 @@ def _find_insights(output: ConsensusOutput) -> Iterator[str]:
     suggested = Counter(
         " ".join(suggestion.split())
         for critique in _critiques(output)
-        for suggestion in dict.fromkeys(critique.suggestions)  # repetitions by the same critic do not count
+        for suggestion in dict.fromkeys(critique.suggestions)  # count repetitions by the same critic only once
     )
     yield from (f"suggested {times} times: {text}" for text, times in suggested.most_common() if times > 1)
     measured = [one.convergence for one in output.rounds if one.convergence is not None]

@@ -74,7 +74,7 @@ class Proposing(Phase[ProposalAsked, Proposal]):
         text, position = split_position(full_text)
         if is_blank(text):
             raise OutputError(block, "a proposal", [("", "got blank text")])
-        # flag truncated proposals, because critics would otherwise unknowingly judge half a text
+        # flag truncated proposals, because critics would otherwise judge half a text without knowing it
         flag: Flag | None = "cut_off" if isinstance(full_text, CutOff) else None
         return Proposal.model_construct(agent=request.agent, text=str(text), round=0, position=position, flag=flag)
 
@@ -109,7 +109,7 @@ def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Close the proposal phase; raise NoProposals if there are none, or QuorumLost if there are too few."""
     ctx.scope.handle.deadline = None
     state: ConsensusState = ctx.scope.handle.state
-    if not state.proposals:  # only if every agent has failed: any other error would have ended the phase
+    if not state.proposals:  # this means that every agent has failed: any other error would have ended the phase
         errors = {loss.name: loss.error for loss in state.losses}
         raise NoProposals(loop.name, {agent: errors[agent] for agent in loop.names})
     check_quorum(state, list(state.proposals), quorum=loop.failures.least, block=ctx.block)
@@ -125,7 +125,7 @@ async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     number, options = state.round + 1, loop.options.topology
 
     async def choose() -> list[Edge]:
-        # an agent with an open circuit does not criticize, but others can criticize its proposal
+        # an agent with an open circuit does not criticize, but its proposal can still be criticized
         available = set(breakers_of(ctx).available(loop.names))
         names = [name for name in loop.names if name in available or name in state.proposals]
         return edges(
@@ -140,9 +140,9 @@ async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
             critics=available,
         )
 
-    # recorded because a custom function might choose differently in a resumed run
+    # recorded because a custom function could choose differently when the run is resumed
     chosen_edges = await (ctx.decide(choose, returns=list[Edge]) if callable(options.topology) else choose())
-    # validation would copy the lists, which grow with each answer
+    # skip validation, which would copy the lists, although they grow with each answer
     opened = ConsensusRound.model_construct(
         round=number, edges=chosen_edges, critiques=[], revisions=[], enough=[], convergence=None
     )
@@ -269,27 +269,27 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
             {name: versions[name][-2 if name in revised else -1] for name in live},
             positions=state.positions or None,
             similarity=similarity,
-            # with None, similarity is measured but does not end the rounds
+            # if it is None, similarity is measured but does not end the rounds
             converged=1.0 if bounds.convergence is None else bounds.convergence,
             diverging=bounds.lower_bound,
         )
 
     async def measured() -> Convergence:
-        # other measures load libraries and models, which would block the event loop
+        # all other measures load libraries and models, which would block the event loop
         return measure() if isinstance(similarity, Jaccard) else await asyncio.to_thread(measure)
 
-    # a custom measure's result is recorded for resumed runs; built-in measures are deterministic
+    # only the result of a custom measure must be recorded for resumed runs; built-in measures are deterministic
     is_custom = not type(similarity).__module__.startswith("flowdebate.")
     measurement = await ctx.decide(measured, returns=Convergence) if is_custom else await measured()
     state.rounds[-1] = latest.model_copy(update={"convergence": measurement})
-    # the first reason counts, so reasons that cost no call are checked before the judge and the poll
+    # only the first reason is recorded, so check those that cost no calls before asking the judge and the poll
     if measurement.status == "converged" and bounds.convergence is not None:
         end_early(ctx, "convergence", f"similarity {measurement.similarity:.2f} ({measurement.backend})")
     elif len(latest.enough) * 2 > len(live):
         reason = f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
         end_early(ctx, "agents", reason)
     elif options.budget is not None and state.round < loop.max_rounds:
-        # failed and refused calls count as well, so that the plan does not depend on luck
+        # include failed and refused calls, so that planning does not depend on luck
         voters = len(loop.roster)
         after = loop.has(JUDGE) + (options.confidence is not None) * voters
         calls = [len(one.edges) + len({target for _, target in one.edges}) for one in state.rounds]
@@ -303,7 +303,7 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Ask the judge whether the discussion is conclusive, unless the rounds are over anyway."""
     state: ConsensusState = ctx.scope.handle.state
-    if rounds_are_over(loop, ctx):  # the answer would not matter, so do not pay for it
+    if rounds_are_over(loop, ctx):  # the answer would make no difference, so save the call
         return
     question = RoundsAsked(
         task=state.question,
@@ -347,7 +347,7 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
         return None
     if state.stop_reason is None or state.early_end is not None:
         return state.early_end
-    # `terminate_when` does not set an early end: the loop calls it and stores its name in the state
+    # `terminate_when` does not set an early end: the loop calls it and stores the reason in the state
     reason = "terminate_when" if state.stop_reason == "predicate" else state.stop_reason
     return EarlyEnd(source="predicate", reason=reason, round=state.round)
 
@@ -363,14 +363,14 @@ class Voting(Phase[VoteAsked, Ballot]):
     returns: ClassVar[object] = Ballot
 
     def answer(self) -> dict[str, Any]:
-        # includes agents without a proposal, so that the form does not depend on failures
+        # include agents without a proposal, so that the schema does not depend on failures
         return {"output_schema": create_vote_form(tuple(self.loop.names)), "shuffle": self.loop.options.voting.shuffle}
 
     def ask(self, _: object, ctx: Context) -> list[VoteAsked]:
         state: ConsensusState = ctx.scope.handle.state
         if state.early_end is None or state.early_end.source != "confidence":
             return self.ask_all(ctx)
-        for ballot in state.rounds[-1].poll:  # the poll was the same vote on the same proposals
+        for ballot in state.rounds[-1].poll:  # the poll was already a vote on the same proposals
             state.ballots[ballot.voter] = ballot
             ctx.emit(VoteCast(ballot=ballot))
         return []
@@ -378,7 +378,7 @@ class Voting(Phase[VoteAsked, Ballot]):
     def ask_all(self, ctx: Context) -> list[VoteAsked]:
         """Build a request for each agent to vote on all current proposals."""
         names, state = self.loop.names, ctx.scope.handle.state
-        start_clock(self.loop.failures, ctx)  # all votes share the time limit of a round
+        start_clock(self.loop.failures, ctx)  # all votes together have the time limit of one round
         proposals = freeze([state.proposals[name] for name in names if name in state.proposals])
         return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in names]
 
@@ -433,7 +433,7 @@ async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions
     enter(ConsensusStage.VOTE_AGGREGATION, ctx)
     state: ConsensusState = ctx.scope.handle.state
     counted = _count(loop, state.ballots, ctx)
-    if judge is not None and counted.tied and counted.quorum_met:  # a judge cannot replace missing votes
+    if judge is not None and counted.tied and counted.quorum_met:  # a judge cannot make up for missing votes
         counted = _count(loop, state.ballots, ctx, await _break_tie(judge, counted, loop, ctx))
     authors = [name for name in loop.names if name in state.proposals]
     for voter in loop.names:
@@ -444,7 +444,7 @@ async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions
             block = ctx.block
             record_failure(error, ctx, block=block, role="debater", name=voter, instead="not_counted", phase="vote")
     ctx.scope.handle.update(tally=counted)
-    if not counted.valid:  # all votes failed or were spoiled, so the agreement is unknown
+    if not counted.valid:  # every vote failed or was spoiled, so the level of agreement is unknown
         ctx.run.degrade("no_verdict")
     enter(ConsensusStage.CONSENSUS_REACHED if counted.reached else ConsensusStage.NO_CONSENSUS, ctx)
     decided = ConsensusDecided(
@@ -498,7 +498,7 @@ async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[Consensu
     answer = await judge(question, ctx.below(judge))
     if answer is MISSING:
         return None
-    # a custom judge may answer like voters, or only with a name
+    # a custom judge may answer as voters do, or with just a name
     choice = answer.get("choice") if isinstance(answer, dict) else getattr(answer, "choice", answer)
 
     def read() -> str | None:

@@ -20,7 +20,8 @@ from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, T
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 from flowdebate.runs.context import Context
 
-Share = Annotated[float, Field(ge=0, le=1)]  # values above 1 are rejected as ambiguous: 2 may mean 2%, 20% or certainty
+# values above 1 are ambiguous and therefore rejected: 2 might mean 2%, 20% or certainty
+Share = Annotated[float, Field(ge=0, le=1)]
 """A severity or confidence, from 0 to 1."""
 Outcome = Literal["consensus", "no_consensus"]
 """Outcome of a debate: whether there is a consensus."""
@@ -76,7 +77,7 @@ class HumanCritique(CriticAnswer):
 class Critique(CriticAnswer):
     """A critique, with the names of its author and of the author of the proposal."""
 
-    # docstrings of event data are the descriptions in `events.schema.json`
+    # docstrings of event data become the descriptions in `events.schema.json`
     critic: str
     """The name of the critic."""
     target: str
@@ -323,7 +324,7 @@ class ConsensusState(PatternState):
         """True if the agents agreed; None before the votes are counted."""
         return None if self.tally is None else "consensus" if self.tally.reached else "no_consensus"
 
-    # used by the stop conditions in `flowdebate.stop`, because this pattern has no transcript
+    # called by the stop conditions in `flowdebate.stop`, because this pattern has no transcript
     def texts_by_speaker(self, _: Context) -> dict[str, list[str]]:
         """Return all versions of each agent's proposal, oldest first."""
         versions = {agent: [proposal.text] for agent, proposal in self.first.items()}
@@ -406,7 +407,7 @@ class ConsensusOutput(PatternOutput):
         if early is not None:
             has_reason = early.source == "predicate" and early.reason != "terminate_when"
             return early.reason if has_reason else early.source
-        # if the debate was cut short, its rounds did not end for a reason
+        # if the debate was cut short, there is no reason for ending the rounds
         over = any(reached.stage is ConsensusStage.ROUNDS_COMPLETE for reached in self.stages)
         return "max_rounds" if over else None
 

@@ -15,7 +15,7 @@ Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
 A debate reads more than it writes, whereas self-consistency writes more than it reads. Because output tokens cost more
 than input tokens, self-consistency is the more expensive of the two at equal token counts.
 """
-BASELINES: tuple[BaselineName, ...] = ("single", "drafts", "self_consistency")  # in order of cost, cheapest first
+BASELINES: tuple[BaselineName, ...] = ("single", "drafts", "self_consistency")  # ordered by cost, cheapest first
 """Baselines selected by `baselines=True`: all except revision, which costs as much as a second debate."""
 BUDGETED: frozenset[BaselineName] = frozenset({"self_consistency", "revision"})
 """Baselines with the same budget as the debate, measured in the unit `equal`."""

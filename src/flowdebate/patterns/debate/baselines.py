@@ -149,7 +149,7 @@ def direct_answer(
     )
 
 
-@lru_cache(maxsize=256)  # a thousand debates about the same sides use the same few orders
+@lru_cache(maxsize=256)  # even a thousand debates between the same sides use only a few orders
 def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
     """Build the answer schema; the reasoning comes first, because models commit to their first words."""
     return create_model(
@@ -160,7 +160,8 @@ def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
     )
 
 
-_WAVE = 8  # maximum number of concurrent samples: more could exceed the budget before the first one reports its usage
+# maximum number of concurrent samples: a larger wave could exceed the budget before any call reports its usage
+_WAVE = 8
 
 
 def read_baselines(value: bool | Sequence[BaselineName], *, location: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
@@ -263,12 +264,13 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         self._equal = equal
         self._template = template
         self._options = options
-        self._asking = lru_cache(maxsize=256)(self._create_generator)  # cached by model and order of the positions
+        # keyed by the order of the positions and the model
+        self._asking = lru_cache(maxsize=256)(self._create_generator)
         shared, hidden = merge_resources(f"baselines {name!r}", [direct_answer(name, positions, template, options)])
         super().__init__(name, resources=shared, hidden=hidden)
 
     async def act(self, value: object, ctx: Context, /) -> list[BaselineAnswer]:
-        around = ctx.scope.sequencer  # the debate either contains this block or precedes it (`with_baselines`)
+        around = ctx.scope.sequencer  # the debate either encloses this block or runs before it (`with_baselines`)
         debate = ctx.path.rpartition("/")[0].rpartition("/")[0] if around is None else around.path
 
         async def count() -> Usage:
@@ -278,7 +280,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         budget = await ctx.step(count, key="budget", returns=Usage)
         self.check_prices(ctx)
         question = question_of(value, ctx)
-        total = self._amount(budget, ctx, debate)  # measured before the baselines use any tokens
+        total = self._amount(budget, ctx, debate)  # computed before the baselines use any tokens
         return await in_order([partial(self._answer, name, question, budget, total, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
@@ -337,7 +339,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
             wave = await self._votes(question, [None] * room, ctx, place, first=len(votes) + 1)
             votes += wave
             if all(vote.problem is not None for vote in wave):
-                break  # after so many failures, another attempt is unlikely to succeed
+                break  # if an entire wave fails, another attempt is unlikely to succeed
         return votes
 
     async def _revisions(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
@@ -352,7 +354,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         ):
             wave = await self._votes(question, model_numbers, ctx, place, first=number + 1, drafts=votes)
             if votes and all(vote.problem is not None for vote in wave):
-                break  # stop for the same reason as with samples; a failed revision keeps the previous answer
+                break  # stop for the same reason as in `_samples`; if a revision fails, the previous answer is kept
             pairs = zip(votes or wave, wave, strict=True)
             votes = [replace(new, winner=new.winner or old.winner) for old, new in pairs]
             number += len(model_numbers)
@@ -421,7 +423,7 @@ def _room(budget: float | None, spent: float | None, calls: int, votes: int) -> 
     """Estimate how many more answers fit in the budget, based on the answers so far; return 1 if there are none yet."""
     if not votes:
         return 1
-    if not budget or not spent:  # usage is unknown, or the unit is calls: compare at an equal number of calls
+    if not budget or not spent:  # usage is unknown or the unit is calls: compare at an equal number of calls
         return max(calls - votes, 0)
     return max(int((budget - spent) * votes // spent), 0)
 
@@ -519,7 +521,7 @@ def add_baselines(
         return ctx.run.raw_output if isinstance(output, DebateRawOutput) else output
 
     def _check_prices(_: object, ctx: Context) -> None:
-        compared.check_prices(ctx)  # check the prices before the debate incurs any cost
+        compared.check_prices(ctx)  # check before the debate incurs any cost
 
     pipeline: Sequencer[Any, Any] = sequencer(name=pattern.name, model=model)
     pipeline = pipeline.tap(_check_prices) if equal == "cost" else pipeline

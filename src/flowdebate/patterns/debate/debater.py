@@ -171,7 +171,8 @@ def render_debater_system(
     return f"{system}\n\n{filled(template.phases, phases=quoted('; '.join(map(str, phases))))}"
 
 
-@lru_cache(maxsize=64)  # cached because every turn of a debate needs the same text, and sources may be as long as books
+# cached because every turn of a debate needs the same text, and sources may be as long as a book
+@lru_cache(maxsize=64)
 def _render_system(
     template: DebaterTemplate,
     question: str,
@@ -279,7 +280,7 @@ def _render_task(
     opposing = next((entry.text for entry in reversed(entries) if entry.stance != identity.stance), None)
     if opposing is None:
         return filled(template.support, **fields)
-    # rendered only if needed: quoting takes time, and the default texts do not repeat arguments
+    # rendered only if needed: quoting takes time, and the default templates do not repeat arguments
     last = quoted(opposing) if "{last}" in template.rebuttal else ""
     return filled(template.rebuttal, last=last, **fields)
 
@@ -304,7 +305,7 @@ def _describe_turn(identity: DebaterIdentity, round: int, template: DebaterTempl
     return {**_describe_side(identity, labelled=template.labelled), "round": round}
 
 
-@lru_cache(maxsize=256)  # cached because the result is identical in all turns of a debater
+@lru_cache(maxsize=256)  # cached because the result is the same for all of a debater's turns
 def _describe_side(identity: DebaterIdentity, *, labelled: bool) -> Mapping[str, object]:
     """Return the template fields that describe a debater's own position and the opposing ones."""
     stance = identity.stance
@@ -337,7 +338,7 @@ class PhasedWording(RolePrompt[DebaterTemplate]):
             phase = state_of(ctx, DebateState).phase
             if phase is not None and phase.turn_length is not None:
                 return self._of_length(phase.turn_length).wording(ctx)
-        cached = ctx.scope.looked_up.get(self)  # cached because each turn needs it five times
+        cached = ctx.scope.looked_up.get(self)  # cached because it is needed five times per turn
         return super().wording(ctx) if cached is None else cached
 
 

@@ -67,7 +67,7 @@ class DebateDocument(RoundsDocument):
             yield entry.round, Entry(name=entry.agent_name, about=stance, text=entry.text, flag=entry.flag, does=does)
 
     def phases(self) -> Mapping[int, str | None]:
-        # reversed, so that the first entry of each round determines its phase
+        # reversed so that the first entry of each round determines its phase
         return {entry.round: entry.phase for entry in reversed(self.raw.transcript)}
 
     @property
@@ -85,7 +85,7 @@ class DebateDocument(RoundsDocument):
         if mirrored is None or number != max(self.rounds()):
             return
         yield mirror_heading()
-        # this verdict is shown together with the verdict on both debates
+        # its verdict is already included in the verdict on both debates
         bare = mirrored.model_copy(update={"verdict": None})
         page = DebateDocument.model_construct(  # not validated, because a complete debate must have a verdict
             status=mirrored.status, debaters=self.debaters, max_rounds=self.max_rounds, raw=bare, output=None
@@ -213,7 +213,7 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict
     scores: dict[str, dict[str, list[float]]] = {}
     for ballot in judging.ballots:
         criteria = {} if ballot.criteria is None or ballot.problem is not None else ballot.criteria
-        for side in judging.scores:  # in the same order for every ballot
+        for side in judging.scores:  # keep the same order for every ballot
             for name, score in criteria.get(side, {}).items():
                 scores.setdefault(name, {}).setdefault(side, []).append(score)
     return {
@@ -238,7 +238,7 @@ def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> st
         if ballot.log_odds is not None:
             who = f"{ballot.model}, " if panel and ballot.model else ""
             values = ballot.log_odds.items()
-            # adding 0.0 turns -0.0 into 0.0, which is shown without a minus sign
+            # adding 0.0 turns -0.0 into 0.0, which is formatted without a minus sign
             odds = ", ".join(f"{_called(side, called)} {round(value, 2) + 0.0:+.2f}" for side, value in values)
             low = ballot.mass is not None and ballot.mass < _LOW_MASS
             mass = f" (the letters had {ballot.mass:.0%} of the probability)" if low else ""
@@ -282,7 +282,7 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
     ]
     if (judging := verdict.judging) is not None:
         called = {side.stance: side.name for side in sides}
-        # if debaters share a stance, use the stance instead of their names
+        # if several debaters share a stance, show stances instead of names
         called = called if len(called) == len(sides) else {}
         effect = order_effect(judging)
         if effect is not None and effect not in verdict.verdict:

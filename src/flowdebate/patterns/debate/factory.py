@@ -115,7 +115,7 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
     if options.mirror:
         on_flip = judge.how.on_flip if isinstance(judge, Judge) else "average"
         mirror = Mirror(assemble(mirrored_loop(loop)))
-        # a person cannot take part in both debates at once
+        # humans cannot take part in both debates at once
         people = any(mirror.outline().texts_of("human"))
         pipeline = pipeline.tap(mirror) if people else beside(pipeline, mirror, f"{loop.name}-increment-round")
     build = _build_raw_output(loop, judge.name, stances, custom=is_own(loop.choice(JUDGE)), on_flip=on_flip)
@@ -183,7 +183,7 @@ def _create_judge(loop: Loop[DebateOptions], stances: Sequence[str]) -> Block[An
 
 def _create_state(loop: Loop[DebateOptions]) -> DebateState:
     stances = {debater.name: debater.stance for debater in loop.roster}
-    # not validated: the values are already checked, and validating such a large schema takes time
+    # skip validation: the values have already been checked, and validating such a large schema takes time
     questions = () if loop.goes_on is None else loop.goes_on.asked
     return DebateState.model_construct(
         stances=stances,
@@ -249,14 +249,15 @@ def _build_raw_output(
                 both_orders = None
                 if mirrored is not None:
                     both_orders = verdict_of_both(verdict, mirrored, ctx, sides=sides, on_flip=on_flip)
-                # a plain `DebateVerdict`: the subclass only marks built-in judges, and stores do not preserve it
+                # a plain `DebateVerdict`: the subclass only identifies built-in judges, and does not survive being
+                # stored
                 decided = None if both_orders is None else as_model(both_orders, DebateVerdict, block=judge)
             if decided is not None:
                 ctx.scope.handle.update(verdict=decided)
                 ctx.emit(VerdictReached(block=judge, verdict=decided))
                 status = status_of(ctx)
                 if status == "complete" and mirrored is not None and mirrored.status != "complete":
-                    status = "degraded"  # the mirrored debate continued without one of its participants
+                    status = "degraded"  # the mirrored debate had to continue without one of its participants
         raw: Any = loop.make_output(ctx, status)
         published: DebateRawOutput = publish(raw, ctx)
         return published
@@ -474,7 +475,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     """
     location = f"debate {name!r}"
     if format is not None:
-        from .formats import find_format, with_roles  # imported here because most debates use no format
+        from .formats import find_format, with_roles  # imported lazily because most debates use no format
 
         if (format_ := find_format(format, location=location, pattern="debate")) is not None:
             members = check_roster(debaters, location=location, kind=Debater, field="debaters", minimum=1)
@@ -553,7 +554,7 @@ def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: Jud
     """Return aliases for all names that could reveal the author of an argument; None if names are shown."""
     readers = [judge, *(debater.block for debater in loop.roster)]
     is_read = hasattr(judge, "reading_blind") or any(own_options(block) is not None for block in readers)
-    if loop.prompts.hide_names is False or not is_read:  # nobody to hide names from
+    if loop.prompts.hide_names is False or not is_read:  # there is nobody to hide names from
         return None
     models = [debater.options.model for debater in loop.roster if debater.options is not None]
     models += [] if judging is None else [judging.model, *judging.panel]
@@ -567,7 +568,7 @@ def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: Jud
 def _assembled(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
     """Assemble the debate, with support for continuing it after it ends."""
     pipeline = assemble(loop)
-    # this text is part of the path of every contribution in a round
+    # this string occurs in the path of every contribution to a round
     pipeline.keeps = None if loop.goes_on is None else "/round["
     pipeline.lengthen = lambda more: _assembled(replace(loop, max_rounds=more.held + more.rounds, goes_on=more))
     return pipeline

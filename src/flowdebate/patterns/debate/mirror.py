@@ -51,7 +51,7 @@ class Mirror(Block[Any, None]):
         try:
             raw: DebateRawOutput = await self.inner(value, ctx)
         finally:
-            # so that the session keeps the transcript of the debate itself, not of its mirror
+            # make sure the session keeps the transcript of the debate itself, not of its mirror
             transcript.set(transcript.state)
         ctx.scope.handle.update(mirrored=raw)
 
@@ -84,7 +84,7 @@ def verdict_of_both(
     if second is None:
         return None
     if first.judging is None or second.judging is None:
-        # without ballots (from a custom judge), compare the winners
+        # a custom judge casts no ballots, so compare the winners
         reasoning = f"{first.reasoning}\n\nWith the order of speakers reversed: {second.reasoning}"
         if first.winner == second.winner:
             return first.model_copy(update={"reasoning": reasoning})
@@ -96,7 +96,7 @@ def verdict_of_both(
         # the mirror's ballots count as additional views
         after = max((ballot.view for ballot in ballots), default=-1) + 1
         for ballot in judging.ballots:
-            # the text of a single ballot is only in its verdict, which is about to be replaced
+            # the text of a lone ballot is stored only in its verdict, which is about to be replaced
             words = {} if ballot.verdict else {"verdict": verdict.verdict, "reasoning": verdict.reasoning}
             ballots.append(ballot.model_copy(update={"view": ballot.view + after, "spoken": order, **words}))
     minimum = first.judging.min_log_odds

@@ -155,7 +155,7 @@ def render_moderator_turn(
     return "\n\n".join(parts)
 
 
-@lru_cache(maxsize=256)  # cached because each round's prompt contains all earlier decisions
+@lru_cache(maxsize=256)  # cached because each round's prompt repeats all earlier decisions
 def _render_decision(number: int, reason: str | None, briefing: str | None, new_angle: str | None) -> str:
     """Render a moderator's decision without its speakers, who already appear in the transcript."""
     parts = {"reason for leaving a debater out": reason, "briefing": briefing, "new angle": new_angle}
@@ -215,7 +215,7 @@ class Moderator(RosterBlock[DebateModeratorOutput]):
             return await self._asking(value, ctx)
         stances = state_of(ctx, DebateState).stances
         positions = Counter(stances.values())
-        # a position identifies its debater, unless several defend it
+        # a position identifies its debater unless several debaters defend it
         alone = {stance: name for name, stance in stances.items() if positions[stance] == 1}
         return await self._deciding.with_synonyms(alone)(value, ctx)
 
@@ -300,7 +300,7 @@ def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> De
     """Add turns to the model's decision for sides it must not omit."""
     fields: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
     decision = DebateModeratorOutput(**fields)
-    # the decision may have been recorded before `reason` existed; replaying the run must not change it
+    # the decision may have been recorded before `reason` existed, and replaying the run must not change it
     if "other_request" in response.flags and "reason" not in answer.model_fields_set:
         return decision
     added = owed_a_turn(decision, stances=state_of(ctx, DebateState).stances, entries=entries_of(ctx))
@@ -345,7 +345,7 @@ def stash_moderator_decision(
 
     def read(value: object) -> DebateModeratorOutput:
         output = as_model(value, DebateModeratorOutput, block=moderator)
-        # names added by the library do not count towards the maximum
+        # names added by the library do not count towards the limit
         added = value.added if isinstance(value, CompletedDecision) else []
         named_count = len(output.next_speakers) - len(added)
         if named_count > maximum:
@@ -364,7 +364,7 @@ def stash_moderator_decision(
         state = state_of(ctx, DebateState)
         fields: dict[str, Any] = {key: getattr(output, key) for key in _FIELDS}
         if roster <= set(output.next_speakers):
-            fields["reason"] = None  # nobody is left out, so a reason would be wrong
+            fields["reason"] = None  # nobody is left out, so there can be no reason for it
         added = value.added if isinstance(value, CompletedDecision) else []
         decision = DebateModeratorDecision(round=max(state.round, 1), added=added, **fields)
         ctx.scope.handle.update(moderator_decisions=extend_frozen(state.moderator_decisions, decision))
@@ -375,13 +375,14 @@ def stash_moderator_decision(
 
 
 _FIELDS = tuple(DebateModeratorOutput.model_fields)
-# maximum number of turns per debater in a round; a model could loop and a function could request any number
+# maximum number of turns per debater in a round; a model could get stuck in a loop, and a function could return any
+# number
 _TURNS_EACH = 4
-# maximum length of a briefing or an angle in characters; every prompt of the round contains them
+# maximum length of a briefing or angle in characters; every prompt in the round contains both
 _MAX_LENGTH = 4_000
 
 
-@lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same debaters
+@lru_cache(maxsize=256)  # applications build a new pattern for each question, with the same debaters
 def decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
     """Build the moderator's answer schema, with the roster as an enum for models that support schemas.
 

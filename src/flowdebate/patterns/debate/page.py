@@ -252,7 +252,7 @@ class DebateLive(OneByOne):
         return doing(turn.phase, turn.target) or super().about_turn(turn)
 
     def result(self, event: object) -> Iterator[Section]:
-        # the mirrored debate's verdict is shown together with the verdict on both debates
+        # the mirrored debate's verdict is already included in the verdict on both debates
         if isinstance(event, VerdictReached) and "-mirrored/" not in event.path:
             yield verdict_card(event.verdict, self.speakers)
 
@@ -323,7 +323,7 @@ class DebatePage(PatternPage):
         by_letter = options.answer_form in LETTERS or options.decided_by == "log_odds"
         is_asked = not (by_letter or "judge" in (options.humans or ()) or audience_in(options))
         two = len({side.stance for side in speakers}) == 2  # noqa: PLR2004 - sides
-        balanced = two or options.depth == "auto"  # "auto" stops once all orders agree, so it needs several orders
+        balanced = two or options.depth == "auto"  # "auto" stops once all orders agree, so there must be several
         return {"schedule": "swap"} if options.schedule is None and is_asked and balanced else {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:
@@ -384,7 +384,7 @@ class DebatePage(PatternPage):
         if "judge" in humans and self._judging(plan) is not None:
             allowed = "left out where options of a judging model are given"
             raise ConfigurationError(*options.place("humans"), "judge", allowed)
-        # check with arbitrary sides until a model has proposed some
+        # check with placeholder sides until a model has proposed some
         super().check(plan if plan.speakers else replace(plan, speakers=tuple(self.any_speakers(plan.subject))))
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
@@ -443,7 +443,7 @@ class DebatePage(PatternPage):
             crossed_labels=bool(options.crossed_labels),
             criteria=weights_of(options.criteria, *options.place("criteria")),
             curtail=bool(options.curtail),
-            ask=plan.ask if on_flip == "human" else None,  # other policies do not allow this option
+            ask=plan.ask if on_flip == "human" else None,  # not allowed with any other policy
         )
 
 

@@ -27,7 +27,7 @@ AIMS: Mapping[str, str] = {
     "closing": "Explain why your position still stands after everything that has been said. Do not raise new points.",
 }
 """Default tasks for phases with common names."""
-_MAX_AIM_LENGTH = 2_000  # maximum length of a phase's aim in characters; every prompt of the phase contains it
+_MAX_AIM_LENGTH = 2_000  # maximum length of a phase's aim in characters; every prompt in the phase contains it
 _MAX_PHASES = 100  # maximum number of phases
 
 
@@ -216,7 +216,7 @@ def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
     opponents = [name_after for name_after in after if stances[name_after] != stances[name]] or after
     team = [
         name_in_team for name_in_team in roster if stances[name_in_team] == stances[name]
-    ]  # each member asks one question
+    ]  # its members question different opponents
     return opponents[(team.index(name) + number - 1) % len(opponents)]
 
 

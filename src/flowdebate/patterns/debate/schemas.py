@@ -144,7 +144,7 @@ class DebateContributionEntry(Contribution):
     """Position of the debater being asked or answered."""
 
 
-# not generic, because a type parameter would build a validator at import and make pydantic search all installed
+# not generic, because a type parameter would make pydantic build a validator at import time and search all installed
 # packages
 class DebateTranscriptState(TranscriptState):
     """All arguments so far, in chronological order."""

@@ -17,24 +17,24 @@ from flowdebate.models.base import Model
 from flowdebate.prompts import Template, as_seen, filled, part, quoted, uses
 from flowdebate.runs.context import Context
 
-# maximum length in characters of a question turned into sides, and of a position; every prompt contains them
+# maximum length in characters of a question to derive sides from, and of a position; every prompt contains them
 _MAX_LENGTH = 200
-_QUOTED = 300  # maximum length in characters of a question quoted in the positions yes and no
-_NAME = 24  # maximum length of a side's name in characters; a terminal shows it before each argument
+_QUOTED = 300  # maximum length in characters of a question to quote in the positions "yes" and "no"
+_NAME = 24  # maximum length of a side's name in characters; terminals show it before each argument
 
-# A few forms of questions name their sides unambiguously; for all others, a model proposes sides. A larger grammar
-# would never be complete, and each additional rule would be wrong for some questions.
+# Only a few forms of question name their sides unambiguously; for all others, a model proposes the sides. A larger
+# grammar would still be incomplete, and each additional rule would be wrong for some questions.
 _YES_OR_NO = re.compile(
     r"(?i:should|must|can|could|will|would|may|might|shall|is|are|was|were|do|does|did|has|have|had) \S+ .+"
 )
-# Anything beyond a plain clause, or a negation, which makes "yes" ambiguous.
+# Anything other than a plain clause, or a negation, which would make "yes" ambiguous.
 _UNCLEAR = re.compile(r"(?i)[^\w\s.'’&+#%-]|\.\s|n['’]t\b|\b(?:or|not?|never|nor|none|nothing|nobody|hardly|without)\b")
-# "we should ship"; words such as "ever" do not fit a claim.
+# "we should ship"; words like "ever" have no place in a claim.
 _WE_SHOULD = r"(?i:(?P<verb>should|could|would|will) (?P<subject>i|we|they|it|he|she|there))"
 _CLAIM = re.compile(rf"{_WE_SHOULD} (?!.*\b(?i:any\w*|ever|yet|either|neither|you)\b)(?!(?:and|who|that) )(?P<rest>.+)")
 _ALTERNATIVES = (
     re.compile(rf"{_WE_SHOULD} (?P<a>\S+) or (?P<b>\S+)"),
-    # the capital letters exclude questions such as "should we raise rents or leave"
+    # requiring capital letters excludes questions such as "should we raise rents or leave"
     re.compile(rf"{_WE_SHOULD} (?P<rest>\S+) (?P<a>[A-Z]\S*) or (?P<b>[A-Z]\S*)"),
     re.compile(r"(?i:(?:which|what) is better[,:]? )?(?P<a>\S+) or (?P<b>\S+)"),
 )
@@ -99,7 +99,7 @@ def _choose_between(match: re.Match[str]) -> list[Debater] | None:
     if "verb" in match.groupdict():
         lead = " ".join([*_start_claim(match), *filter(None, [match.groupdict().get("rest")])])
     if alternatives[1].islower():
-        alternatives = (alternatives[0].lower(), alternatives[1])  # for example, "Tea or coffee?"
+        alternatives = (alternatives[0].lower(), alternatives[1])  # for example, in "Tea or coffee?"
     names = alternatives if max(map(len, alternatives)) <= _NAME else ("A", "B")
     return [Debater(name, f"{lead} {alternative}") for name, alternative in zip(names, alternatives, strict=True)]
 
@@ -111,8 +111,9 @@ def _start_claim(match: re.Match[str]) -> tuple[str, str]:
 
 # Sides proposed by a model
 
-_TAKEN = ("judge", "moderator", "synthesizer", "a", "b", "c", "d")  # names of roles, and of sides without a usable name
-_SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")  # a single letter before a period is an initial
+# names of roles, and names given to sides without a usable one
+_TAKEN = ("judge", "moderator", "synthesizer", "a", "b", "c", "d")
+_SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")  # a single letter before a period is likely an initial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +135,7 @@ SIDE_PROPOSER = SideProposerTemplate()
 
 
 def _check_position(text: str) -> str:
-    # keep the first sentence, because small models go on to explain it
+    # keep only the first sentence, because small models go on to explain it
     sentence = _SENTENCE.split(" ".join(clean_text(text).split()))[0]
     if is_blank(sentence):
         message = "must not be blank"
@@ -159,7 +160,7 @@ class ProposedSide(BaseModel):
 class ProposedSides(BaseModel):
     """The positions that a model proposes for a question."""
 
-    # with more than four sides, a debate of two rounds becomes as long as a book
+    # with more than four sides, even two rounds would be as long as a book
     sides: Annotated[list[ProposedSide], Field(min_length=2, max_length=4)]
 
     @field_validator("sides")

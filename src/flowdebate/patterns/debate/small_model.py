@@ -60,7 +60,7 @@ class OpeningTemplate(Template):
 OPENINGS = OpeningTemplate(
     begins="{position}, because",
     begins_reply="I disagree. {position}, because\nI see it differently. {position}, because",
-    # consecutive lines differ in form: a small model repeats an earlier turn that begins the same way
+    # successive lines differ in form, because a small model repeats an earlier turn with the same beginning
     begins_again=(
         "That does not settle it. {position}, and here is another reason:\n"
         "I stand by this: {position}. What is easily forgotten is\n"
@@ -188,7 +188,7 @@ class SmallModelSupport:
         if ctx.scope.looked_up.get(self) is False:
             return self.prompt.wording.cut(text, response, ctx)
         begins = self.first_words(ctx)
-        if not text.startswith(begins):  # the turn is a second attempt, which begins with a later alternative
+        if not text.startswith(begins):  # this is a second attempt, which begins with a later alternative
             begins = self.first_words(ctx, 1)
         return self.prompt.wording.cut(text, response, ctx, begins=begins if text.startswith(begins) else "")
 
@@ -227,7 +227,7 @@ class SmallModelSupport:
         worst = max(copies.values(), default=NOT_COPIED)
         if worst.excess <= 1:
             return None
-        # omit copied turns, because a small model that reads its copies again would copy them again
+        # leave out copied turns: if a small model sees them again, it copies them again
         own_entries = [
             entry for entry, copy in copies.items() if entry.agent_name == self.prompt.agent_name and copy.excess <= 1
         ]
@@ -309,8 +309,8 @@ def is_english(text: str) -> bool:
     return not _COMMON.isdisjoint(fold(text).split())
 
 
-# Maximum length, in characters, of a position at the beginning of a turn. After a longer one, a small model has nothing
-# left to say.
+# Maximum length in characters of a position to begin a turn with. After a longer one, a small model has nothing left to
+# say.
 _MAX_POSITION_LENGTH = 200
 _ENGLISH = frozenset(asdict(OPENINGS).values())
 _COMMON = frozenset(
@@ -320,9 +320,9 @@ _COMMON = frozenset(
 )
 
 
-# Facts from the sources, sorted by side. A small model ignores the sources in its prompt, and if it is asked for the
-# best evidence, it picks the same sentence for every side. It does sort sentences well, though, when asked about a
-# single one: which side does it support? Each side appears once under each letter.
+# Facts from the sources, sorted by side. A small model ignores sources in its prompt, and when asked for the best
+# evidence, it picks the same sentence for every side. It is good, though, at sorting sentences one at a time: which
+# side does this one support? Each side is shown once under each letter.
 
 _MAX_FACTS = 8  # maximum number of facts; each fact takes one call per side
 _MAX_FACT_LENGTH = 240  # maximum length of a fact in characters

@@ -82,7 +82,7 @@ def labels_of(stances: Iterable[str]) -> Labels:
     return () if used_labels & {letter.casefold() for letter in letters} else tuple(zip(sides, letters, strict=True))
 
 
-EMPTY = "(empty)"  # text of a transcript without entries
+EMPTY = "(empty)"  # rendered form of a transcript without entries
 
 _READ = (
     "In the transcript, each argument starts on a new line with {tag} in square brackets; lines that start with "
@@ -162,7 +162,7 @@ def _lines(
         if entry.kind is not None and entry.to is not None and entry.to_stance is not None:
             other = f"{tag_name(entry.to)}, " if names else ""
             to = f"[{other}{tag_text(labels.get(entry.to_stance, entry.to_stance))}]"
-            # no argument can begin like this, because its own tag comes first
+            # no argument can imitate this, because its own tag comes first
             tag = f"{entry.kind.capitalize()}, {tag} to {to}:"
         lines.append(f"{tag} {show(entry.text)}")
         if entry.flag is not None:
@@ -182,7 +182,7 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
     entries: list[DebateContributionEntry] = []
     heading, phase = None, None
     for line in re.split(NEXT_TEXT, text):
-        # limited to 100 digits, because `int` rejects numbers with 4,300 digits
+        # at most 100 digits, because `int` rejects numbers with more than 4,300
         if match := re.fullmatch("Round ([1-9][0-9]{0,99})(?:, ([^\\n:]+))?:", line):
             heading, phase = int(match[1]), match[2]
         elif heading is None:
@@ -191,7 +191,7 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
             entries.append(entries.pop().model_copy(update={"flag": FLAGGED[line]}))
         else:
             entries.append(_parse_entry(line, heading, phase, names=names))
-    # rendered differently: for example, an empty round or an unnecessary escape
+    # for example, because of an empty round or an unnecessary escape
     if text not in (render_entries(entries, names=names, show=show) for show in (quoted, frame)):
         raise ViewError(text, "a transcript as render_entries writes it")
     return entries
@@ -212,7 +212,7 @@ def _parse_entry(line: str, heading: int, phase: str | None, *, names: bool) -> 
         other, _, to_stance = tag_parts[1]
         cross |= {"kind": match[1].lower(), "to": unescaped(other), "to_stance": unescaped(to_stance)}
     line_text = tagged[2] if tagged is not None else match[4] if match is not None else ""
-    # not validated: an entry may contain text that pydantic rejects, such as half a surrogate pair
+    # skip validation: an entry may contain text that pydantic rejects, such as half a surrogate pair
     return DebateContributionEntry.model_construct(
         round=heading,
         agent_name=unescaped(name),
@@ -229,8 +229,8 @@ HOW_TO_READ_QUOTES = (
 )
 """Text added to the system message for a judge whose transcript contains quote lines."""
 
-_EXCERPT = 60  # maximum length of a quote in characters: enough to find it in the argument above
-_MAX_LISTED = 3  # maximum number of sources and of missing quotes to list
+_EXCERPT = 60  # maximum length of a quote in characters, sufficient to find it in the argument above
+_MAX_LISTED = 3  # maximum number of sources or missing quotes to list
 _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 
 

@@ -16,18 +16,18 @@ from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 """Form of a judge's answer: a winner, a score for each side, or a single letter whose log-probabilities count."""
-MAX_LETTERS = 20  # maximum number of letters, because servers do not report log-probabilities of more tokens
+MAX_LETTERS = 20  # servers report log-probabilities for at most this many tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """Decision rule: the mean score; one vote per ballot for the side ranked first; or the median of the models' mean
 log-odds.
 """
-MIN_LOG_ODDS = 0.1  # minimum lead of a clear winner, chosen based on the cases in docs/judging.md
+MIN_LOG_ODDS = 0.1  # minimum lead for a clear winner, based on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]
 """Policy for a flipped verdict: one model picked different winners in different views."""
 LogOdds = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """One side's share of a ballot; the shares of all sides add up to 1."""
-PUBLISHED_CORRELATION = 0.4375  # from a panel of nine judges equivalent to two independent ones: 9 / (1 + 8 rho) = 2
+PUBLISHED_CORRELATION = 0.4375  # from a panel of nine judges worth two independent ones: 9 / (1 + 8 rho) = 2
 
 
 def _is_none(value: object) -> bool:
@@ -125,7 +125,8 @@ class JudgeBallot(WireModel):
         return {side: value - explained.get(side, 0.0) for side, value in (self.log_odds or {}).items()}
 
 
-# Maximum distance from the mean log length. With two sides, one text is then four times as long as the other.
+# Maximum distance from the mean log length. At this distance, with two sides, one text is four times as long as the
+# other.
 _FAR = math.log(4) / 2
 
 
@@ -281,7 +282,7 @@ def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequenc
     >>> is_settled([yes], remaining=1, sides=["yes", "no"])
     False
     """
-    if remaining <= 0 or by == "log_odds":  # log-odds are unbounded, so one ballot could still change the winner
+    if remaining <= 0 or by == "log_odds":  # log-odds are unbounded, so a single ballot could still change the winner
         return remaining <= 0
     totals = _totals([ballot for ballot in ballots if ballot.problem is None], sides, by)
     return len(sides) == 1 or margin(totals) > remaining

@@ -206,7 +206,7 @@ class Judge(Block[Any, JudgedVerdict]):
         material = make_material(sources, location=location)
         block_options = generator_options(merged_options, "intent/synthesize", SHOWN, location=block_name)
         self._visibility: Visibility = block_options["visibility"]
-        # a panel has no single model, and the run may have none
+        # a panel has no single model, and there may be no default model in the run
         self._model: Model | str = (
             block_options["model"] if merged_options.get("model") or not how.panel else how.panel[0]
         )
@@ -226,24 +226,24 @@ class Judge(Block[Any, JudgedVerdict]):
         self._labels = labels_for(sides, how.labels or how.crossed_labels, location=location)
         self._asking = self._ask(how)
         lettered = how.is_open and 1 < len(sides) <= MAX_LETTERS
-        # only needed for models with a concise profile; other models may not report log-probabilities
+        # only for models with a concise profile; other models may not report log-probabilities
         self._by_letter = self._ask(replace(how, answer_form="letter", model=None)) if lettered else None
         for asking in (self._asking, self._by_letter):
             if asking is not None:
-                asking.planned(len(sides))  # raise an error if there are more sides than the schedule allows
+                asking.planned(len(sides))  # raises an error if the schedule does not allow so many sides
         self._person = _person(block_name, how, sides, material) if how.on_flip == "human" else None
         if self._person is not None and anonymize_transcript:
             self._person = read_blind(self._person, anonymity)
         acting = [*(juror.block for juror in self._asking.jurors), *([] if self._person is None else [self._person])]
         shared, hidden = merge_resources(f"judge {block_name!r}", acting)
         super().__init__(block_name, resources=shared, hidden=hidden)
-        self._acting = acting  # used by `seats`
+        self._acting = acting  # read by `seats`
         self.how = how
         self.sides = sides
         self._anonymized = anonymize_transcript
         self._shuffle = shuffle_for_judge
         self._random = random
-        # with names in the tags, hiding them in arguments would be pointless
+        # if tags show names anyway, there is no point in hiding them in arguments
         self._anonymity = anonymity if anonymize_transcript else None
         self._turn_order: TurnOrder = turn_order
         self._material = material
@@ -264,7 +264,7 @@ class Judge(Block[Any, JudgedVerdict]):
         else:
             ballots = await self._ballots(asking, question, ctx)
         if any(ballot.problem == NO_LOGPROBS for ballot in ballots):
-            # only an answer shows whether log-probabilities are reported: servers may omit them silently
+            # only an answer reveals whether log-probabilities are reported: servers may silently omit them
             fallback = f"{asking.how.form} -> scores: {NO_LOGPROBS}"
             asking = self._ask(replace(asking.how, answer_form="scores", decided_by=None, schedule=asking.how.plan))
             ballots = await self._ballots(asking, question, ctx, step="scores")
@@ -279,7 +279,7 @@ class Judge(Block[Any, JudgedVerdict]):
     def _ask(self, how: JudgeOptions) -> Asking:
         """Create the jurors required by the options `how`."""
         form, setup = how.form, self._setup
-        if has_several_ballots(how):  # history contains only the verdict, not every ballot
+        if has_several_ballots(how):  # history should contain only the verdict, not every ballot
             hidden = Visibility(client=self._visibility.client, history=False)
             setup = replace(setup, options={**setup.options, "visibility": hidden})
         models = how.panel or (None,)
@@ -323,8 +323,8 @@ class Judge(Block[Any, JudgedVerdict]):
 
         async def cast(case: JudgeInput) -> JudgeBallot:
             self._announce(case, ctx)
-            # the first ballot has the same path as with a single order, so that a fork with another schedule reuses its
-            # answer
+            # the first ballot has the same path as the answer in a single-order schedule, so that a fork with another
+            # schedule can reuse it
             path = ctx.path if case.number == 0 else f"{ctx.path}/ballot[{case.number}]"
             return await juror.cast(case, ctx.child(self.name, path))
 
@@ -352,7 +352,7 @@ class Judge(Block[Any, JudgedVerdict]):
                 calls.append(partial(self._ballot, juror, replace(case, model=juror.voter), inner))
         if not self.how.curtail:
             return await self._usable(await in_order(calls, finish=True), ctx)
-        # a majority first: the remaining calls could outvote fewer ballots
+        # start with a majority of the calls, since fewer ballots could still be outvoted
         cast = await in_order(calls[: len(calls) // 2 + 1], finish=True)
         while not is_settled(
             [juror_ballot.ballot for juror_ballot in cast],
@@ -389,7 +389,7 @@ class Judge(Block[Any, JudgedVerdict]):
             raise failed[0][1]
         for call, error in failed:
             await discard(call.ctx, error, block=self.name)  # recorded, so that a resumed run omits the same ballots
-            # for models with other usable ballots, the verdict states the number of unusable ones
+            # if the model has other usable ballots, the verdict already states how many were unusable
             silent = id(call.juror) not in answered
             answered.add(id(call.juror))
             if silent or (is_provider_failure(error) and not isinstance(error, BadAnswer)):

@@ -140,7 +140,7 @@ _REASONING = (str, Field(description="Which arguments were decisive, and why"))
 _VERDICT = (str, Field(description="The conclusion, in one or two sentences"))
 
 
-@lru_cache(maxsize=256)  # applications build a pattern for each question, often about the same sides
+@lru_cache(maxsize=256)  # applications build a new pattern for each question, often about the same sides
 def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
     """Build a judge's answer schema; the reasoning comes first, because models commit to whatever they write first."""
     sides = tuple(dict.fromkeys(stances))
@@ -153,7 +153,7 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
     )
 
 
-@lru_cache(maxsize=256)  # debates between the same sides use the same few orders
+@lru_cache(maxsize=256)  # debates between the same sides use only a few orders
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
     """Build the answer schema for a judge scoring each side, either overall or by each of `criteria`.
 
@@ -203,7 +203,7 @@ def shares_of(scores: Mapping[str, float]) -> dict[str, float]:
     return {side: value / total if total else 1 / len(scores) for side, value in scores.items()}
 
 
-# One call
+# Jurors for scores and winners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +283,7 @@ class Juror:
     def __init__(self, setup: JurorSetup, *, scored: bool, panel_model: Model | str | None = None) -> None:
         self._setup = setup.of_panel(panel_model)
         self._scored = scored
-        self._generators = cache(self._make_generator)  # cached because a panel uses the same few orders in all runs
+        self._generators = cache(self._make_generator)  # cached because a panel uses the same few orders in every run
         self.voter: str | None = setup.voter(panel_model)
 
     @property
@@ -367,14 +367,14 @@ class Juror:
         )
 
 
-# Minimum total probability of the letters in a usable ballot. Below it, the model hardly considers any letter, so their
-# proportions mean little.
+# Minimum total probability of the letters on a usable ballot. Below it, the model is hardly considering any of them, so
+# their relative probabilities mean little.
 MIN_MASS = 0.1
-# Values fitted for the default prompts of letter judges, keyed by weights file; see the tables in
-# docs/evidence.md.
+# Values fitted for letter judges with the default prompts, keyed by weights file; see the tables in docs/evidence.md.
 FITTED = {"qwen2.5-coder-1.5b-instruct-q4_k_m": (0.18, 0.25)}  # `per_log_length` and `min_log_odds`
 NO_LOGPROBS: Final = "the model gives no log-probabilities"
-_HIDDEN = Visibility(client=False, history=False)  # reasons and picks are part of a verdict, not contributions
+# reasons and picks are parts of a verdict, not contributions to the debate
+_HIDDEN = Visibility(client=False, history=False)
 
 
 def letters_for(count: int, *, location: str, field: str = "stances") -> tuple[str, ...]:
@@ -470,7 +470,7 @@ class LetterJuror:
         resources: Mapping[str, Resource] | None = None,
     ) -> Generator[Any]:
         """Create a block for choosing one of `choices`, without tools."""
-        slots: FilledOptions = {**options, "tools": ()}  # there are no tokens left for tool calls
+        slots: FilledOptions = {**options, "tools": ()}  # a one-token answer leaves no room for tool calls
         return generator(name=self._setup.name, prompt=system, user=user, choices=choices, resources=resources, **slots)
 
     def _system(self, case: JudgeInput) -> str:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from .jurors import JudgeTemplate
 
 
-LETTERS = ("letter", "letter_after_reasons")  # answer forms that consist of one letter
+LETTERS = ("letter", "letter_after_reasons")  # answer forms consisting of a single letter
 _WHERE = "JudgeOptions"
 MAX_CRITERIA, MAX_WEIGHT = 20, 1_000
-# Options for the judge's block, as opposed to options for judging.
+# Options that configure the judge's block rather than the judging itself.
 _BLOCK = ("model", "profile", "instructions", "tools", "uses", "context", "settings", "visibility")
 
 
@@ -235,7 +235,8 @@ class JudgeOptions:
         """True if the form of the answers depends on the model's profile."""
         values = (self.answer_form, self.decided_by, self.template, self.tools, self.criteria)
         several = bool(self.panel) or self.has_labels or self.on_flip != "average" or self.curtail
-        # a single order mostly shows the effect of the slot; with several orders, such models judge best by letter
+        # in a single order, the slot decides more than the arguments do; with several orders, such models judge best by
+        # letter
         ordered = self.schedule is None or self.plan.kind != "single"
         return values == (None,) * len(values) and ordered and not several
 

@@ -18,13 +18,13 @@ from flowdebate.sources.source import Source
 from .ballots import MAX_LETTERS, JudgeBallot, Judging, Statement, balanced, firsts_of, leads_of
 
 HINT = "A small model was the judge, and small models judge weakly."
-# Wording of the policies for a flipped verdict without a winner.
+# Wording of a flipped verdict without a winner, keyed by policy.
 _UNDECIDED = {
     "abstain": "The judge abstains: it found otherwise when it was shown the same arguments in another order.",
     "tie": "A tie: the judge found otherwise when it was shown the same arguments in another order.",
 }
 _PARAGRAPH = "\n\n"
-_TWO = 2  # two sides or orders take a comparative, more take a superlative
+_TWO = 2  # two sides or orders take a comparative, larger numbers a superlative
 
 
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
@@ -135,7 +135,7 @@ def tell_lead(judging: Judging) -> str | None:
     raw = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], sides)[first][second]
     lead, minimum = f"{counted[first][second]:.2f}", f"{judging.min_log_odds:.2f}"
     if lead == minimum and counted[first][second] < judging.min_log_odds:
-        lead = f"less than {minimum}"  # the rounded lead would look large enough to win
+        lead = f"less than {minimum}"  # rounded, the lead would look large enough to win
     return (
         f"Ahead by {lead} log-odds ({raw + 0.0:+.2f} before the sides' lengths are discounted): "
         f"{_end(first)} A winner needs {minimum}."
@@ -185,10 +185,10 @@ def _names(text: str, side: str) -> bool:
     return re.search(rf"(?<!\w){label}(?!\w)", " ".join(text.split()).casefold()) is not None
 
 
-# Statements to quote
+# Quoted statements
 
-_MAX_STATEMENT_LENGTH = 300  # maximum length of a statement in characters; one prompt contains all statements of a side
-_MIN_STATEMENT_WORDS = 5  # minimum length of a statement in words; shorter sentences are exclamations
+_MAX_STATEMENT_LENGTH = 300  # maximum length of a statement in characters; all statements by a side go into one prompt
+_MIN_STATEMENT_WORDS = 5  # minimum number of words in a statement; anything shorter is an exclamation
 _END = r"(?:[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+|(?=\n))\s*"
 _ABBREVIATED = r"(?i)(?:\b(?:\w|Mrs?|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|approx))\.$"
 _WORD = re.compile(r"\w+")

@@ -29,7 +29,7 @@ ScheduleLike: TypeAlias = "Schedule | str"
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
 _MAX_SAMPLES = 1_000
 """Maximum number of sampled views: each view takes a call, and all of them are drawn before the first call."""
-FULL_AT_MOST = 4  # maximum number of sides; five would need 120 calls
+FULL_AT_MOST = 4  # maximum number of sides; five would already take 120 calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +328,7 @@ def blind_views(raw: DebateRawOutput) -> tuple[JudgeView, ...]:
     if len(sides) < 2:  # noqa: PLR2004 - nothing to choose from
         return ()
     letters = [f"Side {chr(ord('A') + at % 26)}{at // 26 or ''}" for at in range(len(sides))]
-    # cyclic, so that each side is read first in one of the orders
+    # cyclic, so that each side comes first in one of the orders
     orders = [view.order for view in Schedule(kind="cyclic").views(sides, shuffle=False)]
     return tuple(JudgeView(order=order, labels=dict(zip(order, letters, strict=True))) for order in orders)
 
