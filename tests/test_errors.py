@@ -17,7 +17,7 @@ from flowdebate.testing import ScriptedModel
 ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "BadFile": (("debate.toml", "is larger than 1 MB"), {}),
     "CircuitOpen": ((3.0,), {"model": "m"}),
-    "ConfigurationError": (("debate 'x'", "max_rounds", 0, "an int >= 1"), {"hint": "Use 2."}),
+    "ConfigurationError": (("debate 'x'", "max_rounds", 0, "must be at least 1"), {"hint": "Use 2."}),
     "ContentFiltered": (("no",), {"block": "b"}),
     "DeadLetter": (("memory", "r", 3), {}),
     "FlowDebateError": (("message",), {}),
@@ -72,7 +72,7 @@ def test_an_error_survives_pickling_and_copying(name: str) -> None:
 
 def test_an_unpicklable_attribute_becomes_text() -> None:
     """An option can be any object, and the message already contains its text."""
-    error = ConfigurationError("debate", "judge", threading.Lock(), "a block")
+    error = ConfigurationError("debate", "judge", threading.Lock(), "must be a block")
     other = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert str(other) == str(error)
     assert other.got.startswith("<unlocked _thread.lock")

@@ -155,7 +155,7 @@ def test_four_vendors_debate_for_an_openai_client(vendor_stubs: Found) -> None:
             assert {name: set(models) for name, models in vendor_models.items()} == {
                 name: {*entries} for name, entries in ASKED.items()
             }
-            with pytest.raises(BadRequestError, match="one that this server allows: openai/gpt-5-mini") as refused:
+            with pytest.raises(BadRequestError, match="a model that this server allows: openai/gpt-5-mini") as refused:
                 way({"judge": "openai/gpt-4o"})
             assert refused.value.param == "models"
             assert requested_models(vendor_stubs) == vendor_models
@@ -168,7 +168,7 @@ async def test_four_vendors_debate_over_mcp(vendor_stubs: Found) -> None:
     async with service, Client(create_server(service)) as client:
         begin = {"question": QUESTION, "max_rounds": 1, "model": SEATS, "wait": 50}
         wrong = await client.call_tool("start_debate", {**begin, "effort": {"sceptic": "low"}})
-        assert "`effort` must be given for a name or role of the run: pro, con, judge" in error_text(wrong)
+        assert "`effort` names nobody in the run" in error_text(wrong)
         details = structured_output(await client.call_tool("start_debate", {**begin, "effort": {"con": "high"}}))
         run = await service.run(details["run_id"])
     assert details["status"] == "complete"
@@ -196,7 +196,7 @@ async def test_allowed_models_are_a_council_over_mcp(vendor_stubs: Found) -> Non
         no = error_text(
             await client.call_tool("start_council", {**begin, "model": {**MEMBERS, "chair": "ollama/gemma3"}})
         )
-        assert "must be one that this server allows" in no
+        assert "must be a model that this server allows" in no
         assert all(not vendor.asked for vendor in vendor_stubs.values())
         details = structured_output(await client.call_tool("start_council", {**begin, "model": MEMBERS}))
         assert details["status"] == "complete"
@@ -206,7 +206,7 @@ async def test_allowed_models_are_a_council_over_mcp(vendor_stubs: Found) -> Non
             if vendor.asked
         )
         again = {"run_id": details["run_id"], "model": {"Ada": "xai/grok-4.3"}}
-        assert "must be one that this server allows" in error_text(await client.call_tool("fork_run", again))
+        assert "must be a model that this server allows" in error_text(await client.call_tool("fork_run", again))
     assert {name: set(models) for name, models in requested_models(vendor_stubs).items()} == {
         "openai": {"gpt-5-mini"}, "anthropic": {"claude-haiku-5-5"}, "gemini": {"gemini-3-pro"}, "ollama": set(),
     }  # fmt: skip
@@ -288,7 +288,7 @@ def test_role_keys_match_those_of_the_pattern(name: str) -> None:
     subject = {info.subject: page.example, **on}
     every = dict.fromkeys((*page.options.ROLES, page.options.SPEAKER, "default"), "openai/gpt-5")
     make_plan(info, {}, file={**subject, "model": every}).pattern()
-    with pytest.raises(ConfigurationError, match=r"given for a name or role of the run: .*, default"):
+    with pytest.raises(ConfigurationError, match=r"names nobody in the run .*Choose .* or default"):
         make_plan(info, {}, file={**subject, "model": {"sceptic": "openai/gpt-5"}})
 
 
@@ -297,14 +297,14 @@ def test_role_keys_match_those_of_the_pattern(name: str) -> None:
     [
         (
             {"sceptic": "local"},
-            r"name or role of the run: skeptic, ben, judge, synthesizer, debater, default .*Did you mean skeptic\?",
+            r"names nobody in the run .*Did you mean skeptic\?",
         ),
         (
             {"moderator": "local"},
-            "must be given for a name or role of the run: skeptic, ben, judge",
+            "names nobody in the run",
         ),  # the pattern does not have this role
-        ({"judge": "openai:gpt-5"}, r"model\['judge'\]` must be .*Did you mean openai/gpt-5"),
-        ({"judge": "each"}, "only a pattern has seats"),
+        ({"judge": "openai:gpt-5"}, r"model.judge` must be .*Did you mean openai/gpt-5"),
+        ({"judge": "each"}, "only a pattern has roles"),
     ],
 )
 def test_an_unknown_role_is_rejected_with_the_valid_ones(model: dict[str, str], sentence: str) -> None:
@@ -316,7 +316,7 @@ def test_an_unknown_role_is_rejected_with_the_valid_ones(model: dict[str, str], 
 def test_a_name_that_is_also_a_role_is_rejected() -> None:
     """The key would be ambiguous. The debate is valid if no model uses the key."""
     sides = [Debater("skeptic", "x"), Debater("judge", "y")]
-    with pytest.raises(ConfigurationError, match="either a name or a role: call the debater otherwise"):
+    with pytest.raises(ConfigurationError, match="is ambiguous, being both a name and a role: rename the debater"):
         debate(name="rent", debaters=sides, model={"judge": "openai/gpt-5"})
     debate(name="rent", debaters=sides, model={"skeptic": "openai/gpt-5"})
 
@@ -403,9 +403,9 @@ def test_a_role_without_a_model_is_an_error_before_any_call(
     with pytest.raises(ModelUnavailable, match="no model is set up") as failed:
         block.run_sync(QUESTION)
     assert failed.value.block == "rent-judge"
-    for wrong, sentence in (("openai:gpt-5", "Did you mean openai/gpt-5"), ("each", "only a pattern has seats")):
+    for wrong, sentence in (("openai:gpt-5", "Did you mean openai/gpt-5"), ("each", "only a pattern has roles")):
         monkeypatch.setenv("FLOWDEBATE_MODEL", wrong)
-        with pytest.raises(ConfigurationError, match=f"environment: `FLOWDEBATE_MODEL` must be .*{sentence}"):
+        with pytest.raises(ConfigurationError, match=f"environment: `FLOWDEBATE_MODEL` .*{sentence}"):
             block.run_sync(QUESTION)
     assert not any(vendor.asked for vendor in vendor_stubs.values())
 
@@ -434,7 +434,7 @@ async def test_an_unusable_agent_cli_is_an_error_before_any_call(
     command = ["debate", QUESTION, "--no-store", *(text for seat in seats for text in ("--model", seat))]
     result = await asyncio.to_thread(CliRunner().invoke, app, command)
     assert result.exit_code == 2
-    sentence = "debate-debater-con, CliModel: the program 'claude' is not installed, or not on the PATH"
+    sentence = "debate-debater-con, CliModel: the program claude is not installed, or not on the PATH"
     assert sentence in " ".join(result.stderr.split())
     (tmp_path / "claude").write_text("#!/bin/sh\necho '{\"loggedIn\": false}'\nexit 1\n")
     (tmp_path / "claude").chmod(0o755)
@@ -460,14 +460,14 @@ async def test_allowed_models_apply_to_roles_forks_and_imports(vendor_stubs: Fou
     async with Service(store="memory:", allow_models=["openai/*"]) as service:
         await import_runs(service.store, lines)
         for seat in ("default", "pro", "judge", "debater"):
-            with pytest.raises(ConfigurationError, match=r"one that this server allows: openai/\*"):
+            with pytest.raises(ConfigurationError, match=r"a model that this server allows: openai/\*"):
                 await service.begin("debate", QUESTION, options={"model": {seat: "gemini/gemini-3-pro"}})
         sides = [{"name": "a", "stance": "x", "model": "ollama/gemma3"}, {"name": "b", "stance": "y"}]
         for options in ({"debaters": sides}, {"fallback": ["ollama/gemma3"]}, {"panel": ["ollama/gemma3"]}):
-            with pytest.raises(ConfigurationError, match="one that this server allows"):
+            with pytest.raises(ConfigurationError, match="a model that this server allows"):
                 await service.begin("debate", QUESTION, options=options)
         for going_on in (service.resume(run.run_id), service.fork(run.run_id)):
-            with pytest.raises(ConfigurationError, match="one that this server allows"):
+            with pytest.raises(ConfigurationError, match="a model that this server allows"):
                 await going_on
         assert (await service.run(run.run_id)).status == "limit"  # it can still be read
         forked = await service.fork(run.run_id, options={"model": "openai/gpt-4o", "max_calls": 9})
@@ -485,7 +485,7 @@ async def test_a_server_allows_configured_models_by_default(vendor_stubs: Found)
     create_server(service)
     async with service:
         names = "openai/gpt-5.6-luna, anthropic/claude-haiku-5-5, gemini/gemini-flash-latest, ollama/gemma3"
-        with pytest.raises(ConfigurationError, match=f"one that this server allows: {names}"):
+        with pytest.raises(ConfigurationError, match=f"a model that this server allows: {names}"):
             await service.begin("debate", QUESTION, options={"model": "xai/grok-4.3"})
         run = await service.begin("debate", QUESTION, options={"model": "each", "max_rounds": 1})
         assert (await service.wait(run.run_id, 30)).status == "complete"
@@ -513,7 +513,7 @@ async def test_each_assigns_only_allowed_models(vendor_stubs: Found) -> None:
     }  # fmt: skip
     async with Service(store="memory:", allow_models=["xai/grok-4.3"]) as service:
         with pytest.raises(
-            ConfigurationError, match=r"allows: xai/grok-4\.3; no provider of these is set up \(got each\)"
+            ConfigurationError, match=r"cannot be each: no provider of an allowed model is configured \(xai/grok-4\.3\)"
         ):
             await service.begin("debate", QUESTION, options={"model": "each"})
     async with Service(store="memory:", allow_models=["gemini/*"]) as service:
@@ -619,7 +619,7 @@ def test_bare_names_find_their_vendors_over_http(vendor_stubs: Found) -> None:
         other = stage.post("/runs", {**body, "options": {"model": "gpt-4o"}})
     assert requested_models(vendor_stubs) == ASKED_BY_FRONT_ENDS
     assert run["models"] == {seat: [model] for seat, model in ANSWERED.items()}
-    assert (other.status_code, "one that this server allows" in other.text) == (422, True)
+    assert (other.status_code, "a model that this server allows" in other.text) == (422, True)
 
 
 @pytest.mark.anyio

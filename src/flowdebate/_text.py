@@ -6,6 +6,7 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from sys import float_info
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 from unicodedata import category, combining, normalize
@@ -68,61 +69,56 @@ def join_choices(values: Iterable[object]) -> str:
     return " or ".join(part for part in (", ".join(texts[:-1]), *texts[-1:]) if part)
 
 
-_NUMBER = re.compile(
-    r"(?P<noun>an int|a number|a finite number|(?:a number of )?(?P<unit>seconds|days|rounds))"
-    r"(?P<bounds>(?:,? (?:>=|>|<=|<) [\d.,]*\d)*)(?P<range> from \S+ to \S+)?(?P<rest>(?:,| or).*)?"
-)
-_BOUNDS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
-_BLANK = ("text that is not blank", "a text that is not blank", "a string that is not blank", "a non-empty string")
-_LEFT_OUT = (
-    (re.compile(r" without (.+)"), r"requires \1"),
-    (re.compile(r" with (.+)"), r"cannot be combined with \1"),
-    (
-        re.compile(r" where (?:there is )?(\S+|.+(?= (?:is|are) given))(?: (?:is|are) given)?"),
-        r"cannot be combined with \1",
-    ),
-    (re.compile(r" of (.+)"), r"cannot be part of \1"),
-    (re.compile(r",? or (.+)"), r"must be \1, or be left out"),
-    (re.compile(r"(.*)"), r"cannot be set\1"),
-)
+def number_problem(
+    value: object,
+    *,
+    whole: bool = False,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    below: float | None = None,
+) -> str:
+    """Say why `value` is not a number within the limits; "" if it is one.
 
-
-def requirement(allowed: str, got: object) -> str:
-    """Say what is wrong with a value, after the name of its option; `allowed` describes valid values.
-
-    >>> requirement("an int >= 1", -1), requirement("an int >= 1", "x"), requirement("a number > 0", None)
-    ('must be at least 1', 'must be a whole number, at least 1', 'is required: a number, more than 0')
-    >>> requirement("left out without --rejudge", True), requirement("text that is not blank", " ")
-    ('requires --rejudge', 'must not be blank')
+    >>> number_problem(0, minimum=1), number_problem("x", whole=True, minimum=1), number_problem(2, minimum=0)
+    ('must be at least 1', 'must be a whole number of at least 1', '')
+    >>> number_problem(2, minimum=0, maximum=1), number_problem(1, above=0, below=1)
+    ('must be between 0 and 1', 'must be strictly between 0 and 1')
     """
-    if allowed.startswith("left out"):
-        rest = allowed.removeprefix("left out")
-        return next(match.expand(form) for pattern, form in _LEFT_OUT if (match := pattern.fullmatch(rest)))
-    if allowed.removesuffix(", or None") in _BLANK:
-        return "must not be blank" if isinstance(got, str) else "is required" if got is None else "must be a text"
-    if (number := _NUMBER.fullmatch(allowed)) is not None:
-        of_number = isinstance(got, (int, float)) and not isinstance(got, bool)
-        bounds = [f"{_BOUNDS[sign]} {limit}" for sign, limit in re.findall(r"([<>]=?) ([\d.,]*\d)", number["bounds"])]
-        limits = " and ".join(bounds) + (number["range"] or "")
-        unit, noun = number["unit"], number["noun"].replace("an int", "a whole number")
-        if of_number and limits:
-            allowed = f"{limits.strip()}{f' {unit}' if unit else ''}{number['rest'] or ''}"
-        else:
-            allowed = f"{noun}{', ' if bounds else ''}{limits}{number['rest'] or ''}"
-    allowed = re.sub(r"\ban int\b", "a whole number", allowed)
-    return f"is required: {allowed}" if got is None and "None" not in allowed else f"must be {allowed}"
+    limits = " and ".join(
+        f"{words} {limit:,}"
+        for words, limit in (
+            ("at least", minimum), ("greater than", above), ("at most", maximum), ("less than", below)
+        )
+        if limit is not None
+    )  # fmt: skip
+    if minimum is not None and maximum is not None:
+        limits = f"between {minimum:,} and {maximum:,}"
+    elif above is not None and below is not None:
+        limits = f"strictly between {above:,} and {below:,}"
+    if not isinstance(value, int if whole else (int, float)) or isinstance(value, bool):
+        noun = "a whole number" if whole else "a number"
+        return f"must be {noun}{' of' * limits.startswith('at')} {limits}".rstrip()
+    if not whole and not abs(value) <= float_info.max:
+        return "must be a finite number"
+    is_inside = (
+        (minimum is None or value >= minimum)
+        and (above is None or value > above)
+        and (maximum is None or value <= maximum)
+        and (below is None or value < below)
+    )
+    return "" if is_inside else f"must be {limits}"
 
 
-def suggestion(allowed: str, got: object) -> str:
-    """Return a question about the most likely of the `allowed` words; "" without a match.
+def text_problem(value: object) -> str:
+    r"""Say why `value` is not text, or has nothing visible; "" if it is fine.
 
-    >>> suggestion("'fail' or 'skip'", "fial"), suggestion("one of debate, council", "debte")
-    ('Did you mean fail?', 'Did you mean debate?')
+    >>> text_problem(" \n"), text_problem(None), text_problem(3), text_problem("a")
+    ('must not be blank', 'is required', 'must be text', '')
     """
-    words = [first or second for first, second in re.findall(r"'([\w-]+)'|\"([\w-]+)\"", allowed)]
-    if not words and (listed := re.match(r"one of (?:the [a-z]+ )?\[?([^;()\]]+)", allowed)):
-        words = [word for word in re.split(r",? or |, ", listed[1]) if " " not in word]
-    return did_you_mean(got, words) if isinstance(got, str) and got not in words else ""
+    if isinstance(value, str):
+        return "must not be blank" if is_blank(value) else ""
+    return "is required" if value is None else "must be text"
 
 
 def is_deeper(value: object, levels: int) -> bool:
@@ -239,7 +235,7 @@ _PYDANTIC = tuple(
         ),
         (rf"^Input should be greater than or equal to {_BOUND}$", r"must be at least \g<bound>"),
         (rf"^Input should be less than or equal to {_BOUND}$", r"must be at most \g<bound>"),
-        (rf"^Input should be greater than {_BOUND}$", r"must be more than \g<bound>"),
+        (rf"^Input should be greater than {_BOUND}$", r"must be greater than \g<bound>"),
         (rf"^Input should be less than {_BOUND}$", r"must be less than \g<bound>"),
         (r"^String should have at least 1 character$", "must not be empty"),
         (r"^String should have at (least|most) (\d+) characters?$", r"must have at \1 \2 characters"),
@@ -249,7 +245,7 @@ _PYDANTIC = tuple(
             r"^(?:List|Tuple|Dictionary) should have at (least|most) (\d+) items? after validation, not (.+)$",
             r"must have at \1 \2 entries, not \3",
         ),
-        (r"^Input should be a valid string.*", "must be a text"),
+        (r"^Input should be a valid string.*", "must be text"),
         (r"^Input should be a valid (?:list|tuple|set).*", "must be a list"),
         (r"^Input should be (?:a valid dictionary|a valid mapping|an object|an instance of).*", "must be an object"),
         (r"^Input should be a valid boolean.*", "must be true or false"),

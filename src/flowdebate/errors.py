@@ -68,7 +68,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypedDict, Unpack
 
-from flowdebate._text import listed, pickles, requirement, shown, suggestion, typed
+from flowdebate._text import did_you_mean, join_choices, listed, pickles, shown, typed
 
 __all__ = (
     "AuthenticationFailed", "BadAnswer", "BadFile", "BudgetReached", "CassetteMismatch", "CircuitOpen",
@@ -118,71 +118,70 @@ class FlowDebateError(Exception):
 class ConfigurationError(FlowDebateError, ValueError):
     """Invalid options, so the block or run cannot be built; raised before anything runs.
 
-    >>> str(ConfigurationError("debate 'rent'", "max_rounds", 0, "an int >= 1"))
-    "debate 'rent': `max_rounds` must be at least 1 (got 0)"
+    `problem` is the predicate of a sentence whose subject is the field. `choices` lists the valid values, for a
+    suggestion; without a `problem`, they also describe it. `message` replaces the whole sentence.
+
+    >>> print(ConfigurationError("debate 'rent'", "max_rounds", 0, "must be at least 1"))
+    debate 'rent': `max_rounds` must be at least 1 (got 0)
+    >>> print(ConfigurationError("debate 'rent'", "on_failure", "skp", choices=["fail", "skip"]))
+    debate 'rent': `on_failure` must be fail or skip (got skp). Did you mean skip?
     """
 
     def __init__(
-        self, location: str, field: str, got: object, allowed: str, *, hint: str = "", message: str | None = None
+        self,
+        location: str,
+        field: str,
+        got: object,
+        problem: str = "",
+        *,
+        hint: str = "",
+        choices: Iterable[str] = (),
+        message: str | None = None,
     ) -> None:
         self.location = location
         self.field = field
         self.got = got
-        self.allowed = allowed
-        self.hint: str = hint or suggestion(allowed, got)
+        names = list(choices)
+        self.problem: str = problem or message or f"must be {join_choices(names)}"
+        """Problem of the field: a sentence without its subject."""
+        if not hint and names:
+            listed = join_choices(names)
+            hint = did_you_mean(got, names) if isinstance(got, str) else ""
+            hint = hint or ("" if listed in self.problem else f"Choose {listed}")
+        self.hint: str = hint
         # The name `message` is avoided: frameworks such as Inspect expect text in an attribute of that name.
         self.whole_message = message
         """The whole message if it does not describe a wrong value; otherwise None."""
         if message is None:
-            message = f"{location}: `{_SUBSCRIPT.sub(_KEY, field) if self._is_typed else field}` {self.problem}"
-            if (received := self.given) is not None:
-                message = f"{message} (got {received})"
-        elif not hint:
-            self.hint = ""
-        super().__init__(f"{message}. {self.hint}" if self.hint else message)
+            received = "" if self.given is None else f" (got {self.given})"
+            message = f"{location}: `{field}` {self.problem}{received}"
+        super().__init__(f"{message}. {hint}" if hint else message)
 
-    @property
-    def problem(self) -> str:
-        """Problem of the field: a sentence without its subject."""
-        return requirement(_unquote(self.allowed) if self._is_typed else self.allowed, self.got)
+    def moved(self, location: str, field: str) -> ConfigurationError:
+        """Return the same error for a different location and field."""
+        return ConfigurationError(location, field, self.got, self.problem, hint=self.hint)
 
     @property
     def given(self) -> str | None:
-        """The value as shown in the message; None if it is absent or irrelevant to the problem."""
-        is_blank = isinstance(self.got, str) and not self.got.strip()
-        if self.got is None or is_blank or self.allowed.startswith("left out"):
+        """The value as shown in the message; None if it is absent."""
+        if self.got is None or (isinstance(self.got, str) and not self.got.strip()):
             return None
         if isinstance(self.got, type):
             return self.got.__name__
-        return typed(self.got) if self._is_typed else shown(self.got)
-
-    @property
-    def _is_typed(self) -> bool:
-        return _TYPED.search(self.location) is not None
+        return f'"{self.got}"' if isinstance(self.got, str) and _SCALAR.fullmatch(self.got) else typed(self.got)
 
 
-_TYPED = re.compile(
-    r"^(?:command line|options|the stored run|start_debate)$|^(?:POST|PATCH|the row of) |\.(?:toml|jsonl?|csv)(?:: |$)"
-    r"|\benvironment$"
-)
-"""Locations of values typed by a person, which are never shown in Python syntax."""
-_QUOTED = re.compile(r"'([\w-]+)'")
-_SUBSCRIPT, _KEY = re.compile(r"\['([^']+)'\]"), r".\1"
-"""Regular expressions for a mapping's field, in Python syntax and in the syntax of files."""
-
-
-def _unquote(text: str) -> str:
-    """Write values as people type them, not as Python does; they leave an option out instead of setting it to None."""
-    return _QUOTED.sub(r"\1", text).removesuffix(", or None")
+_SCALAR = re.compile(r"-?\d[\d.e+-]*|true|false|null|True|False|None")
+"""Text that would look like another value without quotes."""
 
 
 class ConflictingOptions(ConfigurationError):
     """Options that cannot be combined, each valid by itself.
 
-    >>> sentence = "{mirror} cannot be combined with {turn_order} 'simultaneous'"
+    >>> sentence = "{mirror} cannot be combined with {turn_order} simultaneous"
     >>> error = ConflictingOptions("debate 'rent'", ("mirror", "turn_order"), sentence)
     >>> print(error)
-    debate 'rent': `mirror` cannot be combined with `turn_order` 'simultaneous'
+    debate 'rent': `mirror` cannot be combined with `turn_order` simultaneous
     >>> print(error.at("command line", {"mirror": "--mirror", "turn_order": "--turn-order"}))
     command line: `--mirror` cannot be combined with `--turn-order` simultaneous
     """
@@ -194,10 +193,8 @@ class ConflictingOptions(ConfigurationError):
         self.options: tuple[str, ...] = tuple(options)
         self.sentence = sentence
         """The message without its place; each option stands in braces."""
-        quoted = {name: f"`{text}`" for name, text in names.items()}
-        text = sentence.format_map(quoted)
-        message = f"{location}: {_unquote(text) if _TYPED.search(location) else text}"
-        super().__init__(location, names[self.options[0]], None, "left out", message=message)
+        text = sentence.format_map({name: f"`{text}`" for name, text in names.items()})
+        super().__init__(location, names[self.options[0]], None, text, message=f"{location}: {text}")
 
     def at(self, location: str, spelled: Mapping[str, str]) -> ConflictingOptions:
         """Return the same error for a different location, where the options are `spelled` differently."""
@@ -212,9 +209,9 @@ class ResourceConflict(ConfigurationError):
         self.owners: tuple[str, ...] = tuple(owners)
         super().__init__(
             location,
-            f"resources[{key!r}]",
-            f"different objects declared by {' and '.join(repr(owner) for owner in owners)}",
-            "one object that all its users share",
+            f"resources.{key}",
+            None,
+            f"must be the same object in {' and '.join(owners)}",
             hint=f"Create the {key} once and pass the same reference to every block (and to the pattern: {key}={key})",
         )
 

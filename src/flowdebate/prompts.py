@@ -339,7 +339,7 @@ class Template:
             text = getattr(self, part.name)
             field_names = part.metadata["uses"]
             if not isinstance(text, str):
-                raise ConfigurationError(type(self).__name__, part.name, text, "text")
+                raise ConfigurationError(type(self).__name__, part.name, text, "must be text")
             for match in _FIELD.finditer(text):
                 if problem := _problem(match, field_names, part.metadata["lines"]):
                     raise ConfigurationError(type(self).__name__, part.name, match[0], problem)
@@ -396,10 +396,10 @@ def _problem(match: re.Match[str], placeholders: frozenset[str], lines: frozense
     begins = match.start() == 0 or text[match.start() - 1] == "\n"
     ends = match.end() == len(text) or text[match.end()] == "\n"
     if name not in placeholders:
-        allowed = ", ".join(f"{{{field}}}" for field in sorted(placeholders))
-        return f"text whose fields are among {allowed}" if allowed else "text without fields"
+        known = ", ".join(f"{{{field}}}" for field in sorted(placeholders))
+        return f"has an unknown field; known: {known}" if known else "cannot have fields"
     if name in lines and not (begins and ends):
-        return f"text in which {match[0]} stands alone on its line"
+        return f"must have {match[0]} alone on its line"
     if name not in lines | _PLAIN and begins:
-        return f"text in which {match[0]} does not begin a line (put a label before it)"
+        return f"must not begin a line with {match[0]}; put a label before it"
     return None

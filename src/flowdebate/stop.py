@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
-from flowdebate._text import add_note, did_you_mean, is_blank, shown
+from flowdebate._text import add_note, did_you_mean, is_blank, join_choices, shown
 from flowdebate._util.validation import check_count, check_seconds, check_share
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import function_name, result_of, takes
@@ -87,7 +87,7 @@ class Condition(ABC):
         return _Not(self)
 
     def __bool__(self) -> NoReturn:
-        raise ConfigurationError("stop", self.name, "and, or, not", "combined by |, & and ~")
+        raise ConfigurationError("stop", self.name, None, "cannot be combined by and, or, not; use &, | and ~")
 
     def __str__(self) -> str:
         return self.name
@@ -250,8 +250,8 @@ def _similar(
     check_share(location, threshold=threshold)
     measure: Any = best_similarity() if similarity is None else similarity
     if not isinstance(measure, Similarity):
-        allowed = "a measure with a name, to be called with texts, or None"
-        raise ConfigurationError(location, "similarity", measure, allowed)
+        problem = "must be a named function of texts, or None"
+        raise ConfigurationError(location, "similarity", measure, problem)
 
     async def test(ctx: Context) -> bool:
         state = ctx.scope.handle.state
@@ -282,7 +282,7 @@ def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | N
     `name` appears in `stop_reason`; None means the function's name ("predicate" if the function has none).
     """
     if not is_predicate(function):
-        raise ConfigurationError("stop.when()", "function", function, "a sync or async function of (ctx)")
+        raise ConfigurationError("stop.when()", "function", function, "must be a sync or async function of (ctx)")
     if name is None:
         label = str(getattr(function, "__name__", PREDICATE))
         name = label if label.isidentifier() else PREDICATE
@@ -290,7 +290,7 @@ def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | N
         _check_name("stop.when()", name)
     if name in PATTERNS_OWN:
         hint = 'stop.when(function, name="…")'
-        raise ConfigurationError("stop.when()", "name", name, "another name than a pattern's own reasons", hint=hint)
+        raise ConfigurationError("stop.when()", "name", name, "is reserved for patterns", hint=hint)
     return _One(name, function, function)
 
 
@@ -299,8 +299,8 @@ def as_condition(value: StopWhen) -> Condition:
     if isinstance(value, Condition):
         return value
     if not is_predicate(value):
-        allowed = "a condition, or a sync or async function of (ctx)"
-        raise ConfigurationError("stop", "a member of | or &", value, allowed)
+        problem = "must be a condition, or a sync or async function of (ctx)"
+        raise ConfigurationError("stop", "operand of | or &", value, problem)
     return when(value)
 
 
@@ -325,7 +325,7 @@ def _number(value: float) -> str:
 def _check_name(location: str, name: object) -> None:
     if not isinstance(name, str) or is_blank(name) or not name.isprintable() or len(name) > _MAX_NAME_LENGTH:
         raise ConfigurationError(
-            location, "name", name, f"printable text of one line, at most {_MAX_NAME_LENGTH} characters"
+            location, "name", name, f"must be one line of at most {_MAX_NAME_LENGTH} printable characters"
         )
 
 
@@ -352,14 +352,16 @@ def parse(text: str, *, location: str = "stop.parse()", field: str = "text", fla
     reader = _Reader(location, field, text, tuple(name for name in _READABLE if flags or name != "flag"))
     if not isinstance(text, str) or is_blank(text) or len(text) > _MAX_TEXT_LENGTH:
         raise reader.error(
-            None, f"a condition such as tokens(20000) | rounds(2), at most {_MAX_TEXT_LENGTH:,} characters"
+            None, f"must be a condition such as tokens(20000) | rounds(2), of at most {_MAX_TEXT_LENGTH:,} characters"
         )
     try:
         parsed = ast.parse(f"({reader.line})", mode="eval").body
     except SyntaxError as error:
-        raise reader.error(max((error.offset or 2) - 2, 0), "conditions joined by |, & or ~") from None
+        raise reader.error(
+            max((error.offset or 2) - 2, 0), "cannot be read as conditions joined by |, & or ~"
+        ) from None
     except (ValueError, RecursionError, MemoryError):
-        raise reader.error(None, "conditions joined by |, & or ~, without deep nesting") from None
+        raise reader.error(None, "is nested too deeply") from None
     return reader.read(parsed)
 
 
@@ -387,25 +389,26 @@ class _Reader:
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 return ~self.read(operand)
             case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
-                raise self.error(node, "conditions joined by | (or), & (and), ~ (not)")
+                raise self.error(node, "must use | for or, & for and, and ~ for not")
             case ast.Call(func=ast.Name(id=name)) if name not in self.names:
-                raise self.error(node, f"one of {', '.join(self.names)}", did_you_mean(name, self.names))
+                hint = did_you_mean(name, self.names) or f"Choose {join_choices(self.names)}"
+                raise self.error(node, "has an unknown condition", hint)
             case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
                 return self._call(name, argument)
             case _:
-                raise self.error(node, "a condition with its one number, such as tokens(20000) or rounds(2)")
+                raise self.error(node, "must give each condition one number, such as tokens(20000) or rounds(2),")
 
     def _call(self, name: str, argument: ast.expr) -> Condition:
         try:
             return _READABLE[name](ast.literal_eval(argument))
         except ConfigurationError as error:
-            raise self.error(argument, f"{name}(…) with {error.allowed}") from None
+            raise self.error(argument, f"has an invalid {name}(…), which {error.problem},") from None
         except (ValueError, TypeError):
-            raise self.error(argument, f"{name}(…) with a plain number or text") from None
+            raise self.error(argument, f"must give {name}(…) a plain number or text") from None
 
-    def error(self, at: ast.expr | int | None, allowed: str, hint: str = "") -> ConfigurationError:
+    def error(self, at: ast.expr | int | None, problem: str, hint: str = "") -> ConfigurationError:
         if isinstance(at, ast.expr):
             before = self.line.encode()[: at.col_offset - 1]  # the expression was parsed in parentheses
             at = len(before.decode(errors="replace"))
-        place = "" if at is None else f", at character {at + 1}"
-        return ConfigurationError(self.location, self.field, self.text, f"{allowed}{place}", hint=hint)
+        place = "" if at is None else f" at character {at + 1}"
+        return ConfigurationError(self.location, self.field, self.text, f"{problem}{place}", hint=hint)

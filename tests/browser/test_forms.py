@@ -181,7 +181,7 @@ def test_the_text_beside_a_form_follows_its_fields(stage: Stage, visit: Callable
 @pytest.mark.parametrize(
     ("label", "typed", "problem"),
     [
-        ("Rounds", "many", "a whole number, at least 1"),
+        ("Rounds", "many", "a whole number of at least 1"),
         ("Orders for the judge", "often", "single"),
         ("Name", "Ann", "Is required"),
     ],
@@ -226,7 +226,7 @@ def test_an_unknown_model_is_reported_at_its_field(stage: Stage, visit: Callable
     seat = page.locator(".seats > li").nth(1).locator("[data-name=model] input").first
     seat.fill("no-such-model")
     page.get_by_role("button", name="Start the debate").click()
-    problem = page.get_by_text("must be one that this server allows")
+    problem = page.get_by_text("must be a model that this server allows")
     problem.wait_for()
     assert problem.count() == 1
     assert seat.get_attribute("aria-errormessage") == problem.get_attribute("id")

@@ -59,8 +59,8 @@ def test_roles_are_checked_before_any_call() -> None:
         nobody = run_command(*on.options(*SIDES, "--human", "ann"))
         unkept = run_command(*on.options(*SIDES, "--human", "con", "--no-store"))
         assert on.bodies == []
-    assert (nobody.exit_code, "among pro, con, judge, moderator" in nobody.stderr) == (2, True)
-    assert (unkept.exit_code, "`store` is required: a store" in unkept.stderr) == (2, True)
+    assert (nobody.exit_code, "must be pro, con, judge or moderator" in nobody.stderr) == (2, True)
+    assert (unkept.exit_code, "`store` is required" in unkept.stderr) == (2, True)
 
 
 def test_humans_answer_in_a_terminal() -> None:

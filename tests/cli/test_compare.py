@@ -141,7 +141,7 @@ def test_the_truth_column_names_the_correct_text(judge_folder: list[str]) -> Non
     assert "RIGHT IN ONE ORDER" in run_command("known.csv", "--truth", "label").output
     Path("known.csv").write_text("\n".join([*lines, "Q4?,One.,Two.,third"]))
     result = run_command("known.csv", "--truth", "label")
-    assert "row 4: `label` must be the name of a text of the row: ours or theirs" in " ".join(result.output.split())
+    assert "row 4: `label` must be the name of a text in the row: ours or theirs" in " ".join(result.output.split())
     assert judge_folder
 
 
@@ -157,8 +157,11 @@ def test_the_truth_column_names_the_correct_text(judge_folder: list[str]) -> Non
         (("ours.txt", "theirs.txt", "--question", "Q?", "--criterion", "clear=0"), "--criterion"),
         (("rows.csv", "--question", "Q?"), "--question cannot be set for a file of rows"),
         (("rows.csv", "--side", "left"), "row 1"),
-        ((*(f"{number}.txt" for number in range(21)), "--question", "Q?"), "FILE must be 2 to 20 texts"),
-        (("rows.csv", "--side", "left", "--side", "lost"), "--side must be keys of texts"),
+        (
+            (*(f"{number}.txt" for number in range(21)), "--question", "Q?"),
+            "FILE must be 2 to 20 texts by name (got 21)",
+        ),
+        (("rows.csv", "--side", "left", "--side", "lost"), "--side names texts that no row has"),
         (("ours.txt", "blank.txt", "--question", "Q?"), "(got blank.txt)"),
         (("ours.txt", "theirs.txt", "--question", "Q?", "--reference", "blank.txt"), "--reference must not be blank"),
     ],

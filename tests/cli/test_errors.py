@@ -26,7 +26,7 @@ MISUSE = {
     "or put `task` into the file of --file.",
     "debate Q --max-rounds 0": "--max-rounds must be at least 1 (got 0).",
     "debate Q --debater pro": "--debater must be NAME=STANCE (got pro).",
-    "debate Q --max-seconds -1": "--max-seconds must be more than 0 seconds (got -1.0).",
+    "debate Q --max-seconds -1": "--max-seconds must be greater than 0 (got -1.0).",
     "debate Q --on-flip x": "--on-flip must be average, abstain, tie or human (got x).",
     "debate Why? --human pro": "The question does not say what the sides are: "
     "name them (--debater NAME=STANCE) for a human to play one.",
@@ -62,7 +62,7 @@ MISUSE = {
     "runs queue a:b submit": "submit requires a QUESTION; --run-id and --priority are only for submit.",
     "runs queue a:b show Q": "submit requires a QUESTION; --run-id and --priority are only for submit.",
     "runs queue a:b resume --priority 3": "submit requires a QUESTION; --run-id and --priority are only for submit.",
-    "runs queue a:b submit Q --priority 101": "--priority must be from 0 to 100 (got 101).",
+    "runs queue a:b submit Q --priority 101": "--priority must be between 0 and 100 (got 101).",
     "eval audit --schedule full": "--schedule requires --rejudge.",
 }
 """Error message of each command line; None if only the format is tested."""

@@ -201,11 +201,11 @@ def test_unforkable_runs_give_one_message(store: Path) -> None:
             (run_id, "--at", "ann"): "--at: no answer of the run has the place ann. Its places: debate/round[1]/",
             (run_id, "--edit", "judge"): "--edit must be PLACE=TEXT (got judge)",
             (run_id, "--edit", "con= "): "text that is not blank",
-            (run_id, "--edit", "judge=nonsense"): "an answer that the step takes",
+            (run_id, "--edit", "judge=nonsense"): "an answer that the step accepts",
             (run_id, "--set", "rounds"): "--set must be KEY=VALUE, with a key of a plan file (got rounds)",
             (run_id, "--set", "roundz=3"): "--set: unknown key `roundz`. Did you mean `",
             (run_id, "--set", "max_rounds=0"): "--set: `max_rounds` must be at least 1 (got 0)",
-            (run_id, "--set", "question=Why?"): "`question` cannot be set: a fork has the question of its run",
+            (run_id, "--set", "question=Why?"): "`question` cannot be changed: a fork keeps the question of its run",
             (run_id, "--max-rounds", "0"): "--max-rounds must be at least 1 (got 0)",
         }
         for arguments, words in cases.items():

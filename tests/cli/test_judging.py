@@ -201,14 +201,14 @@ def test_a_biased_letter_judge_names_no_winner() -> None:
 WRONG = {
     ("--answer-form", "word"): "--answer-form must be winner, scores, letter or letter_after_reasons",
     ("--answer-form", "winner", "--schedule", "cyclic"): "--answer-form must be scores with a panel, labels, or",
-    ("--answer-form", "letter", "--curtail"): "--curtail must be False with letters: log-odds have no bound",
-    ("--answer-form", "scores", "--decided-by", "log_odds"): "--decided-by must be mean or vote without letters",
-    ("--answer-form", "letter", "--human", "judge"): "--human cannot be combined with options of a judging model",
-    ("--answer-form", "letter", "--criterion", "clear"): "--criterion must be None unless the answers are scores",
+    ("--answer-form", "letter", "--curtail"): "--curtail cannot be combined with letters: log-odds have no bound",
+    ("--answer-form", "scores", "--decided-by", "log_odds"): "--decided-by cannot be log_odds without letters",
+    ("--answer-form", "letter", "--human", "judge"): "--human cannot include judge with options of a judging model",
+    ("--answer-form", "letter", "--criterion", "clear"): "--criterion requires answers with scores",
     ("--criterion", "=2"): '--criterion must be a list of NAME or NAME=WEIGHT (got ["=2"])',
-    ("--criterion", "clear=0"): "--criterion must be None, or 1 to 20 names, each with a number > 0, <= 1,000",
-    ("--criterion", "clear=2", "--criterion", "clear"): "--criterion must be different criteria",
-    ("--criterion", "clear", "--human", "judge"): "--human cannot be combined with options of a judging model",
+    ("--criterion", "clear=0"): "--criterion must be 1 to 20 names with weights greater than 0 and at most 1,000",
+    ("--criterion", "clear=2", "--criterion", "clear"): "--criterion must not contain duplicates",
+    ("--criterion", "clear", "--human", "judge"): "--human cannot include judge with options of a judging model",
     ("--min-log-odds", "-1"): "--min-log-odds must be at least 0",
     ("--schedule", "both"): '"single", "swap", "cyclic", "full" or "sampled(n)"',
     ("--on-flip", "ignore"): "average, abstain, tie or human",
@@ -217,7 +217,7 @@ WRONG = {
         "--on-flip",
         "tie",
     ): "`--curtail` cannot be combined with `--on-flip` tie: ballots that are left out cannot flip",
-    ("--schedule", "swap", "--human", "judge"): "--human cannot be combined with options of a judging model",
+    ("--schedule", "swap", "--human", "judge"): "--human cannot include judge with options of a judging model",
 }
 
 

@@ -241,7 +241,7 @@ def test_recording_is_not_overwritten(tmp_path: Path) -> None:
         (
             ["check", "local", "ollama/m", "--record", "x.jsonl"],
             2,
-            "--record cannot be combined with more than one model",
+            "--record cannot be combined with several models",
         ),
         (["check", "local", "--quick", "--record", "x.jsonl"], 2, "--record cannot be combined with --quick"),
         (["list", "openai/gpt-5-mini"], 2, "SPEC requires the action check"),

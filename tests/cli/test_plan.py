@@ -57,12 +57,14 @@ SIDES = 'debaters = [{name = "a", stance = "x"}, {name = "b", stance = "y"}]\n'
 BAD = [
     Case(id="unknown key", text="round = 2", message="unknown key `round`. Did you mean "),
     Case(
-        id="wrong type", text='max_rounds = "two"', message="`max_rounds` must be a whole number, at least 1 (got two)"
+        id="wrong type",
+        text='max_rounds = "two"',
+        message="`max_rounds` must be a whole number of at least 1 (got two)",
     ),
     Case(
         id="a bool is not an int",
         text="max_rounds = true",
-        message="`max_rounds` must be a whole number, at least 1 (got true)",
+        message="`max_rounds` must be a whole number of at least 1 (got true)",
     ),
     Case(id="no round", text="max_rounds = 0", message="`max_rounds` must be at least 1 (got 0)"),
     Case(id="blank question", text='question = " "', message="`question` must not be blank"),
@@ -71,7 +73,7 @@ BAD = [
     Case(id="debaters", text='debaters = "a=b"', message="`debaters` must be a list of tables with name and stance"),
     Case(id="debater", text='debaters = ["a=b"]', message="`debaters[0]` must be a table with name and stance"),
     Case(id="no stance", text='debaters = [{name = "a"}]', message="`debaters[0].stance` is required"),
-    Case(id="name", text="debaters = [{name = 1}]", message="`debaters[0].name` must be a text (got 1)"),
+    Case(id="name", text="debaters = [{name = 1}]", message="`debaters[0].name` must be text (got 1)"),
     Case(
         id="debater's key",
         text='debaters = [{nam = "a"}]',
@@ -81,11 +83,11 @@ BAD = [
     Case(
         id="same name",
         text='debaters = [{name = "a", stance = "x"}, {name = "a", stance = "y"}]',
-        message="`debaters[1].name` must be different from that of debaters[0] (got a)",
+        message="`debaters[1].name` must differ from the name of debaters[0] (got a)",
     ),
     Case(id="model", text='model = "nobody/x"', message="`model` must be"),
     Case(id="debater's model", text='debaters=[{name="a",stance="x",model="no"}]', message="`debaters[0].model` must"),
-    Case(id="base_url", text='model = "x"\nbase_url = "ftp://x"', message="`base_url` must be an address"),
+    Case(id="base_url", text='model = "x"\nbase_url = "ftp://x"', message="`base_url` must begin with http"),
     Case(
         id="base_url with a password",
         text='model = "x"\nbase_url = "http://me:hunter2@[::1/v1"',
@@ -229,7 +231,7 @@ def test_a_side_is_parsed_or_rejected(name: str, stance: str) -> None:
         (["debate", "Q", "--output-schema", "."], ".: cannot be read: Is a directory"),
         (["debate", "Q", "--markdown", "no/folder/x.md"], "no/folder/x.md: cannot be written: there is no folder"),
         (["debate", "Q", "--markdown", "."], ".: cannot be written: it is a folder"),
-        (["debate", "Q\ud800"], "QUESTION must not be blank"),
+        (["debate", "Q\ud800"], "QUESTION must be valid Unicode"),
     ],
 )
 def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:

@@ -236,23 +236,23 @@ def test_a_terminated_run_leaves_its_document(verb: str) -> None:
 MISUSE = [
     (["deliberation"], 'Give a topic, for example: flowdebate deliberation "'),
     (["deliberation", "Q", "--debater", "a"], '--debater must be given at least twice (got ["a"])'),
-    (["deliberation", "Q", "--debater", "a="], "--debater must be NAME=ROLE, or a name (got a=)"),
+    (["deliberation", "Q", "--debater", "a="], "--debater must be NAME or NAME=ROLE (got a=)"),
     (["deliberation", "Q", "--report", "json"], "--report must be structured or text (got json)"),
-    (["handoff", "Q", "--first", "nobody"], "--first must be None, or one of Proponent, Opponent"),
+    (["handoff", "Q", "--first", "nobody"], "--first must be Proponent, Opponent"),
     (
         ["handoff", "Q", "--transition", "sign"],
         "--transition must be text, tool or structured (got sign)",
     ),
     (["handoff", "Q", "--max-turns", "0"], "--max-turns must be at least 1 (got 0)"),
-    (["round-robin", "Q", "--debater", "a", "--debater", "A"], "different from that of debaters[0]"),
+    (["round-robin", "Q", "--debater", "a", "--debater", "A"], "differ from the name of debaters[0]"),
     (["round-robin", "Q", "--output-schema", "none.json"], "none.json: cannot be read: No such file"),
     (["consensus", "Q", "--hub", "Maker"], "`--hub` requires `--topology` star: no other topology has a hub"),
     (["consensus", "Q", "--topology", "star", "--hub", "x"], "--hub must be"),
-    (["consensus", "Q", "--convergence", "2"], "--convergence must be from 0 to 1, or off"),
-    (["consensus", "Q", "--convergence", "yes"], "--convergence must be a number from 0 to 1, or off"),
+    (["consensus", "Q", "--convergence", "2"], "--convergence must be a number between 0 and 1, or off"),
+    (["consensus", "Q", "--convergence", "yes"], "--convergence must be a number between 0 and 1, or off"),
     (["consensus", "Q", "--min-votes", "4"], "`--min-votes` cannot be more than the number of `--agent`"),
-    (["consensus", "Q", "--turn-timeout", "0"], "--turn-timeout must be more than 0 seconds, or off (in a file:"),
-    (["consensus", "Q", "--sparsity", "2"], "--sparsity must be from 0 to 1 (got 2.0)"),
+    (["consensus", "Q", "--turn-timeout", "0"], "--turn-timeout must be a number of seconds greater than 0, or off"),
+    (["consensus", "Q", "--sparsity", "2"], "--sparsity must be between 0 and 1 (got 2.0)"),
     (["consensus", "Q", "--voting", "loud"], "--voting must be majority, supermajority"),
 ]
 
@@ -277,8 +277,8 @@ BAD = [
     ("handoff", 'judge = "x/y"', "unknown key `judge`. The keys are"),
     ("consensus", 'on_failure = "retry"', "`on_failure` must be fail or skip (got retry)"),
     ("consensus", "weights = {Maker = 2}", "`weights` requires `voting` weighted"),
-    ("consensus", 'voting = "weighted"\nweights = {x = 2}', "`weights` must be keyed by agent: Planner"),
-    ("consensus", "convergence = true", "`convergence` must be a number from 0 to 1, or off"),
+    ("consensus", 'voting = "weighted"\nweights = {x = 2}', "`weights` names an unknown agent (got x). Choose Planner"),
+    ("consensus", "convergence = true", "`convergence` must be a number between 0 and 1, or off"),
     ("round-robin", "referee = 1", "`referee` must be true or false (got 1)"),
     (
         "round-robin",
@@ -308,16 +308,16 @@ def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
     options = HandoffPlanOptions.read({"first": "Ann"}, file=str(path))
     fields = {"first": "first", "max_turns": "max_turns"}
     with (
-        pytest.raises(ConfigurationError, match=r"^command line: `--first` must be x \(got 1\)$"),
+        pytest.raises(ConfigurationError, match=r"^command line: `--first` x \(got 1\)$"),
         options.placing(fields),
     ):
         raise ConfigurationError("handoff", "first", 1, "x")
     with (
-        pytest.raises(ConfigurationError, match=rf"^{re.escape(str(path))}: `max_turns\[0\]` must be x"),
+        pytest.raises(ConfigurationError, match=rf"^{re.escape(str(path))}: `max_turns\[0\]` x"),
         options.placing(fields),
     ):
         raise ConfigurationError("handoff", "max_turns[0]", 1, "x")
-    with pytest.raises(ConfigurationError, match=r"^handoff: `name` must be x"), options.placing(fields):
+    with pytest.raises(ConfigurationError, match=r"^handoff: `name` x"), options.placing(fields):
         raise ConfigurationError("handoff", "name", 1, "x")
 
 

@@ -286,7 +286,7 @@ def test_a_mistyped_store_path_creates_no_store(tmp_path: Path, arguments: tuple
     location = tmp_path / "typo.db"
     result = run_command(*arguments, "--store", str(location))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"Error: --store must be a store that exists (got {location}).\n"
+    assert result.stderr == f"Error: --store does not exist (got {location}).\n"
     assert not location.exists()
 
 
@@ -330,7 +330,7 @@ def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
             ("resume", "dead"): (2, "2 runs begin with dead: dead-1, dead-2", "Type more"),
             ("resume", "cha"): (2, "the first 4 characters", "cha"),
             ("resume", "nobody"): (2, "there is no run nobody", "flowdebate runs lists"),
-            ("resume", "a\udcffbcd"): (2, "RUN must be the id of a run", ""),
+            ("resume", "a\udcffbcd"): (2, "RUN must be the ID of a run", ""),
             ("resume", "dead-2", "--model", "other"): (2, "Another --model", "add --allow-changes"),
             ("resume", "dead-2", "--last"): (2, "A run id cannot be combined with --last.", "flowdebate runs"),
             ("resume",): (2, "Say which run: flowdebate resume RUN, or --last.", "flowdebate runs"),

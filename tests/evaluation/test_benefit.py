@@ -358,7 +358,7 @@ def test_unknown_costs_are_not_estimated() -> None:
 @pytest.mark.parametrize("benefit_items", [[], [item(1.0)], [item(1.0, single=1.0).model_copy(update={"truth": None})]])
 def test_input_without_a_comparison_is_rejected(benefit_items: list[BenefitItem]) -> None:
     """Without items, baselines or a truth, the error lists the requirements."""
-    with pytest.raises(ConfigurationError, match="at least one with a truth and an answer of a baseline"):
+    with pytest.raises(ConfigurationError, match="an item with a truth and a baseline's answer"):
         benefit_report(benefit_items)
 
 

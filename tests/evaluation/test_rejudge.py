@@ -160,7 +160,7 @@ async def test_stored_verdicts_are_not_requested_again(tmp_path: Path) -> None:
         ({"judge": JudgeOptions(schedule="cyclic", curtail=True)}, "`curtail` cannot be set"),
         ({"judge": JudgeOptions(schedule="cyclic", on_flip="human")}, "`on_flip` cannot be set"),
         ({"repeat": 0}, "`repeat` must be at least 1"),
-        ({"repeat": 2}, "`seed` is required: a whole number where views are to be repeated"),
+        ({"repeat": 2}, "`seed` is required when views are repeated"),
     ],
     ids=["curtailed", "a person", "never", "no seed"],
 )
@@ -173,9 +173,9 @@ async def test_judges_that_omit_ballots_are_rejected(options: dict[str, Any], me
 async def test_unjudgeable_debates_are_rejected_before_any_call() -> None:
     """The errors are a missing debate and a debate with only one side."""
     judge = Judge()
-    with pytest.raises(ConfigurationError, match="`debates` must be at least one"):
+    with pytest.raises(ConfigurationError, match="`debates` must not be empty"):
         await rejudge([], model=judge.model)
-    with pytest.raises(ConfigurationError, match=r"`debates\[1\]` must be arguments of two sides or more"):
+    with pytest.raises(ConfigurationError, match=r"`debates\[1\]` must have arguments of at least two sides"):
         await rejudge([debate_output("a", "b"), debate_output("a")], model=judge.model)
     assert judge.asked == []
 

@@ -188,13 +188,13 @@ def test_required_sample_sizes_match_the_test() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: smallest_n(0.5), r"smallest_n\(\): `rate` must be from 0.51 to 1 \(got 0.5\)"),
+        (lambda: smallest_n(0.5), r"smallest_n\(\): `rate` must be between 0.51 and 1 \(got 0.5\)"),
         (lambda: smallest_n(0.7, sides=1), "`sides` must be at least 2 \\(got 1\\)"),
-        (lambda: smallest_n(0.7, power=1.0), "`power` must be a number between 0 and 1 \\(got 1.0\\)"),
+        (lambda: smallest_n(0.7, power=1.0), "`power` must be strictly between 0 and 1 \\(got 1.0\\)"),
         (lambda: power(0, 0.7), r"power\(\): `n` must be at least 1 \(got 0\)"),
         (lambda: smallest_rate(0), r"smallest_rate\(\): `n` must be at least 1 \(got 0\)"),
         (lambda: full_audit([], seed=-1), r"full_audit\(\): `seed` must be at least 0 \(got -1\)"),
-        (lambda: full_audit([], resamples=True), "`resamples` must be a whole number, at least 0 \\(got True\\)"),
+        (lambda: full_audit([], resamples=True), "`resamples` must be a whole number of at least 0 \\(got true\\)"),
     ],
     ids=["even", "one side", "certain", "no item", "no items", "seed", "resamples"],
 )

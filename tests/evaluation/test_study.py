@@ -680,7 +680,7 @@ def test_invalid_studies_are_rejected_before_any_call(options: dict[str, Any], f
 async def test_invalid_rows_are_rejected_before_any_call(tmp_path: Path) -> None:
     """The last row of the last design is checked even if few calls are requested."""
     voters, odd = Answering(), {**ROWS[0], "choices": ["It is prime", "it is PRIME"]}
-    with pytest.raises(ConfigurationError, match="stance of row 10` must be"):
+    with pytest.raises(ConfigurationError, match="stance of row 10` must equal"):
         await ask_study(study([*ROWS, odd]), tmp_path / "a.jsonl", model=voters.model, maximum=1)
     assert not voters.asked
 
@@ -725,9 +725,9 @@ async def test_answers_count_for_their_row(tmp_path: Path) -> None:
     """A changed truth is reported, and clusters come from the current rows."""
     path, rows = tmp_path / "a.jsonl", ROWS[:2]
     answers = await ask_study(study(rows), path, model=Answering().model)
-    with pytest.raises(ConfigurationError, match="as when it was answered, position 0"):
+    with pytest.raises(ConfigurationError, match="was position 0 when it was answered"):
         study_report(study([{**rows[0], "truth": 1}, rows[1]]), answers)
-    with pytest.raises(ConfigurationError, match="as when it was answered, position 0"):
+    with pytest.raises(ConfigurationError, match="was position 0 when it was answered"):
         await ask_study(study([{**rows[0], "truth": 1}, rows[1]]), path, model=Answering().model)
     report = study_report(study(rows, cluster=lambda row: "one"), answers)
     assert [comparison.clusters for comparison in report.comparisons] == [1, 1]

@@ -106,9 +106,9 @@ async def test_a_server_ends_without_a_traceback_if_its_host_stops_reading(tmp_p
         (["--port", "1"], "--port is the port of --http: add --http."),
         (["--token-file", "token"], "--token-file is the token of --http: add --http."),
         (["--new-token"], "--new-token is the token of --http: add --http."),
-        (["--http", "--port", "70000"], "--port must be from 0 to 65535 (got 70000)"),
-        (["--app", "nowhere:service"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, a Service"),
-        (["--app", "tests.mcp.stage:FOLDER"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, a Service"),
+        (["--http", "--port", "70000"], "--port must be between 0 and 65535 (got 70000)"),
+        (["--app", "nowhere:service"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, naming a Service"),
+        (["--app", "tests.mcp.stage:FOLDER"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, naming a Service"),
         (["--app", "tests.mcp.stage:service", "--model", "local"], "--model cannot be combined with --app"),
         (["--max-calls", "0"], "--max-calls must be at least 1 (got 0)"),
     ],
@@ -248,7 +248,7 @@ def test_an_application_is_found_by_its_path(tmp_path: Path) -> None:
     try:
         spec = f"{tmp_path / 'debates_of_trams.py'}:service"
         assert load_object(spec, Service, location="test").model_name == "scripted"
-        with pytest.raises(ConfigurationError, match="there is no file"):
+        with pytest.raises(ConfigurationError, match="names a file that does not exist"):
             load_object(f"{tmp_path / 'nothing.py'}:service", Service, location="test")
     finally:
         sys.path[:] = before

@@ -54,18 +54,18 @@ def test_rosters_are_bounded(pattern: str) -> None:
     make, field, cap = ROSTERS[pattern]
     start = time.process_time()
     error = rejection_of(pattern, people(pattern, 15_000))
-    assert (error.field, error.allowed) == (field, f"at most 100 {field}")
-    assert "15,000" in str(error)
+    assert (error.field, error.problem) == (field, "must have at most 100 entries")
+    assert "(got 15000)" in str(error)
     assert time.process_time() - start < 2
     assert rejection_of(pattern, people(pattern, 3, name="n" * 400_000)).field == f"{field}[2].name"
     assert rejection_of(pattern, people(pattern, 3, role="r" * 400_000)).field == f"{field}[2].role"
     if pattern == "debate":
         error = rejection_of(pattern, people(pattern, 3, stance="s" * 400_000))
-        assert (error.field, error.allowed) == ("debaters[2].stance", "at most 10,000 characters")
-        assert "400,000 characters" in str(error)
+        assert (error.field, error.problem) == ("debaters[2].stance", "must have at most 10,000 characters")
+        assert "(got 400000)" in str(error)
     if cap is not None:
         error = rejection_of(pattern, people(pattern, 3), **{cap: 1_000_000_000})
-        assert (error.field, error.allowed) == (cap, f"an int <= {MAX_ROUNDS:,}")
+        assert (error.field, error.problem) == (cap, f"must be at most {MAX_ROUNDS:,}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         largest = people(pattern, 100, name="n" * 200, role="r" * 10_000)
@@ -79,7 +79,7 @@ def test_roster_limit_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "Set FLOWDEBATE_MAX_MEMBERS to allow more" in str(rejection_of("council", people("council", 101)))
         monkeypatch.setenv(MEMBERS_VARIABLE, "200")
         council(name="big", members=people("council", 200))
-        assert rejection_of("council", people("council", 201)).allowed == "at most 200 members"
+        assert rejection_of("council", people("council", 201)).problem == "must have at most 200 entries"
         for value in ("many", "1", "-3", "²"):
             monkeypatch.setenv(MEMBERS_VARIABLE, value)
             assert rejection_of("council", people("council", 3)).field == MEMBERS_VARIABLE
@@ -88,7 +88,7 @@ def test_roster_limit_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sampled_schedules_are_bounded() -> None:
     """The schedule's views are drawn before the first call."""
     assert sampled(1_000).size == 1_000
-    with pytest.raises(ConfigurationError, match=r"`size` must be at most 1,000 \(got 999999\)"):
+    with pytest.raises(ConfigurationError, match=r"`size` must be between 1 and 1,000 \(got 999999\)"):
         sampled(999_999)
 
 
@@ -107,5 +107,5 @@ def test_large_requests_are_rejected_by_field() -> None:
             assert answer.status_code == 422, answer.text
             [error] = answer.json()["errors"]
             assert error["field"] == field
-            assert error["allowed"].startswith(("at most", "an int <= 10,000"))
+            assert "at most" in error["problem"]
             assert time.monotonic() - start < 30

@@ -24,15 +24,30 @@ from tests.prompts.nasty import texts
 @pytest.mark.parametrize(
     ("template", "part", "text", "message"),
     [
-        (JudgeTemplate, "turn", "Now: {questoin}", "fields are among {question}, {transcript} (got '{questoin}')"),
-        (JudgeTemplate, "system", "Asked: {question}", "fields are among {positions} (got '{question}')"),
-        (SynthesizerTemplate, "system", "Asked: {question}", "must be text without fields"),
-        (DebaterTemplate, "transcript", "Round {round}\n{transcript}", "fields are among {transcript}"),
-        (JudgeTemplate, "turn", "{question}\n{transcript}", "{question} does not begin a line"),
-        (DebaterTemplate, "turn", "Now.\n{stance} is yours", "{stance} does not begin a line"),
-        (JudgeTemplate, "turn", "The debate: {transcript}", "{transcript} stands alone on its line"),
-        (ModeratorTemplate, "system", "Among:\n{roster}.", "{roster} stands alone on its line"),
-        (ModeratorTemplate, "next", None, "`next` is required: text"),
+        (
+            JudgeTemplate,
+            "turn",
+            "Now: {questoin}",
+            "has an unknown field; known: {question}, {transcript} (got {questoin})",
+        ),
+        (JudgeTemplate, "system", "Asked: {question}", "has an unknown field; known: {positions} (got {question})"),
+        (SynthesizerTemplate, "system", "Asked: {question}", "cannot have fields"),
+        (DebaterTemplate, "transcript", "Round {round}\n{transcript}", "has an unknown field; known: {transcript}"),
+        (
+            JudgeTemplate,
+            "turn",
+            "{question}\n{transcript}",
+            "must not begin a line with {question}; put a label before it",
+        ),
+        (
+            DebaterTemplate,
+            "turn",
+            "Now.\n{stance} is yours",
+            "must not begin a line with {stance}; put a label before it",
+        ),
+        (JudgeTemplate, "turn", "The debate: {transcript}", "must have {transcript} alone on its line"),
+        (ModeratorTemplate, "system", "Among:\n{roster}.", "must have {roster} alone on its line"),
+        (ModeratorTemplate, "next", None, "`next` must be text"),
     ],
 )
 def test_unsafe_templates_are_rejected_when_created(

@@ -474,22 +474,22 @@ async def test_a_batch_can_be_iterated_once() -> None:
     """A second reader is rejected."""
     batch = handler(Busy(), name="busy").batch(range(2))
     await batch.all()
-    with pytest.raises(ConfigurationError, match="the only one"):
+    with pytest.raises(ConfigurationError, match="possible only once"):
         await batch.all()
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"questions": "Cap rents?"}, "`questions` must be several"),
-        ({"questions": 3}, "`questions` must be several"),
-        ({"questions": {"question": "a"}}, "`questions` must be several"),
-        ({"questions": DebateInput(question="a")}, "`questions` must be several"),
+        ({"questions": "Cap rents?"}, "`questions` must be an iterable"),
+        ({"questions": 3}, "`questions` must be an iterable"),
+        ({"questions": {"question": "a"}}, "`questions` must be an iterable"),
+        ({"questions": DebateInput(question="a")}, "`questions` must be an iterable"),
         ({"max_concurrency": 0}, "`max_concurrency` must be at least 1 \\(got 0\\)"),
-        ({"max_concurrency": True}, "`max_concurrency` must be a whole number, at least 1 \\(got True\\)"),
+        ({"max_concurrency": True}, "`max_concurrency` must be a whole number of at least 1 \\(got true\\)"),
         ({"batch_id": " "}, "`batch_id` must not be blank"),
-        ({"on_error": "ignore"}, "`on_error` must be 'collect' or 'raise'"),
-        ({"on_uncertain": "maybe"}, "`on_uncertain` must be 'retry' or 'raise'"),
+        ({"on_error": "ignore"}, "`on_error` must be collect or raise"),
+        ({"on_uncertain": "maybe"}, "`on_uncertain` must be retry or raise"),
         ({"seed": 1.5}, "`seed` must be"),
         ({"limits": 3}, "`limits` must be"),
         ({"store": 3}, "`store` must be"),

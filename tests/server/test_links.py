@@ -174,7 +174,7 @@ def test_a_role_link_gives_no_other_access(stage: Stage) -> None:
         assert 'href="/"' not in person.get(link["page"]).text
     response = stage.post(f"/runs/{run_id}/links", {"role": "debate-synthesizer"})
     assert response.status_code == 422
-    assert response.json()["errors"][0]["allowed"] == f"one of {ANN}, {BEN}, {JUDGE}"
+    assert response.json()["errors"][0]["problem"].endswith(f"Choose {ANN}, {BEN} or {JUDGE}")
 
 
 def test_the_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:

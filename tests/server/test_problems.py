@@ -61,11 +61,9 @@ def make_problem(error: Exception) -> dict[str, Any]:
 
 
 def test_a_problem_names_the_field() -> None:
-    """The problem also contains the invalid value and the permitted values."""
-    problem = make_problem(ConfigurationError("options", "max_rounds", 0, "an int >= 1", hint="Two are usual"))
-    assert problem["errors"] == [
-        {"field": "max_rounds", "problem": "must be at least 1. Two are usual", "given": "0", "allowed": "an int >= 1"}
-    ]
+    """The problem also contains the invalid value."""
+    problem = make_problem(ConfigurationError("options", "max_rounds", 0, "must be at least 1", hint="Two are usual"))
+    assert problem["errors"] == [{"field": "max_rounds", "problem": "must be at least 1. Two are usual", "given": "0"}]
     assert problem["type"] == "urn:flowdebate:error:ConfigurationError"
     assert problem["title"] == "Configuration error"
     problem = make_problem(OutputError("ann", "text", [("a.b", "is missing"), ("", "is empty")]))

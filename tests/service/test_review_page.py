@@ -199,4 +199,4 @@ async def test_mcp_hosts_have_a_review_tool(tmp_path: Path) -> None:
     assert run["status"] == "complete"
     assert "1 confirmed (1 major)" in run["result"]
     assert "does not hold" in run["result"]
-    assert "below a folder that is allowed" in str(result)
+    assert "in a folder that is allowed" in str(result)

@@ -617,7 +617,7 @@ async def test_a_fork_keeps_question_seed_and_models() -> None:
         second = await service.wait((await service.fork("run", seed=6)).run_id)
         third = await service.wait((await service.fork(second.run_id)).run_id)
         assert (second.seed, third.seed) == (6, 6)
-        with pytest.raises(ConfigurationError, match="cannot be set: a fork has the question of its run"):
+        with pytest.raises(ConfigurationError, match="cannot be changed: a fork keeps the question of its run"):
             await service.fork("run", options={"question": "Should we wait?"})
         with pytest.raises(ConfigurationError, match="options: `max_rounds`"):
             await service.fork("run", options={"max_rounds": 0})
@@ -658,7 +658,7 @@ async def test_an_abandoned_run_is_not_awaited() -> None:
 @pytest.mark.parametrize(
     ("pattern", "question", "options", "words"),
     [
-        ("nothing", "Q?", {}, "one of it, debate"),
+        ("nothing", "Q?", {}, "must be it, debate"),
         ("it", "Q?", {"max_rounds": 1}, "registered"),
         ("it", " ", {}, "question.*not be blank"),
         ("debate", 5, {}, "question"),

@@ -184,7 +184,7 @@ def test_http_requests_can_send_texts_or_name_allowed_files(folder: Path) -> Non
             assert refused.status_code == 422
             assert str(folder / "notes") in refused.text
         blank = server.post("/runs", {**BRIEF, "options": {"sources": {"memo": " "}}})
-        assert 'none blank (got {"memo": " "})' in blank.json()["detail"]
+        assert 'of non-blank texts by name (got {"memo": " "})' in blank.json()["detail"]
         server.finished(options={"max_rounds": 1, "sources": [inside]})
         run_id = server.finished(options={"max_rounds": 1, "sources": {"memo": "<b>Loud</b>"}})
         listed = server.get(f"/runs/{run_id}").json()["document"]["raw"]["sources"]
@@ -233,7 +233,7 @@ def test_mcp_hosts_can_send_texts_or_name_allowed_files(folder: Path) -> None:
         return answer
 
     refused = asyncio.run(refusal())
-    assert "below a folder that is allowed" in refused
+    assert "in a folder that is allowed" in refused
     assert str(folder / "notes") in refused
     assert any(f"[report.md] {REPORT}" in prompt for prompt in reading.shown)
     assert any("[memo] Loud." in prompt for prompt in reading.shown)

@@ -180,12 +180,15 @@ def test_models_without_vision_are_rejected_before_any_call(
     for model in (name, Fallback("openai/gpt-5-mini", name)):
         sides = [Debater("pro", "x", model="openai/gpt-5-mini"), Debater("con", "y", model=model)]
         rent = debate(name="rent", debaters=sides, sources=[chart])
-        with pytest.raises(ConfigurationError, match=r"rent-debater-con: `sources` must be texts for .*'chart\.png'"):
+        with pytest.raises(
+            ConfigurationError,
+            match=r"rent-debater-con: `sources` include images, which .* cannot read .got chart\.png",
+        ):
             rent.run_sync(QUESTION, model={"synthesize": "openai/gpt-5-mini"})
     flags = ("--model", "openai/gpt-5-mini", "--model", f"con={name}", "--source", "chart.png", "--no-store")
     result = CliRunner().invoke(app, ["debate", QUESTION, *flags])
     assert result.exit_code == 2
-    assert f"texts for {name}, which cannot be shown images (got 'chart.png')" in " ".join(result.stderr.split())
+    assert f"include images, which {name} cannot read (got chart.png)" in " ".join(result.stderr.split())
     assert not any(vendor.asked for vendor in servers.values())
 
 

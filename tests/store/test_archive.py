@@ -222,7 +222,7 @@ async def test_a_consensus_remembers_the_results_of_an_earlier_process(tmp_path:
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 101, None, 7])
 def test_an_archive_name_is_a_short_line_of_text(name: Any) -> None:
     """Other names are rejected when the archive is created."""
-    with pytest.raises(ConfigurationError, match=r"stored_archive: `name` .*printable text of 1 to 100"):
+    with pytest.raises(ConfigurationError, match=r"stored_archive: `name` .*1 to 100 printable characters"):
         stored_archive(MemoryStore(), name=name)
 
 
@@ -330,9 +330,9 @@ async def test_a_deleted_debate_leaves_no_trace() -> None:
 @pytest.mark.parametrize(
     ("correction", "problem"),
     [
-        ({"debate": "rents", "right": "ann"}, "`debate` must be a debate in this archive \\(got 'rents'\\)"),
-        ({"right": "zoe"}, "`right` must be an agent of the debate, such as 'ann'"),
-        ({}, "`right` is required: an agent's name, unless `wrong` is one"),
+        ({"debate": "rents", "right": "ann"}, "`debate` is not in this archive \\(got rents\\)"),
+        ({"right": "zoe"}, "`right` is not an agent of the debate"),
+        ({}, "`right` is required unless `wrong` is set"),
         ({"answer": " "}, "`answer` must not be blank"),
     ],
 )

@@ -183,7 +183,7 @@ async def test_nothing_is_stored_while_dbos_is_unavailable(fleet: Fleet, monkeyp
     workers = fleet.workers()
 
     def fail() -> None:
-        raise ConfigurationError("Workers", "url", "…", "used with dbos installed")
+        raise ConfigurationError("Workers", "url", "…", "requires dbos, which is not installed")
 
     monkeypatch.setattr(workers.queue, "open", fail)
     with pytest.raises(ConfigurationError):
@@ -540,9 +540,9 @@ async def test_runs_with_a_lower_priority_are_executed_first(fleet: Fleet) -> No
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     for number, priority in enumerate((7, 0, 7, 2)):
         await workers.submit("city", "How?", run_id=f"{name}-{number}", priority=priority)
-    with pytest.raises(ConfigurationError, match=r"`priority` must be at least 0 \(got -1\)"):
+    with pytest.raises(ConfigurationError, match=r"`priority` must be between 0 and 100 \(got -1\)"):
         await workers.submit("city", "How?", priority=-1)
-    with pytest.raises(ConfigurationError, match=r"`priority` must be at most 100 \(got 101\)"):
+    with pytest.raises(ConfigurationError, match=r"`priority` must be between 0 and 100 \(got 101\)"):
         await workers.submit("city", "How?", priority=101)
     async with fleet.working(workers):
         for number in range(4):
@@ -647,7 +647,7 @@ async def test_an_unknown_run_is_not_found(fleet: Fleet) -> None:
     for method in (workers.status, workers.cancel, workers.resume):
         with pytest.raises(RunNotFound):
             await method("nowhere")
-    with pytest.raises(ConfigurationError, match="one of city"):
+    with pytest.raises(ConfigurationError, match="`pattern` must be city"):
         await workers.submit("country", "How?")
 
 
@@ -679,7 +679,7 @@ async def test_a_worker_without_the_pattern_reports_it(fleet: Fleet, difference:
     async with fleet.working(wrong):
         standing = await wait_for_end(wrong, run_id)
     assert (standing.status, standing.delivery, standing.steps) == ("rejected", "failed", 0)
-    assert ("'city'" if difference == "name" else "RunChanged") in (standing.problem or "")
+    assert ("must include city" if difference == "name" else "RunChanged") in (standing.problem or "")
     assert fleet.models.requests == []
     await workers.resume(run_id)
     assert (await workers.status(run_id)).delivery == "waiting"
@@ -715,7 +715,7 @@ async def test_a_process_has_one_worker(fleet: Fleet) -> None:
     run_id = await workers.submit("city", "How?")
     async with fleet.working(workers):
         await fleet.models.until(1)
-        with pytest.raises(ConfigurationError, match="unused in the process"):
+        with pytest.raises(ConfigurationError, match="must not be in use in the process"):
             await fleet.workers().work(asyncio.Event())
         assert (await wait_for_end(workers, run_id)).status == "complete"
 

@@ -24,11 +24,11 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
     `spec` raises ConfigurationError.
     """
     module, _, path = spec.rpartition(":") if ":" in spec else (spec, "", "")
-    allowed = f"MODULE:OBJECT or FILE.py:OBJECT, a {kind.__name__} or a function that makes one"
+    problem = f"must be MODULE:OBJECT or FILE.py:OBJECT, naming a {kind.__name__} or a function that returns one"
     if module.endswith(".py"):
         file = Path(module).expanduser().resolve()
         if not file.is_file():
-            raise ConfigurationError(location, field, spec, f"{allowed}; there is no file {file}")
+            raise ConfigurationError(location, field, spec, f"names a file that does not exist: {file}")
         sys.path.insert(0, str(file.parent))
         module = file.stem
     try:
@@ -38,11 +38,11 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
     except (ValueError, AttributeError, ModuleNotFoundError) as error:
         if isinstance(error, ModuleNotFoundError) and error.name not in (module, module.partition(".")[0]):
             raise
-        raise ConfigurationError(location, field, spec, allowed) from error
+        raise ConfigurationError(location, field, spec, problem) from error
     if not isinstance(loaded, kind) and callable(loaded):
         loaded = loaded()
     if not isinstance(loaded, kind):
-        raise ConfigurationError(location, field, spec, allowed)
+        raise ConfigurationError(location, field, spec, problem)
     return loaded
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -16,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from flowdebate._text import in_plain_words
+from flowdebate._text import in_plain_words, number_problem, text_problem
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -24,16 +27,26 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
 
-def allowed(sentence: str) -> WrapValidator:
-    """Describe rejected values of a type with `sentence` instead of pydantic's message."""
+def rejected(problem: str) -> PydanticCustomError:
+    """Create the error of a validator, shown as it stands."""
+    return PydanticCustomError("rejected", "{problem}", {"problem": problem})
+
+
+def explained(problem: str | Callable[[object], str]) -> WrapValidator:
+    """Explain rejected values of a type with `problem`, not in pydantic's words."""
 
     def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
         try:
             return validate(value)
         except ValidationError:
-            raise PydanticCustomError("allowed", "{allowed}", {"allowed": sentence}) from None
+            raise rejected(problem if isinstance(problem, str) else problem(value)) from None
 
     return WrapValidator(check)
+
+
+def number(**limits: Any) -> WrapValidator:  # noqa: ANN401 - those of `number_problem`
+    """Explain rejected numbers by the limits of the type."""
+    return explained(partial(number_problem, **limits))
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,7 @@ def is_text(value: str) -> bool:
 
 def _not_blank(value: str) -> str:
     if not is_text(value):
-        raise PydanticCustomError("blank", "blank")
+        raise PydanticCustomError("blank", "must not be blank")
     return value
 
 
@@ -66,7 +79,7 @@ def _off(value: bool) -> bool:  # noqa: FBT001 - a validator
 
 def _at_most_all_rounds(value: int) -> int:
     if value > MAX_ROUNDS:
-        raise PydanticCustomError("allowed", "{allowed}", {"allowed": f"an int <= {MAX_ROUNDS:,}"})
+        raise rejected(f"must be at most {MAX_ROUNDS:,}")
     return value
 
 
@@ -76,32 +89,36 @@ _Off = Annotated[bool, AfterValidator(_off)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Ratio = Annotated[float, Field(ge=0, le=1)]
 PlainText = Annotated[str, AfterValidator(_not_blank)]
-Text = Annotated[PlainText, NOTHING, allowed("text that is not blank")]
+Text = Annotated[PlainText, NOTHING, explained(lambda value: text_problem(value) or "must be valid Unicode")]
 Vendors = Annotated[
     list[PlainText],
     NOTHING,
-    allowed("the name of a vendor or of a model, or a list of such names"),
+    explained("must be the name of a vendor or model, or a list of such names"),
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
 ]
-Flag = Annotated[bool, allowed("true or false")]
-Whole = Annotated[int, allowed("an int")]
-Count = Annotated[int, Field(ge=1), allowed("an int >= 1")]
+Flag = Annotated[bool, explained("must be true or false")]
+Whole = Annotated[int, number(whole=True)]
+Count = Annotated[int, Field(ge=1), number(whole=True, minimum=1)]
 Quorum = Count
 """Number of panel members, or of sides in a debate, required for a result; the others may fail."""
 Rounds = Annotated[Count, AfterValidator(_at_most_all_rounds)]
-Amount = Annotated[_Positive, allowed("a number > 0")]
-Money = Annotated[_Positive, allowed("a number > 0")]
-Seconds = Annotated[_Positive, allowed("a number of seconds > 0")]
-SecondsOrOff = Annotated[_Positive | _Off, allowed("a number of seconds > 0, or off (in a file: false)")]
-Lead = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number >= 0")]
-Share = Annotated[_Ratio, allowed("a number from 0 to 1")]
-ShareOrOff = Annotated[_Ratio | _Off, allowed("a number from 0 to 1, or off (in a file: false)")]
+Amount = Annotated[_Positive, number(above=0)]
+Money = Annotated[_Positive, number(above=0)]
+Seconds = Annotated[_Positive, number(above=0)]
+SecondsOrOff = Annotated[
+    _Positive | _Off, explained("must be a number of seconds greater than 0, or off (false in a file)")
+]
+Lead = Annotated[float, Field(ge=0, allow_inf_nan=False), number(minimum=0)]
+Share = Annotated[_Ratio, number(minimum=0, maximum=1)]
+ShareOrOff = Annotated[_Ratio | _Off, explained("must be a number between 0 and 1, or off (false in a file)")]
 MIN_TURN_WORDS, MAX_TURN_WORDS = 10, 2_000
 TurnLength = Annotated[
     Literal["short", "medium", "long"] | Annotated[int, Field(ge=MIN_TURN_WORDS, le=MAX_TURN_WORDS)],
-    allowed(f"short, medium, long, or a number of words from {MIN_TURN_WORDS} to {MAX_TURN_WORDS:,}"),
+    explained(f"must be short, medium, long, or a number of words from {MIN_TURN_WORDS} to {MAX_TURN_WORDS:,}"),
 ]
-RoundsOrAll = Annotated[Literal["all"] | Annotated[int, Field(ge=1)], allowed("a number of rounds >= 1, or all")]
+RoundsOrAll = Annotated[
+    Literal["all"] | Annotated[int, Field(ge=1)], explained("must be all, or a whole number of rounds of at least 1")
+]
 
 
 _ADAPTERS: dict[object, TypeAdapter[object]] = {}  # cached, because a pattern checks its options each time it is built
@@ -121,27 +138,27 @@ def check_option(kind: TypeForm[object], field: str, value: object, *, location:
             adapter.validate_python(value, strict=True)
         except ValidationError as error:
             problem = error.errors()[0]
-            raise ConfigurationError(location, field, problem["input"], sentence_of(problem)) from None
+            raise ConfigurationError(
+                location, field, problem["input"], problem_of(problem), choices=choices_of(problem)
+            ) from None
 
 
-def sentence_of(problem: ErrorDetails, needed: tuple[str, ...] = ()) -> str:  # noqa: PLR0911 - an error of pydantic each
-    """Describe the valid values for a validation error; `needed` contains the required keys of a table."""
-    match problem["type"]:
-        case "allowed":
-            return problem["msg"]
-        case "literal_error":
-            return str(problem["ctx"]["expected"])
+def choices_of(error: ErrorDetails) -> list[str]:
+    """Return the values of a `Literal` that rejected a value."""
+    return re.findall(r"'([^']*)'", error["ctx"]["expected"]) if error["type"] == "literal_error" else []
+
+
+def problem_of(error: ErrorDetails, needed: tuple[str, ...] = ()) -> str:
+    """Describe a validation error; `needed` contains the required keys of a table."""
+    keys = f" with {' and '.join(needed)}" if needed else ""
+    match error["type"]:
+        case "rejected":
+            return error["msg"]
         case "missing":
-            return "text that is not blank"
+            return "is required"
         case "list_type":
-            return f"a list of tables with {' and '.join(needed)}" if needed else "a list"
-        case "model_type" | "model_attributes_type":
-            return f"a table with {' and '.join(needed)}" if needed else "a table"
-        case "too_short" | "too_long" as limit:
-            is_short = limit == "too_short"
-            bound = problem["ctx"]["min_length" if is_short else "max_length"]
-            return f"a list with at {'least' if is_short else 'most'} {bound} {'entry' if bound == 1 else 'entries'}"
-        case "dict_type":
-            return "a table"
+            return f"must be a list of tables{keys}" if needed else "must be a list"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"must be a table{keys}"
         case _:
-            return in_plain_words(problem["msg"]).removeprefix("must be ")
+            return in_plain_words(error["msg"])

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from sys import float_info
 from typing import ParamSpec, TypeVar
 
-from flowdebate._text import nearest
+from flowdebate._text import nearest, number_problem, text_problem
 from flowdebate.errors import ConfigurationError
 
 P = ParamSpec("P")
@@ -79,25 +79,46 @@ def suggesting(function: Callable[P, T]) -> Callable[P, T]:
     return checked
 
 
-def check_count(location: str, *, minimum: int = 1, maximum: int | None = None, **options: object) -> None:
-    """Check that an option is an int from `minimum` to `maximum`; otherwise raise ConfigurationError.
+def check_number(
+    location: str,
+    *,
+    whole: bool = False,
+    optional: bool = False,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    below: float | None = None,
+    **options: object,
+) -> None:
+    """Check that each option is a finite number within the limits; otherwise raise ConfigurationError.
+
+    An `optional` one may be None.
+
+    >>> check_number("elo_changes()", above=0, k=-1)
+    Traceback (most recent call last):
+    flowdebate.errors.ConfigurationError: elo_changes(): `k` must be greater than 0 (got -1)
+    """
+    for name, value in options.items():
+        problem = number_problem(value, whole=whole, minimum=minimum, above=above, maximum=maximum, below=below)
+        if problem and not (optional and value is None):
+            raise ConfigurationError(location, name, value, problem)
+
+
+def check_count(
+    location: str, *, minimum: int = 1, maximum: int | None = None, optional: bool = False, **options: object
+) -> None:
+    """Check that each option is an int from `minimum` to `maximum`; otherwise raise ConfigurationError.
 
     >>> check_count("ConcurrencyLimit", max_concurrency=0)
     Traceback (most recent call last):
     flowdebate.errors.ConfigurationError: ConcurrencyLimit: `max_concurrency` must be at least 1 (got 0)
     """
-    for name, value in options.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-            raise ConfigurationError(location, name, value, f"an int >= {minimum}")
-        if maximum is not None and value > maximum:
-            raise ConfigurationError(location, name, value, f"an int <= {maximum:,}")
+    check_number(location, whole=True, optional=optional, minimum=minimum, maximum=maximum, **options)
 
 
-def check_seconds(location: str, **options: object) -> None:
-    """Check that an option is a finite positive number of seconds; otherwise raise ConfigurationError."""
-    for name, value in options.items():
-        if not is_number(value, maximum=float_info.max):
-            raise ConfigurationError(location, name, value, "a number of seconds > 0")
+def check_seconds(location: str, *, optional: bool = False, **options: object) -> None:
+    """Check that each option is a finite number of seconds greater than 0; otherwise raise ConfigurationError."""
+    check_number(location, optional=optional, above=0, **options)
 
 
 def check_weight(location: str, name: str, weight: object) -> None:
@@ -107,31 +128,46 @@ def check_weight(location: str, name: str, weight: object) -> None:
 
     >>> check_weight("tally()", "ann", -1)
     Traceback (most recent call last):
-    flowdebate.errors.ConfigurationError: tally(): `weights['ann']` must be more than 0 and at most 1,000,000 (got -1)
+    flowdebate.errors.ConfigurationError: tally(): `weights.ann` must be greater than 0 and at most 1,000,000 (got -1)
     """
-    if not is_number(weight, maximum=_MAX_WEIGHT):
-        raise ConfigurationError(location, f"weights[{name!r}]", weight, f"a number > 0, <= {_MAX_WEIGHT:,}")
+    check_number(location, above=0, maximum=_MAX_WEIGHT, **{f"weights.{name}": weight})
 
 
-def is_number(value: object, *, maximum: float) -> bool:
-    """Return whether `value` is a number > 0 and <= `maximum`.
-
-    NaN and integers too large for a float are rejected.
-    """
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= maximum
+def is_number(value: object, *, maximum: float = float_info.max) -> bool:
+    """Return whether `value` is a number > 0 and <= `maximum`, but neither NaN nor an integer too large for a float."""
+    return not number_problem(value, above=0, maximum=maximum)
 
 
 def check_share(location: str, *, ends: bool = True, **options: object) -> None:
-    """Raise ConfigurationError unless an option is a number from 0 to 1 (exclusive without `ends`)."""
+    """Check that each option is a number from 0 to 1, exclusive without `ends`; otherwise raise ConfigurationError."""
+    if ends:
+        check_number(location, minimum=0, maximum=1, **options)
+    else:
+        check_number(location, above=0, below=1, **options)
+
+
+def check_text(location: str, *, optional: bool = False, **options: object) -> None:
+    """Check that each option is text that is not blank; otherwise raise ConfigurationError."""
     for name, value in options.items():
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not (0 <= value <= 1 if ends else 0 < value < 1):  # type: ignore[operator] # it is a number
-            allowed = "a number from 0 to 1" if ends else "a number between 0 and 1"
-            raise ConfigurationError(location, name, value, allowed)
+        if (problem := text_problem(value)) and not (optional and value is None):
+            raise ConfigurationError(location, name, value, problem)
+
+
+def check_choice(location: str, choices: Iterable[str], **options: object) -> None:
+    """Check that each option is one of the `choices`; otherwise raise ConfigurationError.
+
+    >>> check_choice("import_runs()", ["raise", "skip"], exists="skp")
+    Traceback (most recent call last):
+    flowdebate.errors.ConfigurationError: import_runs(): `exists` must be raise or skip (got skp). Did you mean skip?
+    """
+    names = list(choices)
+    for name, value in options.items():
+        if value not in names:
+            raise ConfigurationError(location, name, value, choices=names)
 
 
 def check_library(location: str, module: str, *, library: str, extra: str) -> None:
     """Raise ConfigurationError with the install command if the `library` of an optional `extra` is missing."""
     if not find_spec(module):
         message = f'{location} needs {library}, which is not installed: pip install "flowdebate[{extra}]"'
-        raise ConfigurationError(location, "library", None, f"{library}, installed", message=message)
+        raise ConfigurationError(location, "library", None, "is not installed", message=message)

@@ -74,7 +74,7 @@ class InspectModel(AdaptedModel):
         from inspect_ai.model import GenerateConfig, Model
 
         if model is not None and not isinstance(model, Model) and not (isinstance(model, str) and model.strip()):
-            raise ConfigurationError(location, "model", model, "a model's name, a Model of Inspect, or None")
+            raise ConfigurationError(location, "model", model, "must be a model name or a Model of Inspect")
         super().__init__(location, name or f"inspect-ai/{role or model or 'evaluated'}", retry)
         self._model = model
         self._role = role
@@ -270,7 +270,9 @@ def debate_scorer(
     location = "debate_scorer()"
     _check(location, pattern, options)
     if not isinstance(correct, str) or not correct.strip():
-        raise ConfigurationError(location, "correct", correct, "the stance of the side that argues for the answer")
+        raise ConfigurationError(
+            location, "correct", correct, "must be the stance of the side that argues for the answer"
+        )
     from inspect_ai.scorer import NOANSWER, Score, accuracy, scorer, stderr
 
     async def score(state: TaskState, target: Target) -> Score:
@@ -292,9 +294,9 @@ def debate_scorer(
 def _check(location: str, pattern: object, options: Mapping[str, Any]) -> None:
     check_library(location, "inspect_ai", library="Inspect", extra="inspect-ai")
     if not isinstance(pattern, Block):
-        raise ConfigurationError(location, "pattern", pattern, "a pattern or another block")
+        raise ConfigurationError(location, "pattern", pattern, "must be a pattern or another block")
     if options.get("run_id") is not None:
-        raise ConfigurationError(location, "run_id", options["run_id"], "left out: each sample is a run of its own")
+        raise ConfigurationError(location, "run_id", None, "cannot be set: each sample is a separate run")
 
 
 async def _run_debate(
@@ -347,10 +349,10 @@ def _score_debate(location: str, result: RunResult[Any], correct: str, answer: s
     fields: dict[str, Any] = {"answer": answer, "metadata": {_KEY: _record(result)}}
     raw = result.raw
     if not isinstance(raw, DebateRawOutput):
-        raise ConfigurationError(location, "pattern", raw, "a debate, whose verdict names a winner")
+        raise ConfigurationError(location, "pattern", raw, "must be a debate: only its verdict names a winner")
     sides = dict.fromkeys(event.stance for event in result.events if isinstance(event, TurnStarted))
     if sides and correct not in sides:
-        raise ConfigurationError(location, "correct", correct, f"one of the debate's stances: {join_choices(sides)}")
+        raise ConfigurationError(location, "correct", correct, f"must be a stance of the debate: {join_choices(sides)}")
     if raw.verdict is None:
         return Score.unscored(reason="grader_failed", explanation=f"No verdict. {_tell_end(result)}", **fields)
     explanation = f"{raw.verdict.verdict}\n\n{raw.verdict.reasoning}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from flowdebate._util.validation import check_library
+from flowdebate._util.validation import check_count, check_library
 from flowdebate.adapters.translation import (
     RETRY,
     AdaptedModel,
@@ -57,7 +57,7 @@ class InstructorModel(AdaptedModel):
 
         if not isinstance(client, Instructor):
             raise ConfigurationError(
-                location, "client", client, "a client made by instructor, such as from_provider(…)"
+                location, "client", client, "must be an instructor client, such as from_provider(…)"
             )
         # from_provider() stores the model name in the function it wraps
         default = inspect.getclosurevars(inspect.unwrap(client.create_fn, stop=_has_default)).nonlocals.get(
@@ -65,9 +65,8 @@ class InstructorModel(AdaptedModel):
         )
         name = model or client.kwargs.get("model") or client.default_model or default
         if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError(location, "model", model, "a model's name: the client was made without one")
-        if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
-            raise ConfigurationError(location, "max_retries", max_retries, "an int >= 0")
+            raise ConfigurationError(location, "model", model, "is required: the client has no default model")
+        check_count(location, minimum=0, max_retries=max_retries)
         super().__init__(location, f"{client.provider.value}/{name.rpartition('/')[2]}", retry)
         self._client = client
         self._model = name

@@ -73,7 +73,7 @@ class RunnableModel(AdaptedModel):
 
         if not isinstance(runnable, Runnable):
             raise ConfigurationError(
-                location, "runnable", runnable, "a chat model, a compiled graph or another Runnable"
+                location, "runnable", runnable, "must be a chat model, a compiled graph or another Runnable"
             )
         super().__init__(location, name or f"langgraph/{runnable.get_name()}", retry)
         self._runnable = runnable
@@ -183,7 +183,7 @@ def debate_node(
     location = "langgraph.debate_node"
     check_library(location, "langgraph", library="LangGraph", extra="langgraph")
     if options.get("run_id") is not None:
-        raise ConfigurationError(location, "run_id", options["run_id"], "left out: each call is a run of its own")
+        raise ConfigurationError(location, "run_id", None, "cannot be set: each call is a separate run")
     own_store = options.get("store")
     store = open_store(own_store.store if isinstance(own_store, StoreOptions) else own_store, location=location)
 

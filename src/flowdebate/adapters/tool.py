@@ -36,15 +36,13 @@ def as_tool(
     """
     location = "as_tool()"
     if not isinstance(pattern, Block):
-        raise ConfigurationError(location, "pattern", pattern, "a pattern or another block")
+        raise ConfigurationError(location, "pattern", pattern, "must be a pattern or another block")
     if options.get("run_id") is not None:
-        raise ConfigurationError(location, "run_id", options["run_id"], "left out: each call is a run of its own")
+        raise ConfigurationError(location, "run_id", None, "cannot be set: each call is a separate run")
     called = re.sub(r"\W+", "_", pattern.name, flags=re.ASCII).strip("_") if name is None else name
     if not re.fullmatch(rf"[A-Za-z_]\w{{0,{_MAX_NAME_LENGTH - 1}}}", called, flags=re.ASCII):
-        allowed = (
-            f"a name of at most {_MAX_NAME_LENGTH} letters, digits and underscores that does not begin with a digit"
-        )
-        raise ConfigurationError(location, "name", called, allowed)
+        problem = f"must be at most {_MAX_NAME_LENGTH} letters, digits and underscores, and must not begin with a digit"
+        raise ConfigurationError(location, "name", called, problem)
     tool_description = (
         description or f"Have {pattern.name!r} discuss a question from several sides, and return its result."
     )

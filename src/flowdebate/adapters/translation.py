@@ -36,7 +36,7 @@ class AdaptedModel:
     def __init__(self, location: str, name: str, retry: Retry | None) -> None:
         retry_value: object = retry
         if retry_value is not None and not isinstance(retry_value, Retry):
-            raise ConfigurationError(location, "retry", retry_value, "a Retry, or None")
+            raise ConfigurationError(location, "retry", retry_value, "must be a Retry or None")
         self.name: str = name
         self.retry: Retry | None = retry
 
@@ -89,7 +89,7 @@ def text_of(message: Message) -> str:
         isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
     ):
         return "\n".join(part["text"] for part in content)
-    raise ConfigurationError("messages", "content", content, "text: this model takes nothing else")
+    raise ConfigurationError("messages", "content", content, "must be text, the only content that this model accepts")
 
 
 def system_of(request: ModelRequest) -> str:
@@ -102,7 +102,9 @@ def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
     chat = [(str(message.get("role")), text_of(message)) for message in request.messages]
     for role, _ in chat:
         if role not in {"system", "user", "assistant"}:
-            raise ConfigurationError("messages", "role", role, "'system', 'user' or 'assistant': tools are its own")
+            raise ConfigurationError(
+                "messages", "role", role, "must be system, user or assistant: the model runs its own tools"
+            )
     return [(role, text) for role, text in chat if role != "system"]
 
 
@@ -114,8 +116,8 @@ def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str
     """
     settings = request.settings
     if settings.effort is not None and effort is None:
-        allowed = "None: this framework's model is told how much to think where it is built"
-        raise ConfigurationError(request.block, "effort", settings.effort, allowed)
+        problem = "cannot be set for a framework's model: configure the effort where that model is built"
+        raise ConfigurationError(request.block, "effort", settings.effort, problem)
     sampling: dict[str, Any] = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
     sampling[effort or ""] = settings.effort
     return {**{name: value for name, value in sampling.items() if value is not None}, **settings.extra}
@@ -144,11 +146,8 @@ def usage_of(prompt: object, completion: object, cached: object = None) -> Usage
 def refuse_tools(name: str, request: ModelRequest) -> None:
     """Raise ConfigurationError for a request with tools, because an agent has its own tools."""
     if request.tools:
-        offered = [tool.name for tool in request.tools]
-        allowed = "left out where another framework's agent answers"
-        raise ConfigurationError(
-            f"model {name!r}", "tools", offered, allowed, hint="Give the tools to the agent itself"
-        )
+        problem = "are not supported by an agent of another framework"
+        raise ConfigurationError(f"model {name!r}", "tools", None, problem, hint="Give the tools to the agent itself")
 
 
 class CompareOptions(TypedDict, total=False):
@@ -168,6 +167,6 @@ async def compare_with_baseline(
     from flowdebate.evaluation.comparison import compare
 
     if expected is None:
-        raise ConfigurationError("compare()", "expected output", None, "a text to compare the output with")
+        raise ConfigurationError("compare()", "expected output", None, "is required")
     texts = {"output": result_text(output), "expected": result_text(expected)}
     return await compare(result_text(question), texts, **options)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack
 from typing_extensions import TypeVar
 
 from flowdebate._text import add_note
+from flowdebate._util.validation import check_text
 from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound
 from flowdebate.runs.context import Context, place_of
 from flowdebate.runs.execute import (
@@ -173,8 +174,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         resources: Mapping[str, Resource] | None = None,
         hidden: Mapping[str, Resource] | None = None,
     ) -> None:
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError(type(self).__name__.lower(), "name", name, "a name that is not blank")
+        check_text(type(self).__name__.lower(), name=name)
         self.name = name
         self.place: str = place_of(name)
         """Name of the block, escaped for use in paths."""
@@ -272,8 +272,8 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         if if_exists == "raise":
             return await run_block(self, value, run)
         if if_exists not in ("resume", "wait") or run.journal is None or run_id is None:
-            allowed = "'raise', or with a store and a run_id 'resume' or 'wait'"
-            raise ConfigurationError(f"{self.name}.run()", "if_exists", if_exists, allowed)
+            problem = "must be raise, or, with a store and a run_id, resume or wait"
+            raise ConfigurationError(f"{self.name}.run()", "if_exists", if_exists, problem)
         from flowdebate.models.resolve import choose_model
         from flowdebate.runs.durable.resume import load_same
 
@@ -375,7 +375,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
         location = f"{self.name}.continue_run()"
         if self.lengthen is None:
-            raise ConfigurationError(location, "pattern", self, "a debate: no other pattern goes on")
+            raise ConfigurationError(location, "pattern", self, "must be a debate: no other pattern can be continued")
         more = await read_goes_on(location, run_id, rounds=rounds, ask=ask, store=options.get("store"))
         return await self.lengthen(more).fork(run_id, **options)
 

@@ -40,7 +40,7 @@ def invocation(function: Function, *, location: str, field: str) -> Invocation:
     A block is rejected: called as a function, it would have neither a path in the run nor resources.
     """
     if not callable(function) or isinstance(function, Block):
-        raise ConfigurationError(location, field, function, "a function of (input) or (input, ctx)")
+        raise ConfigurationError(location, field, function, "must be a function of (input) or (input, ctx)")
     count = _plain_arguments(function)  # fast path: inspecting the signature is slow
     if count == 2:  # noqa: PLR2004 - input and ctx
         return function
@@ -57,7 +57,7 @@ def invocation(function: Function, *, location: str, field: str) -> Invocation:
         return function
     if _fits(signature, 1):
         return _of_value(function)
-    raise ConfigurationError(location, field, function, "a function of (input) or (input, ctx)")
+    raise ConfigurationError(location, field, function, "must be a function of (input) or (input, ctx)")
 
 
 def _plain_arguments(function: Function) -> int | None:
@@ -254,7 +254,7 @@ def as_block(value: BlockLike, *, name: str, location: str, field: str) -> Block
         return value
     if callable(value) and not (isinstance(value, type) and issubclass(value, Block)):
         return Handler(value, name=name, resources=None)
-    raise ConfigurationError(location, field, value, "a block or a function of (input, ctx)")
+    raise ConfigurationError(location, field, value, "must be a block or a function of (input, ctx)")
 
 
 def check_resources(resources: Mapping[str, Resource] | None, *, location: str) -> Mapping[str, Resource]:
@@ -262,14 +262,10 @@ def check_resources(resources: Mapping[str, Resource] | None, *, location: str) 
     for key, resource in (resources or {}).items():
         # resources must be hashable, because they become the keys of a dict
         if not hasattr(resource, "open") or not hasattr(resource, "key") or getattr(resource, "__hash__", None) is None:
-            raise ConfigurationError(location, f"resources[{key!r}]", resource, "a resource, and hashable")
+            raise ConfigurationError(location, f"resources.{key}", resource, "must be a hashable resource")
         if resource.key != key:
-            raise ConfigurationError(
-                location,
-                f"resources[{key!r}]",
-                resource.key,
-                f"declared under the resource's own key, {resource.key!r}",
-            )
+            problem = f"must be declared under its own key, {resource.key}"
+            raise ConfigurationError(location, f"resources.{key}", None, problem)
     return dict(resources or {})
 
 
@@ -370,18 +366,18 @@ def tool(value: ToolLike, *, location: str = "tool") -> Tool:
         return Tool(spec=spec, call=call, arguments=_BlockArguments, block=block)
     if callable(value):
         return _function_tool(value, location)
-    raise ConfigurationError(location, "tools", value, "functions or blocks")
+    raise ConfigurationError(location, "tools", value, "must contain functions or blocks")
 
 
 def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, location: str) -> dict[str, Tool]:
     """Collect all tools by name; raise ConfigurationError if two have the same name."""
     if not isinstance(values, (list, tuple)):
-        raise ConfigurationError(location, "tools", values, "a list of functions or blocks")
+        raise ConfigurationError(location, "tools", values, "must be a list of functions or blocks")
     tools: dict[str, Tool] = {}
     for value in [*values, *(value for capability in uses for value in capability.tools)]:
         converted = tool(value, location=location)
         if converted.spec.name in tools:
-            raise ConfigurationError(location, "tools", converted.spec.name, "tools with different names")
+            raise ConfigurationError(location, "tools", converted.spec.name, "must have different names")
         tools[converted.spec.name] = converted
     return tools
 
@@ -389,7 +385,7 @@ def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, location
 def check_uses(uses: object, *, location: str) -> None:
     """Raise ConfigurationError unless `uses` is a list of capabilities."""
     if not isinstance(uses, (list, tuple)) or not all(isinstance(capability, Capability) for capability in uses):
-        raise ConfigurationError(location, "uses", uses, "a list of Capability")
+        raise ConfigurationError(location, "uses", uses, "must be a list of Capability values")
 
 
 def function_schema(function: Function) -> ToolSpec:
@@ -419,7 +415,7 @@ def _function_tool(function: Function, location: str) -> Tool:
 
     name = getattr(function, "__name__", type(function).__name__)
     if name == "<lambda>":
-        raise ConfigurationError(location, "tools", function, "functions with a name, by which the model calls them")
+        raise ConfigurationError(location, "tools", function, "must be named functions: the model calls them by name")
     docs = docstring_parser.parse(inspect.getdoc(function) or "")
     # line breaks in a description only reflect the line width of the source
     described = {item.arg_name: " ".join((item.description or "").split()) or None for item in docs.params}
@@ -430,8 +426,8 @@ def _function_tool(function: Function, location: str) -> Tool:
     except ConfigurationError:
         raise
     except Exception as error:  # resolving annotations and building schemas may run the application's code
-        allowed = "a function whose parameters have types that pydantic can validate"
-        raise ConfigurationError(location, f"tools: {name}", function, allowed, hint=error_text(error)) from error
+        problem = "must have parameter types that pydantic can validate"
+        raise ConfigurationError(location, f"tools: {name}", function, problem, hint=error_text(error)) from error
 
     async def call(values: dict[str, Any], _: Context) -> object:
         result = function(**values)
@@ -445,7 +441,7 @@ def _arguments(function: Function, name: str, described: Mapping[str, str | None
     fields: dict[str, Any] = {}
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ConfigurationError(location, f"tools: {name}", str(parameter), "a parameter that has a name")
+            raise ConfigurationError(location, f"tools: {name}", str(parameter), "must have only named parameters")
         annotation, default = parameter.annotation, parameter.default
         if annotation is parameter.empty:
             kind = type(default)
@@ -468,7 +464,9 @@ class _BlockArguments(BaseModel):
 
 def _spec(name: str, description: str, arguments: type[BaseModel], location: str) -> ToolSpec:
     if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # the names that providers accept
-        raise ConfigurationError(location, "tools", name, "functions or blocks named in at most 64 of A-Z a-z 0-9 _ -")
+        raise ConfigurationError(
+            location, "tools", name, "must have names of at most 64 letters, digits, underscores and hyphens"
+        )
     schema = inline_definitions(arguments.model_json_schema())
     schema.pop("title", None)
     schema.pop("description", None)

@@ -409,14 +409,14 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     raw_settings: object = settings
     if raw_settings is not None and not isinstance(raw_settings, ModelSettings):
         hint = "Write settings=ModelSettings(temperature=0)"
-        raise ConfigurationError(location, "settings", raw_settings, "a ModelSettings, or None", hint=hint)
+        raise ConfigurationError(location, "settings", raw_settings, "must be ModelSettings or None", hint=hint)
     if transform is not None and not callable(transform):
-        raise ConfigurationError(location, "transform", transform, "a function of (output, response, ctx), or None")
+        raise ConfigurationError(
+            location, "transform", transform, "must be a function of (output, response, ctx) or None"
+        )
     _check_choices(choices, location=location, alone=output_schema is None and not tools and answer_tool is None)
     if answer_tool is not None and output_schema is not None:
-        raise ConfigurationError(
-            location, "answer_tool", answer_tool, "None with an output_schema: there is one answer"
-        )
+        raise ConfigurationError(location, "answer_tool", None, "cannot be combined with `output_schema`")
     offered = [*tools, answer_tool] if answer_tool is not None and isinstance(tools, (list, tuple)) else tools
     tools_made = as_tools(offered, uses, location=location)
     shared, hidden = merge_resources(
@@ -456,13 +456,13 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
 def _check_choices(choices: Sequence[str], *, location: str, alone: bool) -> None:
     several = isinstance(choices, Sequence) and not isinstance(choices, str)
     if not several or not all(isinstance(choice, str) and choice.strip() == choice != "" for choice in choices):
-        raise ConfigurationError(location, "choices", choices, 'short answers such as ["A", "B"], without white space')
-    if len({choice.casefold() for choice in choices}) < len(choices):
-        raise ConfigurationError(location, "choices", list(choices), "different, whatever their case")
-    if choices and not alone:
         raise ConfigurationError(
-            location, "choices", list(choices), "none with an output_schema or tools: one token fits neither"
+            location, "choices", choices, 'must be short answers without white space, such as ["A", "B"]'
         )
+    if len({choice.casefold() for choice in choices}) < len(choices):
+        raise ConfigurationError(location, "choices", list(choices), "must be unique, ignoring case")
+    if choices and not alone:
+        raise ConfigurationError(location, "choices", None, "cannot be combined with `output_schema` or `tools`")
 
 
 def as_visibility(
@@ -479,7 +479,7 @@ def as_visibility(
         or not audiences.issuperset(value)
         or not all(v in (True, False) for v in value.values())
     ):
-        raise ConfigurationError(location, field, value, "a Visibility, or a dict of client and history to bool")
+        raise ConfigurationError(location, field, value, "must be a Visibility, or a dict with `client` and `history`")
     return Visibility(client=value.get("client", default.client), history=value.get("history", default.history))
 
 

@@ -71,20 +71,20 @@ def router(
     location = f"router {name!r}"
     if not isinstance(routes, Mapping):
         if not isinstance(routes, Sequence) or not all(isinstance(route, Block) for route in routes):
-            raise ConfigurationError(location, "routes", routes, "a mapping of keys to blocks, or a sequence of blocks")
+            raise ConfigurationError(
+                location, "routes", routes, "must be a mapping of keys to blocks, or a sequence of blocks"
+            )
         routes_by_name = {route.name: route for route in routes}
         if len(routes_by_name) != len(routes):
-            raise ConfigurationError(
-                location, "routes", [route.name for route in routes], "blocks with different names"
-            )
+            raise ConfigurationError(location, "routes", [route.name for route in routes], "must have different names")
         routes = routes_by_name
     if not routes or not all(isinstance(key, str) for key in routes):
-        raise ConfigurationError(location, "routes", routes, "at least one block, and strings as keys")
+        raise ConfigurationError(location, "routes", routes, "must contain at least one block, and text keys")
     return Router(
         name=name,
         choose=choose,
         routes={
-            key: as_block(route, name=f"{name}-{key}", location=location, field=f"routes[{key!r}]")
+            key: as_block(route, name=f"{name}-{key}", location=location, field=f"routes.{key}")
             for key, route in routes.items()
         },
         otherwise=None

@@ -10,6 +10,8 @@ from typing import Any, overload
 
 from typing_extensions import TypeVar
 
+from flowdebate._text import join_choices
+from flowdebate._util.validation import check_count, check_text
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.functions import (
@@ -117,9 +119,9 @@ class Sequencer(Block[InT, OutT, RawT]):
             blocks = [self._block(branch, "parallel") for branch in branches]
             branches = {block.name: block for block in blocks}
             if len(branches) != len(blocks):
-                raise self._error("parallel", [block.name for block in blocks], "blocks with different names")
+                raise self._error("parallel", [block.name for block in blocks], "needs blocks with different names")
         elif not all(isinstance(key, str) for key in branches):
-            raise self._error("parallel", list(branches), "a mapping whose keys are strings")
+            raise self._error("parallel", list(branches), "must be a mapping with text keys")
         return self._with(
             Parallel(
                 branches={key: self._block(block, f"parallel-{key}") for key, block in branches.items()},
@@ -165,7 +167,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         If no condition holds and there is no `otherwise`, the value is unchanged.
         """
         if not cases:
-            raise self._error("branch", cases, "at least one (condition, block)")
+            raise self._error("branch", cases, "needs at least one (condition, block)")
         return self._with(
             Branch(
                 cases=[
@@ -186,11 +188,14 @@ class Sequencer(Block[InT, OutT, RawT]):
         """
         index = next((i for i, step in enumerate(self.steps) if step.key == to), None)
         if index is None:
-            raise self._error("loop_back to", to, f"one of {', '.join(repr(step.key) for step in self.steps)}")
+            raise self._error(
+                "loop_back to", to, f"must be an earlier step: {join_choices(step.key for step in self.steps)}"
+            )
         if any(isinstance(step, LoopBack) for step in self.steps[index:]):
-            raise self._error("loop_back to", to, "behind the previous loop_back; nest sequencers for loops in loops")
-        if not isinstance(label, str) or not label.strip():
-            raise self._error("label", label, "a string that is not blank")
+            raise self._error(
+                "loop_back to", to, "must come after the previous loop_back; nest sequencers to nest loops"
+            )
+        check_text(self._location, label=label)
         bound = self._count(max_iterations, "max_iterations", optional=False)
         return self._with(
             LoopBack(
@@ -229,7 +234,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         """
         kinds = on if isinstance(on, tuple) else (on,)
         if not kinds or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
-            raise self._error("rescue", on, "a subclass of Exception, or a tuple of them")
+            raise self._error("rescue", on, "must be a subclass of Exception or a tuple of such classes")
         return self._with(Rescue(block=self._block(block, "rescue"), on=kinds))
 
     # Execution
@@ -370,20 +375,21 @@ class Sequencer(Block[InT, OutT, RawT]):
         if isinstance(value, Block):
             return value
         name = function_name(value) if callable(value) else verb
-        return as_block(value, name=name, location=f"sequencer {self.name!r}", field=verb)
+        return as_block(value, name=name, location=self._location, field=verb)
 
     def _function(self, value: Function, field: str) -> Invocation:
-        return invocation(value, location=f"sequencer {self.name!r}", field=field)
+        return invocation(value, location=self._location, field=field)
 
     def _count(self, value: int | None, field: str, *, optional: bool = True) -> int | None:
-        if value is None and optional:
-            return None
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise self._error(field, value, "an int >= 1" + (" or None" if optional else ""))
+        check_count(self._location, optional=optional, **{field: value})
         return value
 
-    def _error(self, field: str, got: object, allowed: str) -> ConfigurationError:
-        return ConfigurationError(f"sequencer {self.name!r}", field, got, allowed)
+    @property
+    def _location(self) -> str:
+        return f"sequencer {self.name!r}"
+
+    def _error(self, field: str, got: object, problem: str) -> ConfigurationError:
+        return ConfigurationError(self._location, field, got, problem)
 
 
 def beside(pipeline: Sequencer[Any, Any], block: Block[Any, Any], since: str) -> Sequencer[Any, Any]:
@@ -427,7 +433,9 @@ def sequencer(
     '2'
     """
     if state is not None and not callable(state):
-        raise ConfigurationError(f"sequencer {name!r}", "state", state, "a function that returns a new state, or None")
+        raise ConfigurationError(
+            f"sequencer {name!r}", "state", state, "must be a function that returns a new state, or None"
+        )
     declared = check_resources(resources, location=f"sequencer {name!r}")
     for resource in (*owns, *isolates):
         check_resources({getattr(resource, "key", ""): resource}, location=f"sequencer {name!r}")

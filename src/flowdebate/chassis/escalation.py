@@ -70,7 +70,7 @@ Rule: TypeAlias = Literal["agreement", "undisputed"] | Agreement | Confidence | 
 - A function that returns True, called with the step's output and, if it has a second parameter, the context. The
   output of a pattern is its raw output; `ctx.sequencer.state.steps` lists the steps so far, the current one last.
 """
-_RULES = '"agreement", "undisputed", Agreement(…), Confidence(…) or a function of the output'
+_RULES = 'must be "agreement", "undisputed", Agreement(…), Confidence(…) or a function of the output'
 
 
 class EscalationState(PatternState):
@@ -219,14 +219,14 @@ def make_pipeline(
 def check_steps(steps: object, location: str) -> list[Block[Any, Any]]:
     """Convert the steps to blocks; raise ConfigurationError if there are none or if two have the same name."""
     if not isinstance(steps, Sequence) or isinstance(steps, str) or not steps:
-        raise ConfigurationError(location, "steps", steps, "a list of at least one block or function")
+        raise ConfigurationError(location, "steps", steps, "must be a list of at least one block or function")
     blocks = [
         as_block(step, name=function_name(step) if callable(step) else "", location=location, field=f"steps[{index}]")
         for index, step in enumerate(steps)
     ]
     names = [block.name for block in blocks]
     if len({*names}) < len(names):
-        raise ConfigurationError(location, "steps", names, "blocks with different names")
+        raise ConfigurationError(location, "steps", names, "must have different names")
     return blocks
 
 
@@ -235,9 +235,8 @@ def _check_rules(until: object, names: Sequence[str], location: str) -> Mapping[
         return dict.fromkeys(names, _check_rule(until, location, "until"))
     for key in until:
         if key not in names[:-1]:
-            allowed = f"the name of a step before the last: {', '.join(names[:-1]) or 'there is none'}"
-            raise ConfigurationError(location, "until", key, allowed)
-    return {key: _check_rule(rule, location, f"until[{key!r}]") for key, rule in until.items()}
+            raise ConfigurationError(location, "until", key, "must name steps before the last", choices=names[:-1])
+    return {key: _check_rule(rule, location, f"until.{key}") for key, rule in until.items()}
 
 
 def _check_rule(rule: Any, location: str, field: str) -> Rule:  # noqa: ANN401 - what it checks

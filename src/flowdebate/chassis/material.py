@@ -168,8 +168,10 @@ class Material:
         """Raise ConfigurationError if the material contains an image and the block's model cannot read images."""
         seen = next((source.name for source in self.sources if source.image is not None), None)
         if seen is not None and not has_eyes(model):
-            allowed = f"texts for {model.name}, which cannot be shown images"
-            raise ConfigurationError(block, "sources", seen, allowed, hint="Name a model that can for it")
+            problem = f"include images, which {model.name} cannot read"
+            raise ConfigurationError(
+                block, "sources", seen, problem, hint="Choose a model that reads images for this block"
+            )
 
     def parts(self, ctx: Context, model: Model) -> tuple[tuple[Passage, ...], ...]:
         """Divide the sources into parts for prompts to `model`; return a single part if they fit into one prompt."""
@@ -291,7 +293,7 @@ def check_history(value: object, *, location: str) -> Window | None:
     """Return the window, or None for "all"; raise ConfigurationError for anything else."""
     if value == "all" or isinstance(value, Window):
         return value if isinstance(value, Window) else None
-    raise ConfigurationError(location, "history", value, '"all", or Window(rounds=2)')
+    raise ConfigurationError(location, "history", value, 'must be "all" or a Window such as Window(rounds=2)')
 
 
 def show_older(hide: Callable[[str, Context], str | None] = lambda text, _: text) -> Capability:

@@ -18,9 +18,9 @@ from itertools import product
 from types import NoneType
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeGuard, TypeVar, cast, overload
 
-from flowdebate._text import clean_text, is_blank
+from flowdebate._text import clean_text
 from flowdebate._util.option_types import Quorum, check_option
-from flowdebate._util.validation import check_seconds, unknown_option
+from flowdebate._util.validation import check_seconds, check_text, unknown_option
 from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.functions import BlockLike, Handler
 from flowdebate.blocks.generator import Visibility
@@ -111,7 +111,7 @@ def max_members() -> int:
     """
     text = os.environ.get(MEMBERS_VARIABLE, "").strip() or str(_MAX_MEMBERS)
     if not (text.isascii() and text.isdecimal() and int(text) > 1):
-        raise ConfigurationError("environment", MEMBERS_VARIABLE, text, "a number, at least 2")
+        raise ConfigurationError("environment", MEMBERS_VARIABLE, text, "must be a whole number of at least 2")
     return int(text)
 
 
@@ -130,25 +130,25 @@ def check_roster(
     The warning about too many members points to the caller of the pattern's function, `stacklevel` frames up.
     """
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
-        raise ConfigurationError(location, field, members, f"a list of {kind.__name__} or dicts")
+        raise ConfigurationError(location, field, members, f"must be a list of {kind.__name__} objects or dicts")
     if len(members) > (maximum_members := max_members()):
-        allowed = f"at most {maximum_members} {field}"
+        problem = f"must have at most {maximum_members} entries"
         hint = f"Set {MEMBERS_VARIABLE} to allow more"
-        raise ConfigurationError(location, field, f"{len(members):,} of them", allowed, hint=hint)
+        raise ConfigurationError(location, field, len(members), problem, hint=hint)
     entries = _name_after_models(members, location, field) if kind is Persona else members
     roster = tuple(_member(entry, kind, location, f"{field}[{index}]") for index, entry in enumerate(entries))
     for (index, member), (name, longest) in product(enumerate(roster), _MAX_LENGTHS.items()):
         if (characters := len(getattr(member, name, None) or "")) > longest:
-            allowed = f"at most {longest:,} characters"
-            raise ConfigurationError(location, f"{field}[{index}].{name}", f"{characters:,} characters", allowed)
+            problem = f"must have at most {longest:,} characters"
+            raise ConfigurationError(location, f"{field}[{index}].{name}", characters, problem)
     if len(roster) < minimum:
-        count = {1: "one", 2: "two"}.get(minimum, str(minimum))
-        raise ConfigurationError(location, field, list(members), f"at least {count} {field}")
+        problem = "must not be empty" if minimum == 1 else f"must have at least {minimum} entries"
+        raise ConfigurationError(location, field, list(members), problem)
     names = [member.name for member in roster]
     for index, same in _alike(names):
         unseen = "" if names[index] == names[same] else _NOT_UNSEEN
         raise ConfigurationError(
-            location, f"{field}[{index}].name", names[index], f"different from that of {field}[{same}]{unseen}"
+            location, f"{field}[{index}].name", names[index], f"must differ from the name of {field}[{same}]{unseen}"
         )
     if maximum is not None and len(roster) > maximum:
         warnings.warn(
@@ -184,7 +184,7 @@ def _name_after_models(members: Sequence[object], location: str, field: str) -> 
             yield entry
 
 
-_NOT_UNSEEN = ", and not by case or unseen characters alone"
+_NOT_UNSEEN = " by more than case or invisible characters"
 
 
 def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -204,11 +204,11 @@ def _check_stances(stances: Sequence[str], location: str, field: str) -> None:
     """
     for index, same in _alike(stances):
         if stances[index] != stances[same]:
-            allowed = f"that of {field}[{same}], or different from it{_NOT_UNSEEN}"
-            raise ConfigurationError(location, f"{field}[{index}].stance", stances[index], allowed)
+            problem = f"must equal the stance of {field}[{same}] or differ from it{_NOT_UNSEEN}"
+            raise ConfigurationError(location, f"{field}[{index}].stance", stances[index], problem)
     if len(stances) > 1 and len(set(stances)) == 1:
-        allowed = f"different from that of {field}[0]: a debate needs two stances"
-        raise ConfigurationError(location, f"{field}[1].stance", stances[1], allowed)
+        problem = f"must differ from the stance of {field}[0]: a debate needs two stances"
+        raise ConfigurationError(location, f"{field}[1].stance", stances[1], problem)
 
 
 def _member(entry: object, kind: type[MemberT], location: str, place: str) -> MemberT:
@@ -217,24 +217,28 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
     if isinstance(entry, Mapping):
         if not set(needed) <= set(entry) <= set(field_names):
             optional = ", ".join(name for name in field_names if name not in needed)
-            allowed = f"a dict with {', '.join(needed)}, and optionally {optional}"
-            raise ConfigurationError(location, place, dict(entry), allowed)
+            problem = f"must be a dict with {', '.join(needed)}, and optionally {optional}"
+            raise ConfigurationError(location, place, dict(entry), problem)
         entry = kind(**entry)
     if not isinstance(entry, kind):
-        raise ConfigurationError(location, place, entry, f"a {kind.__name__}, or a dict with {' and '.join(needed)}")
+        raise ConfigurationError(
+            location, place, entry, f"must be a {kind.__name__}, or a dict with {' and '.join(needed)}"
+        )
     if isinstance(entry.name, Enum):  # prompts would contain an enum member's str(), which differs from its value
         entry = replace(entry, name=entry.name.value)
     for name in needed:
         value = getattr(entry, name)
         check_name(value, location=location, field=f"{place}.{name}")
         if clean_text(value) != value:
-            raise ConfigurationError(location, f"{place}.{name}", value, "valid Unicode without NUL")
+            raise ConfigurationError(location, f"{place}.{name}", value, "must be valid Unicode without NUL characters")
     for name in ("role", "system_prompt"):
         value = getattr(entry, name, None)
         if value is not None and not isinstance(value, str):
-            raise ConfigurationError(location, f"{place}.{name}", value, "a string or None")
+            raise ConfigurationError(location, f"{place}.{name}", value, "must be text or None")
     if entry.block is not None and not (isinstance(entry.block, Block) or callable(entry.block)):
-        raise ConfigurationError(location, f"{place}.block", entry.block, "a block or a function of (input, ctx)")
+        raise ConfigurationError(
+            location, f"{place}.block", entry.block, "must be a block or a function of (input, ctx)"
+        )
     return entry
 
 
@@ -242,9 +246,8 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
 
 
 def check_name(value: object, *, location: str, field: str) -> None:
-    """Check that a name is a non-blank string."""
-    if not isinstance(value, str) or is_blank(value):
-        raise ConfigurationError(location, field, value, "a string that is not blank")
+    """Check that a name is a string and is not blank."""
+    check_text(location, **{field: value})
 
 
 def check_predicate(value: object, *, location: str) -> None:
@@ -254,8 +257,8 @@ def check_predicate(value: object, *, location: str) -> None:
     from flowdebate.stop import is_predicate  # imported late: most patterns have no `terminate_when`
 
     if not is_predicate(value):
-        allowed = "a sync or async function of (ctx), a condition of flowdebate.stop, or None"
-        raise ConfigurationError(location, "terminate_when", value, allowed)
+        problem = "must be a function of (ctx), a condition of flowdebate.stop, or None"
+        raise ConfigurationError(location, "terminate_when", value, problem)
 
 
 def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, location: str) -> None:
@@ -264,18 +267,18 @@ def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, 
         return
     kind = type(maker().initial())
     if not (isinstance(value, StateResource) and value.key == "transcript" and isinstance(value.initial(), kind)):
-        raise ConfigurationError(location, "transcript", value, f"what {maker.__name__}() makes, or None")
+        raise ConfigurationError(location, "transcript", value, f"must come from {maker.__name__}()")
 
 
 def check_failure_policy(policy: object, *, location: str) -> None:
     """Raise ConfigurationError for an invalid failure policy."""
     if not isinstance(policy, FailurePolicy):
-        raise ConfigurationError(location, "failures", policy, "FailurePolicy(…), or None")
+        raise ConfigurationError(location, "failures", policy, "must be a FailurePolicy or None")
     on_failure = policy.on_failure
     if isinstance(on_failure, StandIn):
         check_model(on_failure.model, location=location, field="on_failure")
     elif on_failure not in ("fail", "skip", None):
-        raise ConfigurationError(location, "on_failure", on_failure, "'fail', 'skip' or StandIn(model)")
+        raise ConfigurationError(location, "on_failure", on_failure, 'must be "fail", "skip" or StandIn(model)')
     check_option(Quorum, "quorum", policy.quorum, location=location)
     timeouts = {"turn_timeout": policy.turn_timeout, "round_timeout": policy.round_timeout}
     check_seconds(location, **{name: value for name, value in timeouts.items() if value is not None})
@@ -319,7 +322,7 @@ class UnboundRole(Block[Any, Any]):
             self.name,
             ", ".join(self._missing),
             None,
-            f"given, or filled in by the pattern: {self.maker.pattern}({self.maker.option}={self.name})",
+            f"must be set, or left to the pattern: {self.maker.pattern}({self.maker.option}={self.name})",
         )
 
 
@@ -421,20 +424,21 @@ def make_default(
     maker = makers[0]
     if isinstance(value, UnboundRole):
         if value.maker not in makers:
-            raise ConfigurationError(location, field, value, f"made by {' or '.join(role.name for role in makers)}()")
+            raise ConfigurationError(
+                location, field, value, f"must come from {' or '.join(f'{role.name}()' for role in makers)}"
+            )
         maker = value.maker
     merged = merge_options(options, own_options(value))
     template = merged.get("template")
-    # a template for another role would turn out to lack parts during the run
-    if not isinstance(template, (maker.template, NoneType)):
-        raise ConfigurationError(location, f"template of {field}", template, f"a {maker.template.__name__}")
+    if not isinstance(template, (maker.template, NoneType)):  # for another role: it would lack parts during the run
+        raise ConfigurationError(location, f"template of {field}", template, f"must be a {maker.template.__name__}")
     return maker.create(**merged)
 
 
 _ABSENT = {
-    "never": "None, which is the default block,",
-    "if False": "None, which is the default block, False, which leaves it out,",
-    "by default": "None or False, which leave it out, True, the default one,",
+    "never": "None for the default,",
+    "if False": "None for the default, False for none,",
+    "by default": "True for the default, None or False for none,",
 }
 """Values accepted by a role other than a custom block or function, keyed by `Role.absent`."""
 
@@ -468,8 +472,8 @@ class Role:
         if isinstance(value, bool) and self.absent != "never":
             return
         if value is not None and not isinstance(value, (Block, RoleOptions)) and not callable(value):
-            allowed = f"{_ABSENT[self.absent]} a block, or a function of (input, ctx)"
-            raise ConfigurationError(location, self.name, value, allowed)
+            problem = f"must be {_ABSENT[self.absent]} a block or a function of (input, ctx)"
+            raise ConfigurationError(location, self.name, value, problem)
 
     def is_filled(self, value: object) -> bool:
         """Return whether a pattern includes the role when its option is `value`."""

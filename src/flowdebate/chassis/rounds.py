@@ -8,7 +8,8 @@ from functools import cached_property, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from flowdebate._text import clean_text, is_blank, shown
+from flowdebate._text import clean_text, shown
+from flowdebate._util.validation import check_text
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.functions import Handler, handler
@@ -46,9 +47,7 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
     def check(value: object) -> InputT:
         checked = read(value)
         for name in (field, *optional):
-            text = getattr(checked, name)
-            if text is not None and is_blank(text):
-                raise ConfigurationError(location, name, text, "text that is not blank")
+            check_text(location, optional=True, **{name: getattr(checked, name)})
         return checked
 
     def read(value: object) -> InputT:
@@ -62,8 +61,8 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
         if not all(isinstance(text, str) for text in fields.values()):
             article = "an" if field[0] in "aeiou" else "a"
             keys = ", ".join(f'"{name}": str' for name in (field, *optional))
-            allowed = f"{article} {field}: a str, {{{keys}}} or a {model.__name__}"
-            raise ConfigurationError(location, "input", value, allowed)
+            problem = f"must be {article} {field}: a str, {{{keys}}} or a {model.__name__}"
+            raise ConfigurationError(location, "input", value, problem)
         return model(**{name: clean_text(text) for name, text in fields.items()})
 
     return check

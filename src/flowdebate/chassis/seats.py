@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._text import did_you_mean
+from flowdebate._text import did_you_mean, join_choices
 from flowdebate._util.documentation import ONE_MODEL, cite
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import (
@@ -79,16 +79,14 @@ def seat_models(
         return Seats(rest=choice)
     keys = [*_GROUPS, speaker, *roles]
     for key, model in choice.items():
-        place = f"{field}[{key!r}]"
+        place = f"{field}.{key}"
         if key in members and key in keys:
-            allowed = f"given for what is either a name or a role: call the {speaker} otherwise"
-            raise ConfigurationError(location, field, key, allowed)
+            problem = f"is ambiguous, being both a name and a role: rename the {speaker}"
+            raise ConfigurationError(location, field, key, problem)
         if key not in members and key not in keys:
             seats = [*members, *roles, speaker, DEFAULT]
-            hint = did_you_mean(str(key), seats, cutoff=0.8)
-            raise ConfigurationError(
-                location, field, key, f"given for a name or role of the run: {', '.join(seats)}", hint=hint
-            )
+            hint = did_you_mean(str(key), seats, cutoff=0.8) or f"Choose {join_choices(seats)}"
+            raise ConfigurationError(location, field, key, "names nobody in the run", hint=hint)
         if not (key == DEFAULT and model == EACH):
             check(model, location=location, field=place)
     models: dict[str, Model | str] = {name: choice[name] for name in members if name in choice}
@@ -157,13 +155,13 @@ def check_makers(
             sentence = (
                 f"{location}: {name} has {model}, a model by {maker}, which `not_vendor` excludes. Give {name} another."
             )
-            raise ConfigurationError(location, "not_vendor", excluded[maker], sentence, message=sentence)
+            raise ConfigurationError(location, "not_vendor", excluded[maker], message=sentence)
     makers = dict.fromkeys(map(maker_of, models.values()))
     if min_vendors is not None and len(makers) < min_vendors:
         finding = f"all {seats} have models by {', '.join(makers) or 'nobody'}"
         advice = "Set the key of another provider, or name models of other vendors."
         sentence = f"{location}: too few vendors: `min_vendors` is {min_vendors}, and {finding}. {advice}"
-        raise ConfigurationError(location, "min_vendors", min_vendors, sentence, message=sentence)
+        raise ConfigurationError(location, "min_vendors", min_vendors, message=sentence)
 
 
 def each_by_default(model: ModelChoice, *, location: str, without: Sequence[str] = ()) -> ModelChoice:

@@ -521,8 +521,8 @@ class Loop(Generic[OptionsT]):
         # a block created with other names would decide about people who are not present
         names = facts.get("roster_names")
         if isinstance(block, RosterBlock) and isinstance(names, list) and sorted(block.roster_names) != sorted(names):
-            allowed = f"made with the debaters' names, roster_names={names}"
-            raise ConfigurationError(self.location, role.name, list(block.roster_names), allowed)
+            problem = f"must have roster_names={names}, the names of the debaters"
+            raise ConfigurationError(self.location, role.name, list(block.roster_names), problem)
         return block.in_role(role.acts_as or role.name)
 
     def guard(

@@ -14,7 +14,7 @@ import typer
 from pydantic import Field
 
 from flowdebate._text import error_text
-from flowdebate._util.option_types import Count, Text, allowed
+from flowdebate._util.option_types import Count, Text, number
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, ask
 from flowdebate.cli.options import check
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store, StoredRun
 
 
-_Prior = Annotated[float, Field(gt=0), allowed("a number > 0")]
-_Seed = Annotated[int, Field(ge=0), allowed("an int >= 0")]
+_Prior = Annotated[float, Field(gt=0), number(above=0)]
+_Seed = Annotated[int, Field(ge=0), number(whole=True, minimum=0)]
 
 
 @opt.command("base_url")
@@ -83,11 +83,11 @@ def audit(  # noqa: PLR0913 - the options of the command
     from flowdebate.service.runs import each_run, opened
 
     filters: dict[str, object] = {"status": status, "pattern": pattern, "text": text, "limit": limit}
-    reason = "the runs are named" if runs else "--data is given"
+    other = "RUN" if runs else "--data"
     for name, value in filters.items():
-        check(value is None or not (runs or data is not None), f"--{name}", value, f"left out where {reason}")
-    check(data is None or not runs, "RUN", runs, "left out where --data is given")
-    check(not rejudge or data is None, "--rejudge", rejudge, "left out where --data is given")
+        check(value is None or not (runs or data is not None), f"--{name}", f"cannot be combined with {other}")
+    check(data is None or not runs, "RUN", "cannot be combined with --data")
+    check(not rejudge or data is None, "--rejudge", "cannot be combined with --data")
     judging: dict[str, object] = {
         "schedule": schedule, "repeat": repeat, "answer-form": answer_form, "labels": labels or None,
         "model": model or None, "base-url": base_url, "max-concurrency": max_concurrency,
@@ -106,7 +106,7 @@ def audit(  # noqa: PLR0913 - the options of the command
         )
     else:
         for name, value in judging.items():
-            check(value is None, f"--{name}", value, "left out without --rejudge")
+            check(value is None, f"--{name}", "requires --rejudge")
 
     ending = Ending()
     ballots = None
@@ -236,7 +236,7 @@ class Rejudging:
             judge = judge_again_as(None, **self._changes)
         except ConfigurationError as error:
             flag = "model" if error.field == "panel" else error.field.replace("_", "-")
-            raise ConfigurationError(COMMAND, f"--{flag}", error.got, error.allowed) from None
+            raise error.moved(COMMAND, f"--{flag}") from None
         self._options = str([str(judge.plan), answer_form, labels, repeat, list(specs), seed])
         """Options as text, by which the same batch is continued."""
         self._repeat = repeat
@@ -334,7 +334,7 @@ def leaderboard(
 
     if data is not None:
         for flag, value in (("--status", status), ("--pattern", pattern), ("--text", text), ("--limit", limit)):
-            check(value is None, flag, value, "left out where --data is given")
+            check(value is None, flag, "cannot be combined with --data")
         _rank_file(data, prior=prior, form=form)
         return
     with opened(store) as place:
@@ -358,7 +358,7 @@ def _rank_file(path: str, *, prior: float | None, form: Literal["text", "markdow
     from flowdebate.web.notebook import summary_markdown
 
     games = read_ballots(path).games
-    check(bool(games), "--data", path, "a file with ballots on two different systems")
+    check(games, "--data", "must contain ballots on two different systems", path)
     ranking = rank_games(games, prior=prior)
     if ranking.problem is not None:
         ranking = rank_games(games, order=False, prior=prior)

@@ -197,7 +197,7 @@ class Plans:
         for key in ("record", "replay"):  # a recording contains the answers of only one run
             if getattr(planned.policies, key) is not None:
                 location, field = planned.options.place(key)
-                raise ConfigurationError(location, field, getattr(planned.options, key), "left out in a batch")
+                raise ConfigurationError(location, field, None, "cannot be set for a batch")
         self.stored: dict[str, Any] = stored_plan(planned)
         """Stored form of the plan, without values that depend on the question."""
         for key in info.load_page().settled(planned):

@@ -120,7 +120,7 @@ def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
 
 def _make_row(path: str, number: int, question: object, columns: Mapping[str, Any], *, field: str = _QUESTION) -> Row:
     if not isinstance(question, str) or not is_text(question):
-        problem = "must not be blank" if isinstance(question, str) else f"must be a text (got {typed(question)})"
+        problem = "must not be blank" if isinstance(question, str) else f"must be text (got {typed(question)})"
         raise BadFile(path, f"line {number}: `{field}` {problem}")
     return Row(question=str(question), columns=columns)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from flowdebate._text import counted, join_choices, missing_column, typed
-from flowdebate._util.option_types import Text, allowed
+from flowdebate._util.option_types import Text, number
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Totals, store_for_asking
 from flowdebate.cli.batch import Plans, hash_name, run_batch, show_summary
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store
 
 
-_Gain = Annotated[float, Field(gt=0, lt=1), allowed("a number between 0 and 1")]
+_Gain = Annotated[float, Field(gt=0, lt=1), number(above=0, below=1)]
 
 
 @opt.command("model", "base_url", "seed", "max_calls", "price", "attempts", "fallback", "on_failure", "quorum")
@@ -114,15 +114,18 @@ def benefit(  # noqa: PLR0913 - the options of the command
     from flowdebate.evaluation.documents import lay_out_benefit
     from flowdebate.patterns.debate.baselines import read_baselines
 
-    opt.check(out != "-", "--out", "-", "the path of a file: the report is written on stdout")
+    opt.check(out != "-", "--out", "must be the path of a file: the report is printed anyway", "-")
     compared = read_baselines(list(dict.fromkeys(baselines)), location=COMMAND) if baselines else None
     needs_all = equal is None or compared is None or BUDGETED.intersection(compared)
-    opt.check(bool(needs_all), "--equal", equal, f"left out without --baseline {' or '.join(sorted(BUDGETED))}")
+    opt.check(needs_all, "--equal", f"requires --baseline {' or '.join(sorted(BUDGETED))}")
     if find_spec("scipy") is None:
         raise misuse("scipy", None, '`flowdebate eval benefit` needs scipy: pip install "flowdebate[audit]"')
     rows = read_rows(questions)[:limit]
     opt.check(
-        cluster is None or all(cluster in row.columns for row in rows), "--cluster", cluster, "a column of all rows"
+        cluster is None or all(cluster in row.columns for row in rows),
+        "--cluster",
+        "is not a column of every row",
+        cluster,
     )
     with store_for_asking(store) as place:
         judging = {"schedule": schedule, "panel": panel or None, "labels": labels or None}

@@ -55,9 +55,9 @@ def check_models(
     make = Models(base_url)
     if base_url is not None and not specs:
         raise misuse("SPEC", None, make.missing("SPEC", "--base-url"))
-    check(record is None or not quick, "--record", record, "left out with --quick")
+    check(record is None or not quick, "--record", "cannot be combined with --quick")
     specs = specs or [_default_model()]
-    check(record is None or len(specs) == 1, "--record", record, "left out with more than one model")
+    check(record is None or len(specs) == 1, "--record", "cannot be combined with several models")
     models = [resolve_model(make(spec, COMMAND, "SPEC")) for spec in dict.fromkeys(specs)]
     check_target(record)
     if quick:

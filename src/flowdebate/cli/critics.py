@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from flowdebate._util.option_types import Text, allowed
+from flowdebate._util.option_types import Text, number
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, ask, store_for_asking
 from flowdebate.cli.batch import hash_name
@@ -22,7 +22,7 @@ from flowdebate.ui.plan import make_plan
 if TYPE_CHECKING:
     from flowdebate.evaluation import CritiqueCheck
 
-_Gain = Annotated[float, Field(gt=0, lt=1), allowed("a number between 0 and 1")]
+_Gain = Annotated[float, Field(gt=0, lt=1), number(above=0, below=1)]
 
 
 @opt.command("model", "base_url", "effort", "profile", "seed", "max_calls", "price", "attempts", "fallback")

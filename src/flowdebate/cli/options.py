@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 import typer
 from pydantic import Field
 
-from flowdebate._util.option_types import Count, Text, allowed, check_option
+from flowdebate._util.option_types import Count, Text, check_option, number
 from flowdebate.cli.terminal.process import report_problems, report_warnings
 from flowdebate.errors import ConfigurationError
 from flowdebate.ui.options import COMMAND, FilePath, Option, PlanOptions, misuse, option_of
@@ -133,7 +133,7 @@ Search: TypeAlias = Annotated[
     ),
 ]
 
-Days: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number of days >= 0")]
+Days: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False), number(minimum=0)]
 Labels: TypeAlias = Annotated[
     list[Text] | None,
     Option(flag="--label", panel="Selection", metavar="NAME=VALUE", help="Only runs with this label; repeat for each."),
@@ -148,7 +148,7 @@ OwnLabels: TypeAlias = Annotated[
 def read_labels(labels: Sequence[str] | None) -> dict[str, str]:
     """Read labels as a dictionary; an invalid label raises ConfigurationError."""
     for label in labels or ():
-        check(label.partition("=")[0] and "=" in label, "--label", label, "NAME=VALUE, such as owner=ann")
+        check(label.partition("=")[0] and "=" in label, "--label", "must be NAME=VALUE, such as owner=ann", label)
     return dict(label.split("=", 1) for label in labels or ())
 
 
@@ -173,10 +173,10 @@ TotalTokens: TypeAlias = Annotated[
 ]
 
 
-def check(fits: object, option: str, got: object, allowed: str) -> None:
+def check(fits: object, option: str, problem: str, got: object = None) -> None:
     """Raise ConfigurationError about `option` unless `fits` is true."""
     if not fits:
-        raise ConfigurationError(COMMAND, option, got, allowed)
+        raise ConfigurationError(COMMAND, option, got, problem)
 
 
 def check_named(option: str, name: str | None, *, resume: bool) -> None:

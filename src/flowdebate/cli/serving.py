@@ -19,7 +19,7 @@ from flowdebate._text import counted
 from flowdebate._util.files import make_private_folder
 from flowdebate._util.importing import load_object
 from flowdebate._util.option_types import Amount, Count, Text
-from flowdebate._util.validation import check_library
+from flowdebate._util.validation import check_count, check_library
 from flowdebate.cli import options as opt
 from flowdebate.cli.terminal.process import open_page, tell, write_json
 from flowdebate.errors import BadFile, ConfigurationError
@@ -159,11 +159,11 @@ def serve(  # noqa: PLR0913 - the options of the command
     if ag_ui:
         check_library("flowdebate serve --ag-ui", "ag_ui", library="ag-ui-protocol", extra="ag-ui")
     port = _variable("FLOWDEBATE_PORT", int, _PORT) if port is None else port
-    opt.check(0 <= port <= _HIGHEST_PORT, "--port", port, f"an int from 0 to {_HIGHEST_PORT}")
+    _check_port(port)
     if root_path is not None:
         from flowdebate.server.guard import is_prefix
 
-        opt.check(is_prefix(root_path.rstrip("/")), "--root-path", root_path, "a path such as /debates")
+        opt.check(is_prefix(root_path.rstrip("/")), "--root-path", "must be a path such as /debates", root_path)
     address = host or _variable("FLOWDEBATE_HOST", str, _LOOPBACK[0])
     if address not in _LOOPBACK and token_file is None:
         # A printed token ends up in scrollback and logs. That is acceptable on the local machine, but not on a network.
@@ -215,13 +215,17 @@ def serve(  # noqa: PLR0913 - the options of the command
     asyncio.run(run())
 
 
+def _check_port(port: int | None) -> None:
+    opt.check(port is None or 0 <= port <= _HIGHEST_PORT, "--port", f"must be between 0 and {_HIGHEST_PORT}", port)
+
+
 def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
     """Read a setting from the environment; an invalid one raises ConfigurationError."""
     text = os.environ.get(name, "").strip()
     try:
         return kind(text) if text else default
     except ValueError:
-        raise ConfigurationError(COMMAND, name, text, "a number") from None
+        raise ConfigurationError(COMMAND, name, text, "must be a number") from None
 
 
 def write_entrance(url: str, folder: Path | None) -> Path:
@@ -270,7 +274,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
         if value is not None and not http:
             raise misuse(option, value, f"{option} is the {what} of --http: add --http.")
     _check_token(token_file, new=new_token)
-    opt.check(port is None or 0 <= port <= _HIGHEST_PORT, "--port", port, f"an int from 0 to {_HIGHEST_PORT}")
+    _check_port(port)
     _check_app(app, {**values, "allow_model": allow_model})
     token, header = "", ""
     if token_file is not None:
@@ -356,8 +360,8 @@ def _make_service(
     budget = None if set(bounds.values()) == {None} else Limits(**bounds, prices=prices)
     model = read_by_seat(values["model"], "--model", "MODEL") if values["model"] else None
     if isinstance(model, dict):
-        allowed = "one MODEL, or each: the options of a run name those of its seats"
-        raise ConfigurationError(COMMAND, "--model", values["model"], allowed)
+        problem = "must be one MODEL, or each: the options of a run assign models to its roles"
+        raise ConfigurationError(COMMAND, "--model", values["model"], problem)
     return Service(
         store=store,
         model=model,
@@ -460,7 +464,7 @@ def queue(  # noqa: PLR0913 - the options of the command
         raise misuse("ACTION", action, "Filters select runs to resume or cancel: add resume or cancel as the ACTION.")
     if (action == "submit") != (question is not None) or (action != "submit" and (run_id is not None or priority)):
         raise misuse("QUESTION", question, "submit requires a QUESTION; --run-id and --priority are only for submit.")
-    opt.check(0 <= priority <= 100, "--priority", priority, "an int from 0 to 100")  # noqa: PLR2004 - `LOWEST`
+    check_count(COMMAND, minimum=0, maximum=100, **{"--priority": priority})  # the maximum is `LOWEST`
     sys.path.insert(0, str(Path.cwd()))  # like `python -m`
     from flowdebate.workers.deployment import Workers
 

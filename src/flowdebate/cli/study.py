@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from flowdebate._text import typed
 from flowdebate._util.option_types import Count, Text
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, Totals, ask, store_for_asking
@@ -94,7 +93,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     many = len(files) == 1 and Path(files[0]).suffix.lower() in _ROWS
     if many:
         for flag, value in (("--question", question), ("--reference", reference)):
-            opt.check(value is None, flag, value, "left out for a file of rows, which has a column for it")
+            opt.check(value is None, flag, "cannot be set for a file of rows, which has a column for it")
         source_rows = read_rows(files[0])[:limit]  # an empty cell is not a text
         rows = [
             {"question": row.question, **{key: cell for key, cell in row.columns.items() if cell != ""}}
@@ -103,9 +102,9 @@ def compare(  # noqa: PLR0913 - the options of the command
         ]
         blanks = [[key for key, cell in row.columns.items() if cell == ""] for row in source_rows]
     else:
-        opt.check(question is not None, "--question", question, "what the texts answer")
-        opt.check(not side, "--side", side, "left out for files of texts")
-        opt.check(truth is None, "--truth", truth, "left out for files of texts")
+        opt.check(question is not None, "--question", "is required: the question that the texts answer")
+        opt.check(not side, "--side", "requires a file of rows")
+        opt.check(truth is None, "--truth", "requires a file of rows")
         texts = _read_files(files)
         references = {} if reference is None else {"reference": read_text(reference, megabytes=1)}
         rows, side = [{"question": question, **references, **texts}], [*texts]
@@ -159,20 +158,20 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
                 raise BadFile(
                     path, f"row {int(row) + 1}: {names} {are} empty: fill in a text, or delete the row"
                 ) from None
-            received = "" if error.given is None else f" (got {typed(error.got)})"
+            received = "" if error.given is None else f" (got {error.given})"
             raise BadFile(path, f"row {int(row) + 1}: `{error.field}` {error.problem}{received}") from None
         flag = _FLAGS.get(error.field, f"--{error.field.replace('_', '-')}")
-        raise ConfigurationError(COMMAND, flag, error.got, error.allowed) from None
+        raise error.moved(COMMAND, flag) from None
 
 
 def _read_files(files: Sequence[str]) -> dict[str, str]:
     """Return the texts keyed by file name, with common parts of the names removed if they stay unique."""
     stems = [Path(file).stem for file in files]
     names = stems if len(set(stems)) == len(files) else files
-    opt.check(len(set(names)) == len(files) > 1, "FILE", files, "different files, two or more; or one of rows")
+    opt.check(len(set(names)) == len(files) > 1, "FILE", "must be two or more different files, or one of rows", files)
     texts = {name: read_text(file, megabytes=1) for name, file in zip(names, files, strict=True)}
     for file, text in zip(files, texts.values(), strict=True):
-        opt.check(text.strip(), "FILE", file, "a file with text in it")
+        opt.check(text.strip(), "FILE", "must contain text", file)
     return texts
 
 
@@ -271,11 +270,11 @@ def study(  # noqa: PLR0913 - the options of the command
     answers_path = Path(answers or base.with_suffix(".answers.jsonl"))
     fixed = Path(registration or base.with_suffix(".registration.json"))
     if doing == "register":
-        opt.check(not fixed.exists(), "--registration", str(fixed), "a file that is not there: it is made once")
+        opt.check(not fixed.exists(), "--registration", "exists already and cannot be replaced", str(fixed))
         _show_registration(study_read.register(fixed, model=plan.models), fixed, as_json=as_json)
         return
     registration_read = Registration.read(fixed) if fixed.exists() else None
-    opt.check(registration_read or registration is None, "--registration", registration, "the file of a registration")
+    opt.check(registration_read or registration is None, "--registration", "does not exist", registration)
     totals = Totals(calls=max_total_calls, tokens=max_total_tokens)
 
     async def work(progress: ProgressLines) -> None:
@@ -416,7 +415,7 @@ def _in_files(path: str, questions: str) -> Iterator[None]:
             raise BadFile(questions, f"question {int(row) + 1}: {problem}") from None
         if not error.location.startswith("study "):
             raise
-        raise ConfigurationError(path, error.field, error.got, error.allowed) from None
+        raise error.moved(path, error.field) from None
 
 
 def _show_registration(registration: Registration, path: Path, *, as_json: bool) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Literal, get_args
 
-from flowdebate._text import join_choices
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
@@ -154,7 +153,7 @@ def benefit_report(
     names = _comparable_baselines(counted)
     if not names:
         raise ConfigurationError(
-            _WHERE, "items", len(labelled), "at least one with a truth and an answer of a baseline"
+            _WHERE, "items", len(labelled), "must include an item with a truth and a baseline's answer"
         )
     comparisons = _compare(names, counted, confidence=confidence, min_gain=min_gain)
     if_wrong = _compare(names, counted, confidence=confidence, min_gain=min_gain, undecided="wrong")
@@ -213,7 +212,7 @@ def check_report_options(location: str, *, confidence: object, min_gain: object,
     """Raise ConfigurationError for invalid report options, before any model call."""
     check_share(location, ends=False, confidence=confidence, min_gain=min_gain)
     if missing not in get_args(Missing):
-        raise ConfigurationError(location, "missing", missing, f"one of {join_choices(get_args(Missing))}")
+        raise ConfigurationError(location, "missing", missing, choices=get_args(Missing))
 
 
 def _method_result(method: Method, items: Sequence[BenefitItem], confidence: float) -> MethodResult:

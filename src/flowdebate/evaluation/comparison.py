@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._util.importing import InNotebooks
+from flowdebate._util.validation import check_text
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.functions import Handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
@@ -80,12 +81,12 @@ class ComparedTexts(ArguedDebate):
     ) -> ComparedTexts:
         """Validate texts keyed by name; invalid texts raise ConfigurationError with the reason."""
         if not isinstance(texts, Mapping) or not _TWO <= len(texts) <= _MAX_TEXTS:
-            raise ConfigurationError(location, "texts", texts, f"2 to {_MAX_TEXTS} texts by name")
-        fields = {"question": question, **{f"texts[{name!r}]": text for name, text in texts.items()}}
+            got = len(texts) if isinstance(texts, Mapping) else texts
+            raise ConfigurationError(location, "texts", got, f"must be 2 to {_MAX_TEXTS} texts by name")
+        fields = {"question": question, **{f"texts.{name}": text for name, text in texts.items()}}
         fields |= {f"the name {name!r}": name for name in texts}
         for field, text in (fields if reference is None else {**fields, "reference": reference}).items():
-            if not (isinstance(text, str) and text.strip()):
-                raise ConfigurationError(location, field, text, "text that is not blank")
+            check_text(location, **{field: text})
         entries = [
             DebateContributionEntry(round=1, agent_name=name, stance=f"Text {number}", text=text)
             for number, (name, text) in enumerate(texts.items(), 1)
@@ -166,12 +167,10 @@ def _judge_options(
             template=TEMPLATE,
         )
     except ConfigurationError as error:
-        field, allowed = _MEANT.get(error.field, error.field), error.allowed
-        allowed = f'"all", {allowed}' if field == "orders" else allowed
-        raise ConfigurationError(_WHERE, field, error.got, allowed) from None
+        raise error.moved(_WHERE, _MEANT.get(error.field, error.field)) from None
     names = [judge if isinstance(judge, str) else judge.name for judge in judges]
     if len(set(names)) != len(names):
-        raise ConfigurationError(_WHERE, "judges", names, "different ones")
+        raise ConfigurationError(_WHERE, "judges", names, "must not contain duplicates")
     return options
 
 
@@ -361,7 +360,7 @@ def check_judges(judges: object) -> Sequence[Model | str]:
     if judges is None:
         return ()
     if isinstance(judges, str) or not isinstance(judges, Sequence) or not judges:
-        raise ConfigurationError(_WHERE, "judges", judges, "None, or a sequence of models")
+        raise ConfigurationError(_WHERE, "judges", judges, "must be a sequence of models or None")
     return judges
 
 
@@ -371,5 +370,5 @@ def check_orders(orders: ScheduleLike, sides: int, *, location: str = _WHERE) ->
     try:
         return how.plan.calls(sides)
     except ConfigurationError:
-        allowed = "'cyclic', or another schedule, for more than 4 texts: all orders would be too many"
-        raise ConfigurationError(location, "orders", orders, allowed) from None
+        problem = "cannot be all for more than 4 texts; use cyclic or another schedule"
+        raise ConfigurationError(location, "orders", orders, problem) from None

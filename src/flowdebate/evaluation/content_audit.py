@@ -161,13 +161,13 @@ def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, con
 
 def _check_choices(choices: Sequence[ContentChoice]) -> None:
     if not choices:
-        raise ConfigurationError(_WHERE, "choices", 0, "at least one")
+        raise ConfigurationError(_WHERE, "choices", None, "must not be empty")
     sides = len(choices[0].systems)
     for index, choice in enumerate(choices):
         lengths = {len(choice.systems), len(choice.shares), *map(len, choice.columns.values())}
         if {*choice.columns} != {*choices[0].columns} or lengths != {sides} or sides < 2:  # noqa: PLR2004
-            allowed = f"the columns {sorted(choices[0].columns)}, each with {sides} sides"
-            raise ConfigurationError(_WHERE, f"choices[{index}]", sorted(choice.columns), allowed)
+            problem = f"must have the columns {', '.join(sorted(choices[0].columns))}, each with {sides} sides"
+            raise ConfigurationError(_WHERE, f"choices[{index}]", sorted(choice.columns), problem)
 
 
 def _controlled_systems(

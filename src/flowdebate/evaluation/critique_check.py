@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate._text import counted, is_blank
+from flowdebate._text import counted
 from flowdebate._util.importing import InNotebooks
-from flowdebate._util.validation import check_share
+from flowdebate._util.validation import check_share, check_text
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import Figure
@@ -212,7 +212,7 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     if not answers and errors:  # all runs failed, most likely for the same reason
         raise errors[0]
     if not answers:
-        raise ConfigurationError(_LOCATION, "rows", f"{len(rows)} of them", "answers that the models decide about")
+        raise ConfigurationError(_LOCATION, "rows", None, "has no row that the models decided on")
     indexes = sorted(answers)
     return _report(
         [answers[index] for index in indexes],
@@ -276,12 +276,10 @@ def critique_check_sync(rows: Sequence[Any], **options: Any) -> CritiqueCheck:  
 
 def _check_rows(rows: Sequence[Any], readers: Mapping[str, Callable[[Any], Any]]) -> None:
     if not rows:
-        raise ConfigurationError(_LOCATION, "rows", rows, "at least one")
+        raise ConfigurationError(_LOCATION, "rows", None, "must not be empty")
     for index, row in enumerate(rows):
         for name, read in readers.items():
-            text = read(row)
-            if not isinstance(text, str) or is_blank(text):
-                raise ConfigurationError(_LOCATION, f"{name} of row {index}", text, "text that is not blank")
+            check_text(_LOCATION, **{f"{name} of row {index}": read(row)})
 
 
 def _create_check(
@@ -315,8 +313,8 @@ def _read_label(value: object, index: int) -> bool:
         return not value
     word = str(value).strip().casefold()
     if word not in _WORDS:
-        allowed = 'true or "right", false or "wrong", or a list of faults'
-        raise ConfigurationError(_LOCATION, f"truth of row {index}", value, allowed)
+        problem = 'must be true or "right", false or "wrong", or a list of faults'
+        raise ConfigurationError(_LOCATION, f"truth of row {index}", value, problem)
     return _WORDS[word]
 
 

@@ -83,7 +83,7 @@ def dynamics(
     check_share(_WHERE, ends=False, confidence=confidence)
     course_list = list(courses)
     if not course_list:
-        raise ConfigurationError(_WHERE, "courses", 0, "at least one")
+        raise ConfigurationError(_WHERE, "courses", None, "must not be empty")
 
     are_same = same_or_missing(same)
     seen: dict[str, list[tuple[float, Hashable]]] = {}

@@ -133,7 +133,7 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
     check_scipy(_CALLER)
     check_share(_CALLER, ends=False, confidence=confidence)
     if not rows:
-        raise ConfigurationError(_CALLER, "rows", rows, "at least one")
+        raise ConfigurationError(_CALLER, "rows", None, "must not be empty")
     truths = [reader(truth)(row) for row in rows]
     clusters = [*range(len(rows))] if cluster is None else [reader(cluster)(row) for row in rows]
     arms: list[list[_Outcome]] = []

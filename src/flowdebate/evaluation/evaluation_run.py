@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol, Unpack
 
+from flowdebate._text import join_choices
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Block
@@ -99,15 +100,15 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     check_count(_WHERE, repeats=repeats)
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     if not rows:
-        raise ConfigurationError(_WHERE, "rows", rows, "at least one")
+        raise ConfigurationError(_WHERE, "rows", None, "must not be empty")
     right, read_question = reader(truth), reader(question)
     shared = (lambda row: [read_question(row), right(row)]) if cluster is None else reader(cluster)
     factory: Block[Any, Any] | Callable[..., Block[Any, Any]] = pattern
     if choices is not None:
         positions, drawn_from = reader(choices), options.get("seed")
         if isinstance(pattern, Block):
-            allowed = "a function of a row and its positions, for `choices`"
-            raise ConfigurationError(_WHERE, "pattern", pattern.name, allowed)
+            problem = "must be a function of (row, positions) if `choices` is set"
+            raise ConfigurationError(_WHERE, "pattern", pattern.name, problem)
 
         def deal_positions(row: object) -> Block[Any, Any]:
             return pattern(row, deal(positions(row), question=read_question(row), seed=drawn_from))
@@ -163,7 +164,7 @@ def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
         try:
             return row[column]
         except (KeyError, TypeError, IndexError):
-            raise ConfigurationError("rows", column, row, "a key of each row") from None
+            raise ConfigurationError("rows", column, row, "is missing in a row") from None
 
     return read
 
@@ -176,11 +177,13 @@ def _benefit_item(item: BatchItem[Any], truth: str, cluster: str) -> BenefitItem
     baselines = getattr(raw, "baselines", None)
     if not baselines:
         raise ConfigurationError(
-            _WHERE, "pattern", item.run_id, "a debate with baselines: with_baselines(debate(…), …)"
+            _WHERE, "pattern", item.run_id, "must be a debate with baselines: with_baselines(debate(…), …)"
         )
     positions = list(baselines[0].votes)
     if truth not in positions:
-        raise ConfigurationError(_WHERE, f"truth of row {item.index}", truth, f"one of the positions {positions}")
+        raise ConfigurationError(
+            _WHERE, f"truth of row {item.index}", truth, f"must be one of the positions: {join_choices(positions)}"
+        )
     usage = item.run.usage
     return benefit_item(
         raw,

@@ -88,8 +88,8 @@ class Calibration(WireModel):
     def shares(self, shares: dict[str, float]) -> dict[str, float]:
         """Calibrate `shares`; raise ConfigurationError if the calibration makes predictions on held-out items worse."""
         if not self.helps:
-            allowed = "one that predicts held-out items better than the judge itself"
-            raise ConfigurationError("Calibration.shares()", "calibration", self.slope, allowed)
+            problem = "must predict held-out items better than the judge itself"
+            raise ConfigurationError("Calibration.shares()", "calibration", self.slope, problem)
         weights = {side: exp(self.slope * behind) for side, behind in _behind(shares).items()}
         weight_sum = fsum(weights.values())
         return {side: weight / weight_sum for side, weight in weights.items()}
@@ -208,11 +208,14 @@ def judge_quality(
 def _check_items(items: Sequence[JudgedItem], location: str) -> None:
     """Raise ConfigurationError if there are no items, or if a truth is not among its item's sides."""
     if not items:
-        raise ConfigurationError(location, "items", 0, "at least one")
+        raise ConfigurationError(location, "items", None, "must not be empty")
     for index, item in enumerate(items):
         if item.truth not in item.shares or len(item.shares) < 2:  # noqa: PLR2004 - a choice takes two
             raise ConfigurationError(
-                location, f"items[{index}].truth", item.truth, f"one of two or more sides: {join_choices(item.shares)}"
+                location,
+                f"items[{index}].truth",
+                item.truth,
+                f"must be one of at least two sides: {join_choices(item.shares)}",
             )
 
 

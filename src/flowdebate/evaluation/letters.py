@@ -29,16 +29,16 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
         used = balanced(judging.ballots)
         lengths = used[0].lengths if used else None
         if lengths is None or len(lengths) != _TWO or (better is not None and better not in lengths):
-            allowed = "ballots by letter on two sides, one of which is the better one, or None"
-            raise ConfigurationError("fit_letters()", f"judged[{index}]", better, allowed)
+            problem = "must have ballots by letter on two sides, and one of them or None as the better side"
+            raise ConfigurationError("fit_letters()", f"judged[{index}]", better, problem)
         first, second = sorted(lengths, key=lambda side: side != better)
         leads = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], [first, second])
         ratio = math.log(max(lengths[first], 1) / max(lengths[second], 1))
         (equal if better is None else points).append((ratio, leads[first][second]))
     if len(points) < _MIN_KNOWN or len(equal) < _MIN_EQUAL or len({ratio for ratio, _ in points}) < _TWO:
         counts = f"{len(points)} and {len(equal)}"
-        allowed = f"at least {_MIN_KNOWN} with a better side, of several lengths, and {_MIN_EQUAL} without"
-        raise ConfigurationError("fit_letters()", "judged", counts, allowed)
+        problem = f"must have {_MIN_KNOWN} or more of several lengths with a better side, and {_MIN_EQUAL} without"
+        raise ConfigurationError("fit_letters()", "judged", counts, problem)
     means = [fmean(values) for values in zip(*points, strict=True)]  # for equal sides, the direction is arbitrary
     pairs = [(ratio - means[0], lead - means[1]) for ratio, lead in points] + equal
     slope = sum(ratio * lead for ratio, lead in pairs) / sum(ratio * ratio for ratio, _ in pairs)

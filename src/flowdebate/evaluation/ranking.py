@@ -8,13 +8,12 @@ from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from os import PathLike
-from sys import float_info
 from typing import NamedTuple
 
 from pydantic import Field
 
 from flowdebate._util.importing import InNotebooks
-from flowdebate._util.validation import check_share, is_number
+from flowdebate._util.validation import check_number, check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import Figure
@@ -212,13 +211,14 @@ def rank_games(
 
         games = read_ballots(games).games
     check_share(_WHERE, ends=False, confidence=confidence)
-    if prior is not None and not is_number(prior, maximum=float_info.max):
-        raise ConfigurationError(_WHERE, "prior", prior, "None, or a number > 0")
+    check_number(_WHERE, above=0, optional=True, prior=prior)
     if not games:
-        raise ConfigurationError(_WHERE, "games", 0, "at least one")
+        raise ConfigurationError(_WHERE, "games", None, "must not be empty")
     for index, game in enumerate(games):
         if game.won not in (0, _TIE, 1) or game.one == game.other:
-            raise ConfigurationError(_WHERE, f"games[{index}]", tuple(game), "two systems, and 0, 0.5 or 1")
+            raise ConfigurationError(
+                _WHERE, f"games[{index}]", tuple(game), "must be two systems and a score of 0, 0.5 or 1"
+            )
     collector = GameCollector()
     for game in games:
         collector.add(game)

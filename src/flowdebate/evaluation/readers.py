@@ -118,10 +118,10 @@ async def cast_vote(
     if not sides:
         raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so nobody can vote on it")
     if winner is not None and winner not in sides:
-        allowed = f"one of {join_choices(sides)}, or null for neither"
-        raise ConfigurationError(_WHERE, "winner", winner, allowed)
+        problem = f"must be {join_choices(sides)}, or null for neither"
+        raise ConfigurationError(_WHERE, "winner", winner, problem)
     if order is not None and sorted(order) != sorted(sides):
-        raise ConfigurationError(_WHERE, "order", list(order), f"{sides} in any order")
+        raise ConfigurationError(_WHERE, "order", list(order), f"must contain each of {join_choices(sides)}")
     begun = run.header.created_at
     vote = Vote(winner=winner, why=why, order=None if order is None else list(order), at=time.time(), begun_at=begun)
     key, body = f"{_PREFIX}{reader}", vote.model_dump_json(by_alias=True)
@@ -271,7 +271,9 @@ class Readership:
         """
         await self.store.run(run_id)
         if len(note) > _MAX_NOTE_LENGTH:
-            raise ConfigurationError("Service.write_note()", "note", note, f"at most {_MAX_NOTE_LENGTH:,} characters")
+            raise ConfigurationError(
+                "Service.write_note()", "note", note, f"must have at most {_MAX_NOTE_LENGTH:,} characters"
+            )
         store, collection, body = self.store, documents_of(run_id), json.dumps(note) if note.strip() else GONE
         while not await store.put(collection, _NOTE, body, expected=(await store.documents(collection)).get(_NOTE)):
             pass  # another writer was faster; the last write wins

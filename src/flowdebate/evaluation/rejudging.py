@@ -72,9 +72,9 @@ def create_rejudge(
     check_count(NAME, repeat=repeat)
     if how.curtail or how.on_flip == "human":
         field = "curtail" if how.curtail else "on_flip"
-        raise ConfigurationError(NAME, field, getattr(how, field), "left out: an audit is of all ballots of a model")
+        raise ConfigurationError(NAME, field, None, "cannot be set: an audit uses all ballots of a model")
     if repeat > 1 and seed is None:
-        raise ConfigurationError(NAME, "seed", seed, "an int where views are to be repeated")
+        raise ConfigurationError(NAME, "seed", seed, "is required when views are repeated")
     transcript = create_debate_transcript()
 
     @handler(name=f"{NAME}-transcript", resources={"transcript": transcript})
@@ -166,15 +166,15 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     for index, debate in enumerate(debates):
         argued, judging = _arguments_and_judging(debate) if isinstance(debate, DebateRawOutput) else (debate, None)
         if len(argued.sides) < 2:  # noqa: PLR2004 - a choice takes two
-            allowed = "arguments of two sides or more"
-            raise ConfigurationError("rejudge()", f"debates[{index}]", list(argued.sides), allowed)
+            problem = "must have arguments of at least two sides"
+            raise ConfigurationError("rejudge()", f"debates[{index}]", list(argued.sides), problem)
         rows.append((index, argued))
         if judge is None or isinstance(judge, JudgeOptions):
             judges.append(judge or judge_again_as(judging))
     if len(judges) != len(rows):
-        raise ConfigurationError("rejudge()", "judge", judges, "one, or one for each of the debates")
+        raise ConfigurationError("rejudge()", "judge", judges, "must be one judge, or one for each debate")
     if not rows:
-        raise ConfigurationError("rejudge()", "debates", rows, "at least one")
+        raise ConfigurationError("rejudge()", "debates", None, "must not be empty")
 
     def create(index: int, argued: ArguedDebate) -> Sequencer[ArguedDebate, AuditItem]:
         # Each item has its own seed and anonymity, because it is judged independently of the others.

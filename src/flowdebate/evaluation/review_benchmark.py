@@ -226,7 +226,7 @@ def review_benchmark(outcomes: Iterable[Outcome], *, left_out: int = 0) -> Revie
     """
     pairs = list(outcomes)
     if not pairs:
-        raise ConfigurationError("review_benchmark()", "outcomes", 0, "at least one")
+        raise ConfigurationError("review_benchmark()", "outcomes", None, "must not be empty")
     kinds: dict[str, tuple[int, int, int]] = {}
     for case, findings in pairs:
         for fault in case.faults:

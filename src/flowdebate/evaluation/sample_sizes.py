@@ -12,8 +12,7 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from flowdebate._util.validation import check_count, check_share
-from flowdebate.errors import ConfigurationError
+from flowdebate._util.validation import check_count, check_number, check_share
 from flowdebate.evaluation.statistics import ALPHA, binomial_chances, check_scipy, two_sided_z
 
 if TYPE_CHECKING:
@@ -162,7 +161,6 @@ def _check(location: str, sides: int, rate: float | None = None, **shares: float
     """Raise ConfigurationError if an option is out of range, or if scipy is missing."""
     check_count(location, minimum=2, sides=sides)
     even = 1 / sides  # even a rate of .01 above this requires about 20,000 items
-    if rate is not None and (not isinstance(rate, (int, float)) or rate is True or not even + 0.0099 <= rate <= 1):
-        raise ConfigurationError(location, "rate", rate, f"a number from {even + 0.01:.2f} to 1")
+    check_number(location, minimum=round(even + 0.0099, 2), maximum=1, optional=True, rate=rate)
     check_share(location, ends=False, **shares)
     check_scipy(location)

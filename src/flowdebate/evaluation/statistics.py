@@ -10,7 +10,7 @@ from fractions import Fraction
 from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, TypeAlias
 
-from flowdebate._util.validation import check_count, check_library, check_share
+from flowdebate._util.validation import check_count, check_library, check_number, check_share
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:  # numpy is an optional dependency
@@ -42,8 +42,7 @@ def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple
     """
     check_share("share_interval()", ends=False, confidence=confidence)
     check_share("share_interval()", share=share)
-    if isinstance(n, bool) or not 0 < n < math.inf:
-        raise ConfigurationError("share_interval()", "n", n, "a number > 0")
+    check_number("share_interval()", above=0, n=n)
     z = two_sided_z(1 - confidence)
     middle = share + z * z / (2 * n)
     half = z * math.sqrt(max(share * (1 - share), 0.0) / n + (z / (2 * n)) ** 2)
@@ -66,7 +65,7 @@ def newcombe(
     """
     if len(ones) != len(other_values):
         raise ConfigurationError(
-            "newcombe()", "others", len(other_values), f"{len(ones)} of them, one for each of `ones`"
+            "newcombe()", "others", len(other_values), f"must have {len(ones)} entries, one for each of `ones`"
         )
     check_count("newcombe()", ones=len(ones))
     n = len(ones) if size is None else size

@@ -164,11 +164,14 @@ class Study:
         check_report_options(location, confidence=self.confidence, min_gain=self.min_gain, missing=self.missing)
         object.__setattr__(self, "rows", _list_rows(self.rows, location))
         if not self.designs or not isinstance(self.designs, Mapping):
-            raise ConfigurationError(location, "designs", self.designs, "functions by their names, at least one")
+            raise ConfigurationError(location, "designs", self.designs, "must map at least one name to a function")
         for name in self.designs:
             if name in _OWN or not re.fullmatch(r"[\w-]+", name):
                 raise ConfigurationError(
-                    location, "designs", name, f"names of letters, digits, _ and -, other than {', '.join(_OWN)}"
+                    location,
+                    "designs",
+                    name,
+                    f"must have names of letters, digits, _ and -, other than {', '.join(_OWN)}",
                 )
         methods = [
             method
@@ -179,8 +182,8 @@ class Study:
         object.__setattr__(self, "methods", (*methods, *([CONTROL, ALONE] if self.control is not None else [])))
         baseline_names = [name for name in ("self_consistency", *methods[1:]) if name in methods]
         if self.primary is None and not baseline_names:
-            allowed = "two methods: a second design, `noise`, or debates with `baselines`"
-            raise ConfigurationError(location, "primary", None, allowed)
+            problem = "requires a second method: another design, `noise`, or debates with `baselines`"
+            raise ConfigurationError(location, "primary", None, problem)
         primary = self._pair("primary", (self.first, baseline_names[0]) if self.primary is None else self.primary)
         if self.compare is None:
             pairs = [MethodPair(self.first, name) for name in methods[1:]]
@@ -196,7 +199,9 @@ class Study:
         if not isinstance(pair, (tuple, list)) or not len(pair) == len({*pair} & {*self.methods}) == len(
             MethodPair._fields
         ):
-            raise ConfigurationError(self.location, name, pair, f"two different ones of {join_choices(self.methods)}")
+            raise ConfigurationError(
+                self.location, name, pair, f"must be two different methods: {join_choices(self.methods)}"
+            )
         return MethodPair(*pair)
 
     @property
@@ -217,8 +222,8 @@ class Study:
         for index, (item, question, *_) in enumerate(rows):
             if firsts.setdefault(item, index) != index:
                 name, got = ("question", question) if self.id is None else ("id", item)
-                allowed = "another one than in the rows before, or have other choices" if self.id is None else "unique"
-                raise ConfigurationError(self.location, f"{name} of row {index}", got, allowed)
+                problem = "must differ from earlier rows with the same choices" if self.id is None else "must be unique"
+                raise ConfigurationError(self.location, f"{name} of row {index}", got, problem)
         cases = []
         for design, repeat, (item, question, choices, truth, cluster) in product(
             self.designs, range(self.repeats), rows
@@ -268,8 +273,10 @@ class Study:
         known_answers = [answer for answer in answers if answer.key in self.keys]
         for answer in known_answers:
             if answer.truth != (now := self.keys[answer.key].truth):
-                allowed = f"as when it was answered, position {answer.truth}; or answers in another file"
-                raise ConfigurationError(self.location, f"truth of {answer.item}", f"position {now}", allowed)
+                problem = (
+                    f"was position {answer.truth} when it was answered; restore it, or use another file of answers"
+                )
+                raise ConfigurationError(self.location, f"truth of {answer.item}", f"position {now}", problem)
         return [answer.model_copy(update={"cluster": self.keys[answer.key].cluster}) for answer in known_answers]
 
     def method(self, design: str, baseline: str) -> str:
@@ -283,7 +290,7 @@ class Study:
             return self._made(case.design, self.rows[index], case.positions)
         except ConfigurationError as error:
             location, field_ = f"{self.location}, design {case.design!r}", f"{error.field} of row {index}"
-            raise ConfigurationError(location, field_, error.got, error.allowed, hint=error.hint) from None
+            raise error.moved(location, field_) from None
 
     def control_text(self, case: Case) -> str:
         """Read the deciding text for a case."""
@@ -337,7 +344,9 @@ class Study:
     def _made(self, design: str, row: object, positions: Sequence[str]) -> Block[Any, Any]:
         debate: object = self.designs[design](row, list(positions))
         if not isinstance(debate, Block):
-            raise ConfigurationError(self.location, f"designs[{design!r}]", debate, "a function that returns a block")
+            raise ConfigurationError(
+                self.location, f"designs.{design}", debate, "must be a function that returns a block"
+            )
         return debate
 
     @cached_property
@@ -352,7 +361,7 @@ class Study:
             truth = choices[index_of(truth)]
         if truth not in choices:
             raise ConfigurationError(
-                self.location, f"truth of row {index}", truth, f"one of {join_choices(choices)}, or its index"
+                self.location, f"truth of row {index}", truth, f"must be {join_choices(choices)}, or an index of these"
             )
         item = digest([question, choices])[:12] if self.id is None else str(self._filled(index, row, "id"))
         if self.control is not None:
@@ -369,7 +378,7 @@ class Study:
         texts = [text for text in values if isinstance(text, str) and text.strip()]
         if len(texts) < 2 or len(set(texts)) != len(values):  # noqa: PLR2004 - a choice takes two
             raise ConfigurationError(
-                self.location, f"choices of row {index}", choices_found, "two different texts or more"
+                self.location, f"choices of row {index}", choices_found, "must be at least two different texts"
             )
         return tuple(texts)
 
@@ -377,7 +386,7 @@ class Study:
         text = self._column(index, row, name)
         if text is None or not str(text).strip() or (not isinstance(text, str) and str(text) in _NOTHING):
             raise ConfigurationError(
-                self.location, f"{name} of row {index}", text, "text that is not blank, or a number"
+                self.location, f"{name} of row {index}", text, "must be text or a number, and not blank"
             )
         return text
 
@@ -389,7 +398,7 @@ class Study:
             return row[of]
         except (KeyError, TypeError, IndexError):
             raise ConfigurationError(
-                self.location, f"{name} of row {index}", row, f"a row with a column {of}"
+                self.location, f"{name} of row {index}", None, f"is missing: there is no column `{of}`"
             ) from None
 
 
@@ -430,8 +439,8 @@ def _list_rows(rows: object, location: str) -> list[Any]:
     # Data frames are not accepted, because iterating over one yields its columns.
     listed: list[Any] = list(rows) if hasattr(rows, "__iter__") and not hasattr(rows, "columns") else []
     if not listed:
-        allowed = "at least one row, in a list; those of a data frame are frame.to_dict('records')"
-        raise ConfigurationError(location, "rows", type(rows).__name__, allowed)
+        problem = "must be a list of at least one row; for a data frame, pass frame.to_dict('records')"
+        raise ConfigurationError(location, "rows", type(rows).__name__, problem)
     return listed
 
 

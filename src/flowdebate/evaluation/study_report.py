@@ -235,7 +235,7 @@ def study_report(
     """
     answers = study.answered(answers)
     if not answers:
-        raise ConfigurationError(study.location, "answers", 0, "at least one")
+        raise ConfigurationError(study.location, "answers", None, "must not be empty")
     planned = study.planned(answers)
     unfinished = planned - Counter(answer.design for answer in answers)
     credits_ = {method: _credits_of(method, study, answers) for method in study.methods}

@@ -327,7 +327,7 @@ class _Asking:
         if not isinstance(raw, DebateRawOutput):
             location = f"designs[{case.design!r}]"
             raise ConfigurationError(
-                self._study.location, location, type(raw).__name__, "a function that returns a debate"
+                self._study.location, location, type(raw).__name__, "must be a function that returns a debate"
             )
         if (self._study.noise or self._study.control is not None) and case.design == self._study.first:
             self._raws[case.key] = raw

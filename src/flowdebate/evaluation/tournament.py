@@ -140,14 +140,16 @@ async def tournament(  # noqa: PLR0913 - those of a batch
 
 def _check(systems: Mapping[str, Any], rows: Sequence[Any], positions: Callable[[Any], Any]) -> None:
     if len(systems) < 2:  # noqa: PLR2004 - a game takes two
-        raise ConfigurationError(_WHERE, "systems", list(systems), "two or more, by name")
+        raise ConfigurationError(_WHERE, "systems", list(systems), "must have at least two entries, keyed by name")
     if not rows:
-        raise ConfigurationError(_WHERE, "rows", rows, "at least one")
+        raise ConfigurationError(_WHERE, "rows", None, "must not be empty")
     for number, row in enumerate(rows):
         row_positions = positions(row)
         is_pair = isinstance(row_positions, (list, tuple)) and len(row_positions) == 2  # noqa: PLR2004 - as above
         if not is_pair or row_positions[0] == row_positions[1]:
-            raise ConfigurationError(_WHERE, f"choices of row {number}", row_positions, "two different positions")
+            raise ConfigurationError(
+                _WHERE, f"choices of row {number}", row_positions, "must be two different positions"
+            )
 
 
 def _debate(seats: Sequence[Seat[Any]], judge: Model | str | None) -> Block[Any, Any]:

@@ -15,6 +15,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from flowdebate._text import join_choices
 from flowdebate._util.option_types import Quorum
 from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.blocks.human.terminal import value_typed
@@ -138,29 +139,30 @@ def make_options(
     """
     info = find_pattern(pattern)
     if info is None:
-        allowed = f"one of {', '.join(PATTERNS)}, or one of the application's"
-        raise ConfigurationError("start_debate", "pattern", pattern, allowed)
+        problem = f"must be {join_choices(PATTERNS)}, or a pattern of the application"
+        raise ConfigurationError("start_debate", "pattern", pattern, problem, choices=PATTERNS)
     kind = info.load_page().options
     shared = {"depth": depth, "model": model, "effort": effort, "quorum": quorum}
     options: dict[str, Any] = {name: value for name, value in shared.items() if value is not None}
     if models is not None:
         if sides or not kind.lists_models():
-            allowed = f"left out {'beside `sides`' if sides else f'in a {info.name}'}: use `model`, by name"
-            raise ConfigurationError("start_debate", "models", [*models], allowed)
+            why = "combined with `sides`" if sides else f"used in a {info.name}"
+            problem = f"cannot be {why}; assign models by name in `model`"
+            raise ConfigurationError("start_debate", "models", None, problem)
         options[kind.ROSTER] = [*models]
     if sides:
         key = info.load_page().speaks_for
         names = [side.name or f"Side {ascii_uppercase[at]}" for at, side in enumerate(sides)]
         humans = [name for name, side in zip(names, sides, strict=True) if side.human]
         if humans and "humans" not in kind.model_fields:
-            allowed = f"without `human`: in {info.name} only models speak"
-            raise ConfigurationError("start_debate", "sides", humans, allowed)
+            problem = f"cannot have `human`: only models speak in {info.name}"
+            raise ConfigurationError("start_debate", "sides", humans, problem)
         options[kind.ROSTER] = [{"name": name, key: side.stance} for name, side in zip(names, sides, strict=True)]
         if humans:
             options |= {"humans": humans, "suspend": True}
     if max_rounds is not None:
         if kind.LENGTH not in kind.model_fields:
-            raise ConfigurationError("start_debate", "max_rounds", max_rounds, f"left out: {info.name} has no rounds")
+            raise ConfigurationError("start_debate", "max_rounds", None, f"cannot be set: {info.name} has no rounds")
         options[kind.LENGTH] = max_rounds
     return options or None
 
@@ -176,7 +178,7 @@ def _naming_models(pattern: str, models: Sequence[str] | None) -> Iterator[None]
         if models is None or not error.field.startswith(roster):
             raise
         field = f"models{error.field.removeprefix(roster).removesuffix('.model')}"
-        raise ConfigurationError(error.location, field, error.got, error.allowed, hint=error.hint) from None
+        raise error.moved(error.location, field) from None
 
 
 def start_tools() -> dict[str, StartTool]:
@@ -262,8 +264,8 @@ class RunTools:
             given_here |= {"effort": effort, "quorum": quorum, "archive": archive}
             for field, field_value in given_here.items():
                 if field_value is not None:
-                    allowed = f"left out: {pattern} has its own"
-                    raise ConfigurationError("start_debate", field, field_value, allowed)
+                    problem = f"cannot be set: {pattern} has its own"
+                    raise ConfigurationError("start_debate", field, None, problem)
             options = None
         else:
             options = make_options(pattern, sides, max_rounds, depth, model, effort, quorum, models)
@@ -305,7 +307,7 @@ class RunTools:
         """Raise ConfigurationError for paths that this server does not allow."""
         if isinstance(sources, list) and (refused := outside_of(self._folders, sources)):
             places = ", ".join(map(str, self._folders)) or "none: give their texts by name"
-            raise ConfigurationError(tool, "sources", refused[0], f"below a folder that is allowed ({places})")
+            raise ConfigurationError(tool, "sources", refused[0], f"must be in a folder that is allowed ({places})")
 
     async def wait_for_run(
         self, ctx: Context[Any, Any], run_id: RunId, *, seconds: Seconds = 45, seen: Seen = 0

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from flowdebate._text import join_choices
+from flowdebate._util.validation import check_number
 from flowdebate.errors import ConfigurationError
 
 INITIAL_RATING = 1500.0
@@ -44,11 +45,10 @@ def elo_changes(
     {'ann': 10.667, 'bob': -5.333, 'cy': -5.333}
     """
     if any(isinstance(rating, bool) or not math.isfinite(rating) for rating in ratings.values()):
-        raise ConfigurationError("elo_changes()", "ratings", dict(ratings), "finite numbers")
+        raise ConfigurationError("elo_changes()", "ratings", dict(ratings), "must be finite numbers")
     if winner is not None and winner not in ratings:
-        raise ConfigurationError("elo_changes()", "winner", winner, f"None or one of {join_choices(ratings)}")
-    if isinstance(k, bool) or not (math.isfinite(k) and k > 0):
-        raise ConfigurationError("elo_changes()", "k", k, "a finite number > 0")
+        raise ConfigurationError("elo_changes()", "winner", winner, f"must be {join_choices(ratings)}, or None")
+    check_number("elo_changes()", above=0, k=k)
     changes = dict.fromkeys(ratings, 0.0)
     if winner is None:
         return changes
@@ -74,7 +74,7 @@ def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
     misses = []
     for confidence, right in forecasts:
         if isinstance(confidence, bool) or not 0 <= confidence <= 1:
-            raise ConfigurationError("calibration()", "confidence", confidence, "a number from 0 to 1")
+            raise ConfigurationError("calibration()", "confidence", confidence, "must be a number between 0 and 1")
         misses.append((confidence - bool(right)) ** 2)
     if not misses:
         return None
@@ -93,7 +93,7 @@ def vote_weight(elo: float | None, calibration: float | None) -> float:
     """
     for field, value in (("elo", elo), ("calibration", calibration)):
         if value is not None and (isinstance(value, bool) or not math.isfinite(value)):
-            raise ConfigurationError("vote_weight()", field, value, "a finite number or None")
+            raise ConfigurationError("vote_weight()", field, value, "must be a finite number or None")
     rated = 1.0 if elo is None else min(max(1 + 0.3 * (elo - 1500) / 500, 0.5), 2.0)
     calibrated = 1.0 if calibration is None else 0.5 + calibration
     return min(max(rated * calibrated, 0.1), 5.0)

@@ -255,10 +255,10 @@ def convergence(
     from flowdebate.measures.statements import answer_words, same_answer
 
     if not now:
-        raise ConfigurationError("convergence()", "now", now, "at least one proposal")
+        raise ConfigurationError("convergence()", "now", now, "must contain at least one proposal")
     check_share("convergence()", converged=converged, diverging=diverging)
     if diverging > converged:
-        raise ConfigurationError("convergence()", "diverging", diverging, f"no more than converged={converged}")
+        raise ConfigurationError("convergence()", "diverging", diverging, f"must be at most `converged`, {converged}")
     measure = best_similarity() if similarity is None else similarity
     matrix = _measure(measure, list(now.values()))
     alike = _mean(matrix[one][other] for one, other in combinations(range(len(now)), 2))

@@ -159,16 +159,18 @@ def _check(
     """Raise ConfigurationError for invalid arguments."""
     topologies = get_args(Topology)
     if inspect.iscoroutinefunction(topology) or not (callable(topology) or topology in topologies):
-        allowed = f"one of {join_choices(topologies)}, or a sync function of (names, round, random)"
-        raise ConfigurationError(_WHERE, "topology", topology, allowed)
+        problem = f"must be {join_choices(topologies)}, or a sync function of (names, round, random)"
+        raise ConfigurationError(_WHERE, "topology", topology, problem)
     if isinstance(names, str) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise ConfigurationError(_WHERE, "names", names, "different names")
+        raise ConfigurationError(_WHERE, "names", names, "must be texts without duplicates")
     if topology == "star" and hub is not None and hub not in names:
-        raise ConfigurationError(_WHERE, "hub", hub, f"None or one of the agents {join_choices(names)}")
+        raise ConfigurationError(_WHERE, "hub", hub, f"must be one of the agents, {join_choices(names)}, or None")
     check_share(_WHERE, sparsity=sparsity)
     for field, value in some.items():
         if value is not None and (isinstance(value, str) or not set(value) <= set(names)):
-            raise ConfigurationError(_WHERE, field, value, f"None or some of the agents {join_choices(names)}")
+            raise ConfigurationError(
+                _WHERE, field, value, f"must be some of the agents, {join_choices(names)}, or None"
+            )
 
 
 def _ask_own(

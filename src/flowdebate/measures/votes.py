@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeVar, get_args
 from pydantic import Field
 
 from flowdebate._text import join_choices, shown
-from flowdebate._util.validation import check_count, check_weight
+from flowdebate._util.validation import check_choice, check_count, check_weight
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 
@@ -153,8 +153,8 @@ def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
     check_count("agreement()", eligible=eligible)
     is_whole = all(isinstance(count, int) and count >= 0 for count in counts.values())
     if not is_whole or sum(counts.values()) > eligible:
-        allowed = f"ints >= 0, in all no more than the {eligible} eligible voters"
-        raise ConfigurationError("agreement()", "counts", dict(counts), allowed)
+        problem = f"must be whole numbers of at least 0 with a sum of at most {eligible}, the eligible voters"
+        raise ConfigurationError("agreement()", "counts", dict(counts), problem)
     return Fraction(max(counts.values(), default=0), eligible)
 
 
@@ -220,7 +220,9 @@ def tally(
     first = leaders(shares) if any(shares.values()) else []
     tied = first if len(first) > 1 else []
     if tied and tie_break is not None and tie_break not in tied:
-        raise ConfigurationError(_WHERE, "tie_break", tie_break, f"None or one of the tied {tied}")
+        raise ConfigurationError(
+            _WHERE, "tie_break", tie_break, f"must be one of the tied choices, {join_choices(tied)}, or None"
+        )
     met = len(valid) >= needed
     leader = tie_break if tied else next(iter(first), None)
     winner = leader if met else None
@@ -286,21 +288,19 @@ def _check_tally(
     quorum: object,
 ) -> None:
     """Raise ConfigurationError for invalid arguments."""
-    if rule not in get_args(VotingRule):
-        raise ConfigurationError(_WHERE, "rule", rule, f"one of {join_choices(get_args(VotingRule))}")
+    check_choice(_WHERE, get_args(VotingRule), rule=rule)
     for field, names in (("choices", choices), ("eligible", eligible)):
         if isinstance(names, str) or len(set(names)) != len(names):
-            raise ConfigurationError(_WHERE, field, names, "different names")
+            raise ConfigurationError(_WHERE, field, names, "must be a sequence without duplicates")
     if not eligible:
-        raise ConfigurationError(_WHERE, "eligible", eligible, "at least one voter")
-    if quorum is not None and (isinstance(quorum, bool) or not isinstance(quorum, int) or quorum < 1):
-        raise ConfigurationError(_WHERE, "quorum", quorum, "None or an int >= 1")
+        raise ConfigurationError(_WHERE, "eligible", None, "must not be empty")
+    check_count(_WHERE, optional=True, quorum=quorum)
     for voter, weight in (weights or {}).items():
         check_weight(_WHERE, voter, weight)
     for voter, times in Counter(ballot.voter for ballot in ballots).items():
         if voter not in eligible:
             raise ConfigurationError(
-                _WHERE, "ballots", voter, f"ballots of the eligible voters {join_choices(eligible)}"
+                _WHERE, "ballots", voter, f"must be of eligible voters: {join_choices(eligible)}", choices=eligible
             )
         if times > 1:
-            raise ConfigurationError(_WHERE, "ballots", f"{times} of {voter}", "one of each voter")
+            raise ConfigurationError(_WHERE, "ballots", None, f"must have one ballot per voter, not {times} of {voter}")

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate._text import is_blank
-from flowdebate._util.validation import check_library
+from flowdebate._util.validation import check_choice, check_library
 from flowdebate.errors import AuthenticationFailed, ConfigurationError
 from flowdebate.models.base import Message, ModelRequest, ModelResponse, ModelSettings, Usage
 from flowdebate.models.call import Retry
@@ -80,18 +80,14 @@ class AnthropicModel(PooledModel):
     ) -> None:
         location = "AnthropicModel"
         if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError(location, "name", name, "a model's name")
+            raise ConfigurationError(location, "name", name, "must be a model name")
         check_library(location, "anthropic", library="Anthropic's SDK", extra="anthropic")
         if base_url is not None:
             check_address(location, "base_url", base_url)
         if retry is not None and not isinstance(retry, Retry):
-            raise ConfigurationError(location, "retry", retry, "a Retry, or None")
-        for field, value, allowed in (
-            ("structured", structured, _MODES),
-            ("transport", transport, get_args(Transport)),
-        ):
-            if value not in allowed:
-                raise ConfigurationError(location, field, value, " or ".join(map(repr, allowed)))
+            raise ConfigurationError(location, "retry", retry, "must be a Retry or None")
+        check_choice(location, _MODES, structured=structured)
+        check_choice(location, get_args(Transport), transport=transport)
         self.retry = retry
         self._name = name
         self._label = label or name

@@ -11,9 +11,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, get_args, overload, runtime_checkable
 
 from flowdebate._util.json_data import SPARSE
+from flowdebate._util.validation import check_choice
 from flowdebate._util.wire import BlockEvent
 from flowdebate.errors import (
-    ConfigurationError,
     ConnectionLost,
     ContentFiltered,
     ModelUnavailable,
@@ -337,8 +337,8 @@ class ModelSettings:
     """Additional request parameters, under the provider's own names."""
 
     def __post_init__(self) -> None:
-        if self.effort is not None and self.effort not in get_args(Effort):
-            raise ConfigurationError("ModelSettings", "effort", self.effort, "'low', 'medium', 'high' or None")
+        if self.effort is not None:
+            check_choice("ModelSettings", get_args(Effort), effort=self.effort)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

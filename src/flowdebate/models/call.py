@@ -23,10 +23,9 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from flowdebate._text import clean_data, clean_text, is_blank, shown, without_keys
-from flowdebate._util.validation import check_count
+from flowdebate._util.validation import check_count, check_number
 from flowdebate.errors import (
     BadAnswer,
-    ConfigurationError,
     EmptyResponse,
     FlowDebateWarning,
     LostToThinking,
@@ -85,10 +84,7 @@ class Retry:
 
     def __post_init__(self) -> None:
         check_count("Retry", attempts=self.attempts)
-        for name in ("first_wait", "longest_wait"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < float("inf"):
-                raise ConfigurationError("Retry", name, value, "a number of seconds >= 0")
+        check_number("Retry", minimum=0, first_wait=self.first_wait, longest_wait=self.longest_wait)
 
     def wait_before(self, attempt: int, error: ModelError, *, random: Random) -> float | None:
         """Return how many seconds to wait after `error` before request number `attempt`; None to stop retrying."""

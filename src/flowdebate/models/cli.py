@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from flowdebate._text import clean_text, one_line, without_keys
+from flowdebate._util.validation import check_choice
 from flowdebate.errors import (
     AuthenticationFailed,
     BadAnswer,
@@ -108,8 +109,8 @@ class CliModel:
         self._name = label or "/".join(filter(None, (self._kind, model)))
         path = shutil.which(executable)
         if path is None:
-            message = f"CliModel: the program {executable!r} is not installed, or not on the PATH"
-            raise ConfigurationError("CliModel", "command", executable, "a program on the PATH", message=message)
+            message = f"CliModel: the program {executable} is not installed, or not on the PATH"
+            raise ConfigurationError("CliModel", "command", executable, message=message)
         self._path: str = path
         self._model = model
         self._env = tuple(env)
@@ -155,8 +156,9 @@ class CliModel:
         if request.choices:  # programs report no log-probabilities
             return ModelResponse(finish="stop")
         if request.tools:
-            tools = [tool.name for tool in request.tools]
-            raise ConfigurationError(request.block, "tools", tools, f"left out for {self._name}, which has its own")
+            raise ConfigurationError(
+                request.block, "tools", None, f"are not supported by {self._name}, which has its own"
+            )
         command, prompt = self._command(request), await _prompt(request)
         # a slash at the beginning of the prompt would start one of the program's commands
         if prompt.startswith("/") and self._program.keeps:
@@ -175,7 +177,7 @@ class CliModel:
     def _command(self, request: ModelRequest) -> list[str]:
         program, effort = self._program, request.settings.effort or self._settings.effort
         if effort is not None and program.effort is None:
-            raise ConfigurationError(self._name, "effort", effort, "None: it cannot be told how much to think")
+            raise ConfigurationError(self._name, "effort", effort, "is not supported by this model")
         command = [self._path, *program.command[1:]]
         command += program.no_folder if self._workdir is None else program.folder or ()
         if self._model is not None:
@@ -269,23 +271,26 @@ def _check_options(
 ) -> None:
     location = "CliModel"
     if (program is None) == (command is None):
-        raise ConfigurationError(location, "command", command, "given in place of a program")
-    if program is not None and program not in PROGRAMS:
-        raise ConfigurationError(location, "program", program, " or ".join(map(repr, PROGRAMS)))
+        problem = "is required unless `program` is set" if command is None else "cannot be combined with `program`"
+        raise ConfigurationError(location, "command", None, problem)
+    if program is not None:
+        check_choice(location, PROGRAMS, program=program)
     if command is not None and (isinstance(command, str) or not command or not all(map(str.strip, command))):
-        raise ConfigurationError(location, "command", command, 'a list such as ["my-agent", "--quiet"]')
+        raise ConfigurationError(location, "command", command, 'must be a list such as ["my-agent", "--quiet"]')
     if workdir is not None and not Path(workdir).is_dir():
-        raise ConfigurationError(location, "workdir", str(workdir), "a folder that exists")
+        raise ConfigurationError(location, "workdir", str(workdir), "must be an existing folder")
     if isinstance(env, str) or not all(isinstance(name, str) and _VARIABLE.fullmatch(name) for name in env):
-        raise ConfigurationError(location, "env", type(env), 'names of environment variables, such as ["GH_TOKEN"]')
+        raise ConfigurationError(
+            location, "env", type(env), 'must be names of environment variables, such as ["GH_TOKEN"]'
+        )
     if model is not None and program is None:
-        raise ConfigurationError(location, "model", model, "left out where a command is given")
+        raise ConfigurationError(location, "model", None, "cannot be combined with `command`")
     if model is not None and not is_model_name(model):
-        raise ConfigurationError(location, "model", model, "a model's name, which does not begin with a dash")
+        raise ConfigurationError(location, "model", model, "must be a model name that does not begin with a dash")
     if workdir is not None and program is not None and PROGRAMS[program].folder is None:
         hint = "Use claude for a seat that reads a folder, or pass the files as sources"
-        allowed = f"left out: nothing confines what {program} reads to a folder"
-        raise ConfigurationError(location, "workdir", str(workdir), allowed, hint=hint)
+        problem = f"is not supported by {program}, whose file access is not limited to a folder"
+        raise ConfigurationError(location, "workdir", None, problem, hint=hint)
 
 
 async def _prompt(request: ModelRequest) -> str:

@@ -25,7 +25,7 @@ _STEPS_A_KEYWORD = 10
 _STATES_A_STEP = 100
 """Number of pattern states that the engine processes in the time one step takes."""
 
-LINEAR = "a pattern that is matched in linear time: without look-around and back-references, and with few repetitions"
+LINEAR = "must be a pattern without look-around and back-references, and with few repetitions, to match in linear time"
 
 
 class _TooLong(Exception):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiolimiter import AsyncLimiter
 
-from flowdebate._util.validation import check_count, check_seconds
+from flowdebate._util.validation import check_count, check_seconds, check_text
 from flowdebate.errors import ConfigurationError, ProviderFailed, RateLimited, StoreError
 from flowdebate.models.base import Model, ModelRequest, ModelResponse, estimate_tokens
 from flowdebate.models.wrapper import PerRequestWrapper
@@ -109,9 +109,8 @@ class _Metered(PerRequestWrapper):
         super().__init__(inner)
         location = type(self).__name__
         if requests is None and tokens is None:
-            raise ConfigurationError(location, "requests", None, "given, or tokens")
-        rates = {"requests": requests, "tokens": tokens, "burst": burst}
-        check_count(location, **{name: value for name, value in rates.items() if value is not None})
+            raise ConfigurationError(location, "requests", None, "is required unless `tokens` is set")
+        check_count(location, optional=True, requests=requests, tokens=tokens, burst=burst)
         check_seconds(location, per=per)
         self._tokens = tokens
 
@@ -259,8 +258,7 @@ class SharedRateLimit(_Metered):
     ) -> None:
         super().__init__(inner, requests=requests, tokens=tokens, per=per, burst=burst)
         check_seconds("SharedRateLimit", patience=patience)
-        if key is not None and (not isinstance(key, str) or not key.strip()):
-            raise ConfigurationError("SharedRateLimit", "key", key, "a text that is not blank, or None")
+        check_text("SharedRateLimit", optional=True, key=key)
         self.key: str = key or self.name
         self._url = url
         self._schema = schema

@@ -133,13 +133,13 @@ def _schema_of_type(spec: Any, location: str, field: str) -> OutputSchema:  # no
         RootModel,
     )  # imported late, because importing it builds a validator, for which pydantic searches all packages
 
-    allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
+    problem = "must be a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
     if isroutine(spec) or isinstance(spec, str):  # pydantic would call a function or evaluate a string
-        raise ConfigurationError(location, field, spec, allowed)
+        raise ConfigurationError(location, field, spec, problem)
     try:
         schema = TypeAdapter(spec).json_schema()
     except (PydanticSchemaGenerationError, ValueError, TypeError, AttributeError) as error:
-        raise ConfigurationError(location, field, spec, allowed) from error
+        raise ConfigurationError(location, field, spec, problem) from error
     name = re.sub(r"\W", "", getattr(spec, "__name__", "")) or "Output"
     if schema.get("type") == "object":
         return OutputSchema(type(name, (_ObjectOnTop, RootModel[spec]), {"__module__": __name__}), unwrap="root")
@@ -173,7 +173,7 @@ def _model_of_json_schema(json_schema: Mapping[str, Any], location: str, field: 
     validator = validator_of(json_schema, location=location, field=field)
     schema = validator.schema
     if schema.get("type", "object") != "object":
-        raise ConfigurationError(location, field, schema, "a JSON Schema whose top level has type 'object'")
+        raise ConfigurationError(location, field, schema, 'must be a JSON Schema with "type": "object" at the top')
 
     def check(value: object) -> object:
         problems = [
@@ -215,10 +215,10 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
     has_dialect = isinstance(schema.get("$schema", ""), str)  # any other value cannot be looked up
     kind = jsonschema.validators.validator_for(schema, default=default) if has_dialect else default
     got: Mapping[str, Any] = schema
-    ends = f"a JSON Schema of at most {_DEEPEST} levels that does not refer to itself without an end"
+    problem = f"must be a JSON Schema of at most {_DEEPEST} levels that does not refer to itself endlessly"
     root = dict(schema)
     if is_deeper(root, 4 * _DEEPEST):  # a level takes two frames, and constants and examples may be nested more deeply
-        raise ConfigurationError(location, field, root, ends)
+        raise ConfigurationError(location, field, root, problem)
     try:
         root = deepcopy(root)
         registry = own_registry()
@@ -236,12 +236,14 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
             parts.append(part)
     except jsonschema.ValidationError as error:
         place = ".".join(map(str, error.absolute_path)) or "the top level"
-        raise ConfigurationError(location, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
+        raise ConfigurationError(
+            location, field, schema, f"must be a valid JSON Schema ({place}: {error.message})"
+        ) from None
     except RecursionError:  # no answer would ever be valid, and each attempt would cost money
-        raise ConfigurationError(location, field, got, ends) from None
+        raise ConfigurationError(location, field, got, problem) from None
     except (Unresolvable, ValueError):
-        allowed = "a JSON Schema that refers to nothing outside of itself"
-        raise ConfigurationError(location, field, got, allowed) from None
+        problem = "must not refer to anything outside the schema"
+        raise ConfigurationError(location, field, got, problem) from None
     _check_linear(parts, location, field)
     for part in parts:
         part.pop("$schema", None)  # it would select an unbounded validator
@@ -253,10 +255,9 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
     if (pattern := find_unbounded_pattern(parts)) is not None:
         raise ConfigurationError(location, field, pattern, LINEAR)
     words = {word for part in parts for word in part}
-    # `unevaluatedProperties` does its own matching, which backtracks
-    if {"patternProperties", "unevaluatedProperties"} <= words:
-        allowed = "a JSON Schema without `unevaluatedProperties`, or without `patternProperties`"
-        raise ConfigurationError(location, field, parts[0], allowed)
+    if {"patternProperties", "unevaluatedProperties"} <= words:  # the latter does its own matching, with backtracking
+        problem = "cannot combine `unevaluatedProperties` with `patternProperties`"
+        raise ConfigurationError(location, field, parts[0], problem)
 
 
 def _parts_of(schema: object) -> Iterator[object]:

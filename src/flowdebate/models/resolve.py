@@ -29,7 +29,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, TypeAlias, cast
 
-from flowdebate._text import did_you_mean, nearest
+from flowdebate._text import did_you_mean, join_choices, nearest
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable, RealModelForbidden
 from flowdebate.models.base import Model, ModelRequest, ModelResponse
 from flowdebate.models.call import check_real_calls_allowed, is_loopback
@@ -68,10 +68,12 @@ def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelC
     if override_model is None:
         return model
     if model is not None:
-        allowed = "left out with `override_model`, which replaces every model"
-        raise ConfigurationError("run", "model", model, allowed)
+        problem = "cannot be combined with `override_model`, which replaces every model"
+        raise ConfigurationError("run", "model", None, problem)
     if isinstance(override_model, Mapping):
-        raise ConfigurationError("run", "override_model", override_model, "one model, which replaces every model")
+        raise ConfigurationError(
+            "run", "override_model", override_model, "must be a single model, which replaces every model"
+        )
     check_model(override_model, location="run", field="override_model")
     return Override(override_model)
 
@@ -135,7 +137,7 @@ class ModelResolver:
         if not isinstance(spec, str):
             return _as_model(spec, "model")
         if spec.startswith(_PREFIX):
-            raise ConfigurationError("run", "model", spec, "a real model: an intent cannot refer to an intent")
+            raise ConfigurationError("run", "model", spec, "must be a real model: an intent cannot refer to an intent")
         model = self._known.get(spec)
         if model is None:
             name = full_name(spec)
@@ -167,7 +169,7 @@ def check_model(choice: ModelChoice, *, location: str, field: str = "model") -> 
     if isinstance(choice, Mapping):
         _check_mapping(choice, location, field)
         for intent, spec in choice.items():
-            check_model(spec, location=location, field=f"{field}[{intent!r}]")
+            check_model(spec, location=location, field=f"{field}.{intent}")
     elif not isinstance(choice, str):
         _as_model(choice, field, location)
     elif choice.startswith(_PREFIX):
@@ -250,8 +252,8 @@ def check_vendor(vendor: str, *, location: str, field: str) -> None:
     vendors = {*PROVIDERS, *_WORDS.values(), *_ALIASES}
     hint = did_you_mean(maker_of(vendor), vendors, cutoff=0.75)
     if hint and maker_of(vendor) not in vendors:
-        allowed = "the name of a vendor, or of the author's model"
-        raise ConfigurationError(location, field, vendor, allowed, hint=hint)
+        problem = "must be a vendor or the author's model"
+        raise ConfigurationError(location, field, vendor, problem, hint=hint)
 
 
 def found_models(*, without: Collection[str] = ()) -> list[str]:
@@ -401,8 +403,8 @@ def _named(spec: str, field: str, location: str = "model") -> Model:
     provider_name, slash, name = spec.partition("/")
     provider = PROVIDERS.get(provider_name)
     if spec == EACH:
-        allowed = "a model: only a pattern has seats to deal the models to"
-        raise ConfigurationError(location, field, spec, allowed, hint='Write debate(model="each"), or --model each')
+        problem = "cannot be each: only a pattern has roles to assign models to"
+        raise ConfigurationError(location, field, None, problem, hint='Write debate(model="each"), or --model each')
     if not slash or not name.strip() or provider is None:
         raise ConfigurationError(location, field, spec, _ALLOWED, hint=_hint(spec))
     if provider_name == "anthropic" and find_spec("anthropic") is not None:
@@ -435,7 +437,9 @@ def _address(provider: str) -> str | None:
         return address
     if provider == "anthropic":  # Anthropic's own API differs from its OpenAI-compatible endpoint
         hint = 'pip install "flowdebate[anthropic]", or unset it'
-        raise ConfigurationError("environment", variable, address_of(str(address)), "unset without the SDK", hint=hint)
+        raise ConfigurationError(
+            "environment", variable, address_of(str(address)), "cannot be set without Anthropic's SDK", hint=hint
+        )
     check_address("environment", variable, address)
     return address
 
@@ -446,8 +450,8 @@ def _check_program(spec: str, field: str, location: str) -> str:
 
     program, slash, model = (name := spec.removeprefix(_CLI)).partition("/")
     if program not in PROGRAMS or (slash and not is_model_name(model)):
-        allowed = " or ".join(f'"{_CLI}{option}"' for option in PROGRAMS)
-        raise ConfigurationError(location, field, spec, f"{allowed}, with a model of it behind a slash or none")
+        programs = join_choices(f"{_CLI}{option}" for option in PROGRAMS)
+        raise ConfigurationError(location, field, spec, f"must be {programs}, optionally followed by /MODEL")
     return name
 
 
@@ -464,9 +468,7 @@ def _recommend_sdk() -> None:
 # Names without a provider
 
 
-_ALLOWED = (
-    f'"local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model" with one of {", ".join(PROVIDERS)}'
-)
+_ALLOWED = 'must be "local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model"'
 # Makers of models available only from them, so that no local server has to be queried.
 _MAKERS: Mapping[str, re.Pattern[str]] = {
     "openai": re.compile(r"(ft:)?(gpt-\d|chatgpt-).*|o\d+(-.+)?|codex-.+", re.IGNORECASE),
@@ -533,8 +535,8 @@ def full_name(spec: str, location: str = "model", field: str = "model") -> str:
     if maker is not None and (not forms or _has_key(maker)):
         forms.insert(0, f"{maker}/{spec}")
     if len(forms) > 1:
-        allowed = f"one of {', '.join(forms)}: several models are called so"
-        raise ConfigurationError(location, field, spec, allowed)
+        problem = f"matches several models: {', '.join(forms)}"
+        raise ConfigurationError(location, field, spec, problem)
     return forms[0] if forms else spec
 
 
@@ -604,15 +606,13 @@ def _as_model(value: object, field: str, location: str = "model") -> Model:
     # equivalent to isinstance(value, Model), but ten times faster
     if not isinstance(value, type) and callable(getattr(value, "request", None)) and hasattr(value, "name"):
         return cast("Model", value)
-    raise ConfigurationError(location, field, value, "a Model object or the name of a model")
+    raise ConfigurationError(location, field, value, "must be a Model object or a model name")
 
 
 def _check_intent(name: str, location: str, field: str) -> str:
     intent = name.removeprefix(_PREFIX)
     if intent not in _INTENTS:
-        raise ConfigurationError(
-            location, field, name, " or ".join(repr(_PREFIX + known_intent) for known_intent in _INTENTS)
-        )
+        raise ConfigurationError(location, field, name, choices=[_PREFIX + known_intent for known_intent in _INTENTS])
     return intent
 
 
@@ -620,5 +620,5 @@ def _check_mapping(choice: Mapping[str, Model | str], location: str = "run", fie
     unknown = [intent for intent in choice if intent not in _INTENTS]
     if unknown:
         raise ConfigurationError(
-            location, field, unknown[0], f"a mapping with the keys {' and '.join(map(repr, _INTENTS))}"
+            location, field, unknown[0], f"must be a mapping with the keys {' and '.join(_INTENTS)}"
         )

@@ -110,9 +110,7 @@ class Wrapper:
 def inner_model(spec: Model | str, *, location: str) -> Model:
     """Resolve a wrapper's inner model; raise ConfigurationError for an intent or an invalid value."""
     if spec is None or (isinstance(spec, str) and spec.startswith("intent/")):
-        raise ConfigurationError(
-            location, "model", spec, "a Model or the name of one: intents are resolved by runs only"
-        )
+        raise ConfigurationError(location, "model", spec, "must be a Model or a model name: only runs resolve intents")
     return resolve_model(spec)
 
 
@@ -148,8 +146,8 @@ class Thinking(PerRequestWrapper):
         super().__init__(inner)
         self.effort: Effort = ModelSettings(effort=effort).effort or effort
         if not self.takes_effort:
-            allowed = f"left out for {self.name}, which cannot be told how much to think"
-            raise ConfigurationError("Thinking", "effort", effort, allowed)
+            problem = f"is not supported by {self.name}"
+            raise ConfigurationError("Thinking", "effort", effort, problem)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         if request.settings.effort is None:
@@ -188,9 +186,9 @@ class Fallback(Wrapper):
 
     def __init__(self, *models: Model | str, on: Callable[[ModelError], bool] | None = None) -> None:
         if not models:
-            raise ConfigurationError("Fallback", "models", models, "one model or more")
+            raise ConfigurationError("Fallback", "models", models, "must contain at least one model")
         if on is not None and not callable(on):
-            raise ConfigurationError("Fallback", "on", on, "a function of the error, or None")
+            raise ConfigurationError("Fallback", "on", on, "must be a function of the error or None")
         super().__init__(models[0])
         self._models = (self.inner, *(inner_model(model, location="Fallback") for model in models[1:]))
         self._on = on
@@ -250,7 +248,7 @@ class Timeout(PerRequestWrapper):
         options = {"seconds": seconds, "first_text": first_text, "between": between}
         overrides = {name: value for name, value in options.items() if value is not None}
         if not overrides:
-            raise ConfigurationError("Timeout", "seconds", None, "given, or first_text or between")
+            raise ConfigurationError("Timeout", "seconds", None, "is required unless `first_text` or `between` is set")
         check_seconds("Timeout", **overrides)
         self._seconds = seconds
         self._first_text = first_text

@@ -52,7 +52,7 @@ class HumanTurn:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
             hint = "Make it in a cell, or in async code"
-            raise ConfigurationError(_WHERE, "event loop", None, "running", hint=hint) from None
+            raise ConfigurationError(_WHERE, "event loop", None, "must be running", hint=hint) from None
         self._block = block
         self._handle = run if isinstance(run, RunHandle) else None
         self._run_id = run.run_id if isinstance(run, RunView) else run
@@ -86,7 +86,7 @@ class HumanTurn:
         """
         if self._store is not None:
             hint = "Make one without a run: HumanTurn()"
-            raise ConfigurationError(f"{_WHERE}.ask", "run", self._run_id, "left out", hint=hint)
+            raise ConfigurationError(f"{_WHERE}.ask", "run", None, "cannot be set", hint=hint)
         async with self._one_by_one:
             self._loop = asyncio.get_running_loop()
             self._answer = self._loop.create_future()
@@ -196,18 +196,18 @@ def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
     """Return the store of a durable run; None without a run."""
     if run is None:
         if choice is not None:
-            raise ConfigurationError(_WHERE, "store", choice, "left out without a run")
+            raise ConfigurationError(_WHERE, "store", None, "requires a run")
         return None
     if isinstance(run, RunView):
         if run.store is None:
             hint = "Give the run a store, or the human an `ask`: turn = HumanTurn(); human(name=…, ask=turn.ask)"
-            raise ConfigurationError(_WHERE, "run", run, "a run with a store", hint=hint)
+            raise ConfigurationError(_WHERE, "run", run, "must be a run with a store", hint=hint)
         return run.store
     if not isinstance(run, str):
-        raise ConfigurationError(_WHERE, "run", run, "a handle, a result, the id of a run, or None")
+        raise ConfigurationError(_WHERE, "run", run, "must be a handle, a result, a run ID or None")
     store = open_store(choice, location=_WHERE)
     if store is None:
-        raise ConfigurationError(_WHERE, "store", choice, "the store of the run")
+        raise ConfigurationError(_WHERE, "store", choice, "must be the store of the run")
     return store
 
 

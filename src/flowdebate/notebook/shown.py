@@ -11,7 +11,7 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from flowdebate._util.validation import check_library, is_number
+from flowdebate._util.validation import check_library, check_number
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.result import RunHandle, RunResult
 from flowdebate.service.lifetime import import_ahead
@@ -66,9 +66,8 @@ def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> Shown[OutT, R
     value: object = handle
     if not isinstance(value, RunHandle):
         hint = "Start the run in the background: handle = pattern.start(question)"
-        raise ConfigurationError("show()", "handle", handle, "the handle of a run", hint=hint)
-    if not is_number(every, maximum=_SLOWEST):
-        raise ConfigurationError("show()", "every", every, f"a number > 0, <= {_SLOWEST}")
+        raise ConfigurationError("show()", "handle", handle, "must be the handle of a run", hint=hint)
+    check_number("show()", above=0, maximum=_SLOWEST, every=every)
     live, news = Live(), asyncio.Event()
 
     def take(event: object) -> None:

@@ -13,7 +13,7 @@ from typing import Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from flowdebate._text import shown
+from flowdebate._util.validation import check_seconds
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures import Ballot, Position, Strength
@@ -324,8 +324,7 @@ class Archive:
     """Timeout in seconds for each read or write, after which a debate continues without it."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.patience, bool) or not isinstance(self.patience, (int, float)) or not self.patience > 0:
-            raise ConfigurationError("Archive", "patience", self.patience, "a number of seconds > 0")
+        check_seconds("Archive", patience=self.patience)
         if isinstance(self.past_debates, LoggedDebates) and isinstance(self.outcomes, LoggedOutcomes):
             self.past_debates.outcomes = self.outcomes.outcomes
 
@@ -342,18 +341,20 @@ class Archive:
     async def _check_outcome(self, debate: str, right: str | None, wrong: str | None) -> VerdictOutcome:
         location = "Archive.record_outcome"
         if (right is None) is (wrong is None):
-            raise ConfigurationError(location, "right", right, "an agent's name, unless `wrong` is one")
+            problem = "is required unless `wrong` is set" if right is None else "cannot be combined with `wrong`"
+            raise ConfigurationError(location, "right", None, problem)
         field, name = ("right", right) if wrong is None else ("wrong", wrong)
         if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError(location, field, name, "an agent's name")
+            raise ConfigurationError(location, field, name, "must be the name of an agent")
         ballots = await self.outcomes.ballots(debate)
         if not ballots:
-            raise ConfigurationError(location, "debate", debate, "the `feedback.debate` of a debate with this archive")
+            raise ConfigurationError(
+                location, "debate", debate, "must be the `feedback.debate` of a debate with this archive"
+            )
         agents = {agent for ballot in ballots for agent in (ballot.voter, ballot.choice) if agent is not None}
         # an agent without votes may still have made a proposal
         if name not in agents and not await self.positions.of(name):
-            agents_text = ", ".join(map(shown, sorted(agents)))
-            raise ConfigurationError(location, field, name, f"an agent of the debate, such as {agents_text}")
+            raise ConfigurationError(location, field, name, "is not an agent of the debate", choices=sorted(agents))
         return VerdictOutcome(right=right, wrong=wrong)
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn, 
 
 from pydantic.alias_generators import to_camel
 
-from flowdebate._text import shown
+from flowdebate._text import join_choices, shown
+from flowdebate._util.validation import check_count, check_text
 from flowdebate._util.wire import BaseEvent
 from flowdebate.errors import ConfigurationError, IllegalTransition, ReadOnly, TaskNotFound
 from flowdebate.resources.resource import Protectable, ResourceScope
@@ -238,11 +239,10 @@ class TaskCollection(Protectable):
     ) -> Task:
         """Add a pending task; by default the `id` is derived from the collection's id and the task's position in it."""
         if not _is_name(id) and id is not None:
-            raise ConfigurationError(self._where, "id", id, "a non-empty string, or None for a derived one")
+            raise ConfigurationError(self._where, "id", id, "must be text that is not empty, or None")
         if id in self._tasks:
-            raise ConfigurationError(self._where, "id", id, "an id that no other task has")
-        if not isinstance(max_attempts, int) or isinstance(max_attempts, bool) or max_attempts < 1:
-            raise ConfigurationError(self._where, "max_attempts", max_attempts, "an int >= 1")
+            raise ConfigurationError(self._where, "id", id, "must be unique")
+        check_count(self._where, max_attempts=max_attempts)
         more = {"labels": self._check_labels(labels), "max_attempts": max_attempts}
         task = self._new_task(goal, id, assignee, metadata, more)
         self._put(task, "pending")
@@ -356,12 +356,13 @@ class TaskCollection(Protectable):
         metadata: Mapping[str, Any] | None,
         more: Mapping[str, Any],
     ) -> Task:
-        if not isinstance(goal, str) or not goal.strip():
-            raise ConfigurationError(self._where, "goal", goal, "a string that is not blank")
+        check_text(self._where, goal=goal)
         if assignee is not None and not _is_name(assignee):
-            raise ConfigurationError(self._where, "assignee", assignee, "a non-empty string, or None for anybody")
+            raise ConfigurationError(
+                self._where, "assignee", assignee, "must be text that is not empty, or None for anybody"
+            )
         if metadata is not None and not isinstance(metadata, Mapping):
-            raise ConfigurationError(self._where, "metadata", metadata, "a mapping, or None")
+            raise ConfigurationError(self._where, "metadata", metadata, "must be a mapping or None")
         at, seq = self._now(), len(self._tasks) + 1
         if id is None:
             id, number = f"{self._collection_id}-{seq}", 1  # noqa: A001
@@ -440,16 +441,20 @@ class TaskCollection(Protectable):
         # A string is also an iterable of strings: "gpu" would become the labels g, p and u.
         label_tuple = None if isinstance(labels, str) or not isinstance(labels, Iterable) else tuple(labels)
         if label_tuple is None or not all(map(_is_name, label_tuple)):
-            raise ConfigurationError(self._where, "labels", label_tuple or labels, "an iterable of non-empty strings")
+            raise ConfigurationError(
+                self._where, "labels", label_tuple or labels, "must be an iterable of texts that are not empty"
+            )
         return frozenset(label_tuple)
 
     def _check_text(self, name: str, value: object, *, optional: bool = False) -> None:
         if not (isinstance(value, str) or (optional and value is None)):
-            raise ConfigurationError(self._where, name, value, "a string, or None" if optional else "a string")
+            raise ConfigurationError(self._where, name, value, "must be text or None" if optional else "must be text")
 
     def _check_status(self, status: TaskStatus | None) -> None:
         if status is not None and status not in TASK_STATUSES:
-            raise ConfigurationError(self._where, "status", status, f"one of {', '.join(TASK_STATUSES)}")
+            raise ConfigurationError(
+                self._where, "status", status, f"must be {join_choices(TASK_STATUSES)}", choices=TASK_STATUSES
+            )
 
 
 def _is_name(value: object) -> bool:
@@ -457,8 +462,7 @@ def _is_name(value: object) -> bool:
 
 
 def _check_id(collection_id: str) -> str:
-    if not isinstance(collection_id, str) or not collection_id.strip():
-        raise ConfigurationError("task collection", "collection_id", collection_id, "a string that is not blank")
+    check_text("task collection", collection_id=collection_id)
     return collection_id
 
 
@@ -532,5 +536,5 @@ def create_task_collection(collection_id: str, *, key: str = "tasks") -> TaskCol
     'tasks'
     """
     if not isinstance(key, str) or not key:
-        raise ConfigurationError("create_task_collection()", "key", key, "a non-empty string")
+        raise ConfigurationError("create_task_collection()", "key", key, "must be text that is not empty")
     return TaskCollectionResource(key=key, collection_id=_check_id(collection_id))

@@ -22,6 +22,7 @@ from typing_extensions import TypeVar
 from flowdebate._text import add_note, pickles
 from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate._util.importing import InNotebooks
+from flowdebate._util.validation import check_choice, check_count, check_text
 from flowdebate.errors import ConfigurationError, RunChanged, RunExists
 from flowdebate.models.base import Usage
 from flowdebate.models.resolve import ModelChoice, ModelSpec, choose_model
@@ -376,7 +377,7 @@ class Batch(Generic[OutT, RawT]):
 
     async def __aiter__(self) -> AsyncGenerator[BatchItem[OutT, RawT]]:
         if self._pool is not None:
-            raise ConfigurationError(f"{self._block.name}.batch()", "iteration", "another one", "the only one")
+            raise ConfigurationError(f"{self._block.name}.batch()", "iteration", None, "is possible only once")
         self._pool = WorkerPool(self._make_jobs(), self._run_job, size=self._max_concurrency)
         from flowdebate.models.openai.clients import keep_connections
 
@@ -572,17 +573,13 @@ def _check(
 ) -> None:
     one = isinstance(questions, (str, bytes, Mapping, BaseModel))
     if one or not isinstance(questions, (Iterable, AsyncIterable)):
-        raise ConfigurationError(location, "questions", questions, "several: an iterable, or an async iterable")
-    if not isinstance(max_concurrency, int) or isinstance(max_concurrency, bool) or max_concurrency < 1:
-        raise ConfigurationError(location, "max_concurrency", max_concurrency, "an int >= 1")
-    if batch_id is not None and (not isinstance(batch_id, str) or not batch_id.strip()):
-        raise ConfigurationError(location, "batch_id", batch_id, "a text that is not blank, or None")
-    for option, value, allowed in (
-        ("on_error", on_error, ("collect", "raise")),
-        ("on_uncertain", on_uncertain, ("retry", "raise")),
-    ):
-        if value not in allowed:
-            raise ConfigurationError(location, option, value, " or ".join(map(repr, allowed)))
+        raise ConfigurationError(
+            location, "questions", questions, "must be an iterable or an async iterable of questions"
+        )
+    check_count(location, max_concurrency=max_concurrency)
+    check_text(location, optional=True, batch_id=batch_id)
+    check_choice(location, ("collect", "raise"), on_error=on_error)
+    check_choice(location, ("retry", "raise"), on_uncertain=on_uncertain)
 
 
 class WorkerPool(Generic[JobT, DoneT]):

@@ -69,7 +69,7 @@ class SequencerHandle:
         for name in changes:  # needed because `model_copy` accepts any name
             if name not in field_names:
                 location = f"state of sequencer {self.name!r}"
-                raise ConfigurationError(location, "update()", name, f"one of its fields: {', '.join(field_names)}")
+                raise ConfigurationError(location, "update()", name, "names an unknown field", choices=field_names)
         self.state = state.model_copy(update=changes) if is_model else replace(state, **changes)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias,
 from weakref import WeakKeyDictionary
 
 from flowdebate._text import error_text
+from flowdebate._util.validation import check_number, check_text
 from flowdebate.errors import (
     BudgetReached,
     ConfigurationError,
@@ -145,12 +146,10 @@ def make_run(  # noqa: PLR0913 - the options of run
     """Create an unstarted run of `block`; raise ConfigurationError for invalid options."""
     check_outside(block)
     model = choose_model(model, override_model)
-    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
-        raise ConfigurationError("run", "seed", seed, "an int or None")
+    check_number("run", whole=True, optional=True, seed=seed)
+    check_text("run", optional=True, run_id=run_id)
     if limits is not None and not isinstance(limits, Limits):
-        raise ConfigurationError("run", "limits", limits, "Limits(…), or None")
-    if run_id is not None and (not isinstance(run_id, str) or not run_id.strip()):
-        raise ConfigurationError("run", "run_id", run_id, "a text that is not blank, or None")
+        raise ConfigurationError("run", "limits", limits, "must be Limits or None")
     run = Run(
         run_id=run_id or os.urandom(16).hex(),
         session=as_session(session),
@@ -164,7 +163,7 @@ def make_run(  # noqa: PLR0913 - the options of run
         attach_journal(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
     if run.journal is None and any(getattr(resource, "needs_store", False) for resource in block.resources.values()):
         hint = "A human answers later: run(…, store=…), or human(…, ask=…)"  # reported now, before any calls are made
-        raise ConfigurationError(f"{block.name}.run()", "store", None, "a store", hint=hint)
+        raise ConfigurationError(f"{block.name}.run()", "store", None, "is required", hint=hint)
     return run
 
 
@@ -175,8 +174,8 @@ def check_outside(block: Runnable[Any]) -> None:
         raise ConfigurationError(
             f"block {block.name!r}",
             "run()",
-            f"a call inside the run of {around!r}",
-            "called outside of runs",
+            None,
+            f"cannot be called inside the run of {around!r}",
             hint="Inside a block write `await block(value, ctx)`: it is then part of the run, its limits and its store",
         )
 
@@ -345,7 +344,11 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
     """Execute `run` in a new task; this requires a running event loop."""
     if not _loop_is_running():
         raise ConfigurationError(
-            f"{block.name}.start()", "event loop", None, "running", hint="Call it from async code, or use run_sync()"
+            f"{block.name}.start()",
+            "event loop",
+            None,
+            "must be running",
+            hint="Call it from async code, or use run_sync()",
         )
     run.begin(block.name)
     task = asyncio.create_task(_execute(block, value, run), name=f"flowdebate {run.run_id}")

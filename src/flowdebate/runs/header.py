@@ -60,8 +60,8 @@ def attach_journal(
     try:
         plan = plain(value)
     except (ValueError, TypeError, RecursionError):
-        allowed = "JSON data, or values that pydantic turns into JSON data, for a run with a store"
-        raise ConfigurationError(f"{block}.run()", "value", value, allowed) from None
+        problem = "must be JSON data, or values that pydantic can convert to JSON, for a run with a store"
+        raise ConfigurationError(f"{block}.run()", "value", value, problem) from None
     header = RunHeader(
         run_id=run.run_id,
         block=block,
@@ -186,7 +186,7 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
         return ModelResolver(environment=names)
     is_names = isinstance(names, Mapping) and all(isinstance(name, str) for name in names.values())
     if names is not None and not is_names:
-        raise _unusable(store, header, "model", names, "names of models, by intent")
+        raise _unusable(store, header, "model", names, "must contain model names by intent")
     if isinstance(names, Mapping) and _OVERRIDE in names:
         return ModelResolver(Override(names[_OVERRIDE]))
     return ModelResolver(names[_ALL] if isinstance(names, Mapping) and _ALL in names else names)
@@ -208,13 +208,13 @@ def limits_of(store: Store, header: RunHeader) -> Limits | None:
     try:
         return Limits(**limits)
     except (TypeError, ConfigurationError):
-        allowed = f"positive numbers of {', '.join(item.name for item in fields(Limits) if item.name != 'prices')}"
-        raise _unusable(store, header, "limits", limits, allowed) from None
+        names = ", ".join(item.name for item in fields(Limits) if item.name != "prices")
+        raise _unusable(store, header, "limits", limits, f"must contain positive numbers for any of {names}") from None
 
 
-def _unusable(store: Store, header: RunHeader, field: str, got: object, allowed: str) -> StoreError:
+def _unusable(store: Store, header: RunHeader, field: str, got: object, problem: str) -> StoreError:
     """Return the error for a stored (perhaps imported) run with an unusable header."""
-    return StoreError(store.name, f"run {header.run_id}: `{field}` of its header must be {allowed} (got {typed(got)})")
+    return StoreError(store.name, f"run {header.run_id}: `{field}` of its header {problem} (got {typed(got)})")
 
 
 def _dump_session(session: Session) -> dict[str, Any] | None:
@@ -236,10 +236,12 @@ def session_of(store: Store, header: RunHeader, location: str) -> Session:
     messages = history if isinstance(history, list) else [None]
     are_messages = all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in messages)
     if not isinstance(state, Mapping) or not are_messages or not isinstance(lost, list):
-        raise _unusable(store, header, "session", stored, "an object `state` and `history`, a list of messages")
+        raise _unusable(
+            store, header, "session", stored, "must contain an object `state` and a list of messages `history`"
+        )
     if lost:
-        allowed = f"the session as it was when the run started: its {', '.join(map(str, lost))} could not be stored"
-        raise ConfigurationError(location, "session", None, allowed)
+        problem = f"cannot be restored: its {', '.join(map(str, lost))} could not be stored"
+        raise ConfigurationError(location, "session", None, problem)
     return Session(state=dict(state), history=list(history))
 
 
@@ -247,5 +249,5 @@ def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return `labels` as a dict; raise ConfigurationError for values other than strings."""
     for name, text in labels.items():
         if not isinstance(name, str) or not isinstance(text, str):
-            raise ConfigurationError("run", "labels", {name: text}, "a dict of str to str")
+            raise ConfigurationError("run", "labels", {name: text}, "must be a dict of str to str")
     return dict(labels)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
-from sys import float_info, maxsize
+from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from flowdebate._util.cancellation import wait_uncancelled
-from flowdebate._util.validation import is_number
+from flowdebate._util.validation import check_count, check_number
 from flowdebate.errors import BudgetReached, ConfigurationError, LimitReached, StoreError
 from flowdebate.models.base import Attempt, ModelRequest, Usage, estimate_tokens
 from flowdebate.models.prices import GIVEN, HOW, known_price, prices_known, prices_source
@@ -84,17 +84,21 @@ class Limits:
     """Prices of tokens; None for those from `genai-prices`, if installed. A price table takes precedence over them."""
 
     def __post_init__(self) -> None:
-        for name in ("calls", "tokens"):
-            _check(name, getattr(self, name), int, "an int >= 1, or None")
-        for name in ("cost", "seconds", "working_seconds"):
-            _check(name, getattr(self, name), (int, float), "a number > 0, or None")
+        check_count("Limits", optional=True, calls=self.calls, tokens=self.tokens)
+        bounds = {"cost": self.cost, "seconds": self.seconds, "working_seconds": self.working_seconds}
+        check_number("Limits", above=0, optional=True, **bounds)
         if self.cost is not None and self.prices is None and not prices_known():
-            raise ConfigurationError("Limits", "prices", None, "given if `cost` is", hint=f"Or install some: {HOW}")
+            raise ConfigurationError(
+                "Limits", "prices", None, "is required with `cost`", hint=f"Or install some: {HOW}"
+            )
         if self.prices is not None and not callable(self.prices):
             wrong = not isinstance(self.prices, Mapping) or not all(isinstance(p, Price) for p in self.prices.values())
             if wrong:
                 raise ConfigurationError(
-                    "Limits", "prices", self.prices, "a dict of model names to Price, or a function of (model, usage)"
+                    "Limits",
+                    "prices",
+                    self.prices,
+                    "must be a dict of model names to Price, or a function of (model, usage)",
                 )
 
     def __bool__(self) -> bool:
@@ -117,12 +121,6 @@ class Limits:
         return Limits(
             **bounds_by_name, prices=bounds.prices if self.prices is None or bounds.cost is not None else self.prices
         )
-
-
-def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str) -> None:
-    # asyncio cannot wait for an integer too large for a float.
-    if value is not None and not (isinstance(value, kind) and is_number(value, maximum=float_info.max)):
-        raise ConfigurationError("Limits", name, value, allowed)
 
 
 class Reserved(NamedTuple):
@@ -203,10 +201,10 @@ class Budget:
             return price.of(usage)
         listed_price = known_price(model, usage) if prices_known() else None
         if listed_price is None and (prices is not None or self._limits.cost is not None):
-            names = ", ".join(map(repr, prices or ())) or "none"
-            allowed = f"a table with every model of the run (it has {names})"
+            names = ", ".join(prices or ()) or "none"
+            problem = f"must include every model of the run; {model} is missing (the table has {names})"
             hint = "Its price is not known either" if prices_known() else ""
-            raise ConfigurationError("Limits", "prices", model, allowed, hint=hint)
+            raise ConfigurationError("Limits", "prices", None, problem, hint=hint)
         return listed_price
 
     def reserve(self, model: str, request: ModelRequest) -> Reserved:
@@ -317,10 +315,10 @@ class Account:
 
     def __init__(self, store: Store, limits: Limits, *, owner: str | None = None) -> None:
         for field in ("seconds", "working_seconds"):
-            if (bound := getattr(limits, field)) is not None:
-                allowed = "left out: a budget is one of calls, tokens and cost"
+            if getattr(limits, field) is not None:
+                problem = "cannot be set: a budget limits calls, tokens or cost"
                 location = "budget" if owner is None else "owner_budget"
-                raise ConfigurationError("Service", f"{location}.{field}", bound, allowed)
+                raise ConfigurationError("Service", f"{location}.{field}", None, problem)
         self.name: str = "all runs" if owner is None else repr(owner)
         self.limits = limits
         # No tokens would be counted without a limit.

@@ -90,17 +90,15 @@ def create_app(  # noqa: PLR0913 - keyword-only
     have `patience` seconds to finish.
     """
     if authenticate is not None and token:
-        raise ConfigurationError(_WHERE, "token", None, "left out where there is `authenticate`")
+        raise ConfigurationError(_WHERE, "token", None, "cannot be combined with `authenticate`")
     if token is None and authenticate is None:
         # The default is a new token at each start, so that a token pasted somewhere does not work later.
         token = secrets.token_urlsafe(32)
     if token and len(token) < _MIN_TOKEN_LENGTH:
-        raise ConfigurationError(
-            _WHERE, "token", f"{len(token)} characters", f"at least {_MIN_TOKEN_LENGTH} characters long"
-        )
+        raise ConfigurationError(_WHERE, "token", len(token), f"must have at least {_MIN_TOKEN_LENGTH} characters")
     root = root_path.rstrip("/")
     if root and not is_prefix(root):
-        raise ConfigurationError(_WHERE, "root_path", root_path, 'a path such as "/debates"')
+        raise ConfigurationError(_WHERE, "root_path", root_path, 'must be a path such as "/debates"')
     check_count(_WHERE, max_readers=max_readers)
     hosts = LOOPBACK | frozenset(map(str.lower, allow_hosts))
     front = Front(

@@ -89,15 +89,16 @@ class Front:
         """Raise ConfigurationError for options that would make this server read a file or open a connection."""
         for name, paths in options.reached("file").items():  # files on this machine, which models would see
             folders = self.sources if name == "sources" else ()
-            below = f" unless each path is below one of: {', '.join(map(str, folders))}" if folders else ""
             if refused := outside_of(folders, paths) if folders else paths:
-                value_shown = refused[0] if name == "sources" else "a path"  # values of other options may be secrets
-                allowed = f"left out over HTTP{below}"
-                raise ConfigurationError("options", name, value_shown, allowed, hint="Send the content itself.")
+                got = refused[0] if name == "sources" else None  # other values may be secrets
+                allowed = f"name files outside {' and '.join(map(str, folders))}" if folders else "name files"
+                problem = f"cannot {allowed} over HTTP; send the content itself"
+                raise ConfigurationError("options", name, got, problem)
         for name, addresses in options.reached("server").items():
             if not all(any(_is_below(address, allowed) for allowed in self.base_urls) for address in addresses):
-                places = f" unless it is at or below one of: {', '.join(self.base_urls)}" if self.base_urls else ""
-                raise ConfigurationError("options", name, None, f"left out over HTTP{places}")
+                urls = " or ".join(self.base_urls)
+                problem = f"must be at or below {urls} for requests over HTTP" if urls else "cannot be set over HTTP"
+                raise ConfigurationError("options", name, None, problem)
 
     def beginning(self, run_id: str | None) -> asyncio.Lock:
         """Return the lock for starting a run, so that simultaneous requests with one `runId` start only one run."""

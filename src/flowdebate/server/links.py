@@ -62,12 +62,18 @@ async def make_link(
     created_at = (await stored_run(service, run_id)).header.created_at
     if body.shows is not None:
         if (target := body.role or body.place) is not None:
-            raise ConfigurationError("POST /runs/{id}/links", "shows", body.shows, f"left out for a link for {target}")
+            raise ConfigurationError("POST /runs/{id}/links", "shows", None, f"cannot be set for a link for {target}")
         shared = made_of(await service.share(run_id, body.shows, seconds=body.seconds), run_id, front, request)
         return JSONData(shared.model_dump(by_alias=True), HTTPStatus.CREATED, {"location": shared.page})
     place = None if body.role is not None else await _place(run_id, body.place, front, service)
     if body.role is not None and body.role not in (roles := await service.people(run_id)):
-        raise ConfigurationError("POST /runs/{id}/links", "role", body.role, f"one of {', '.join(roles) or 'none'}")
+        raise ConfigurationError(
+            "POST /runs/{id}/links",
+            "role",
+            body.role,
+            "is not the role of a person in the run",
+            choices=roles,
+        )
     expires_at = front.links.clock() + body.seconds
     link = Link(run_id=run_id, started_at=created_at, place=place, role=body.role, expires_at=expires_at)
     root, code = shared_root_of(request), front.links.sign(link)
@@ -113,7 +119,7 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     if share.shows != "vote":
         raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not for votes.")
     if body.reader is None:
-        raise ConfigurationError("POST /links/{code}/votes", "reader", None, "a random id of the reader")
+        raise ConfigurationError("POST /links/{code}/votes", "reader", None, "is required: a random ID of the reader")
     run_id = stored.header.run_id
     async with front.beginning(share.id):  # otherwise, several simultaneous votes could pass as the last one allowed
         cast = await votes_in(front.service.store, stored)

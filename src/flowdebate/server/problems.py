@@ -87,7 +87,6 @@ class FieldProblem(BaseModel):
     field: str = Field(description="Path of the field; empty where the whole value is meant.")
     problem: str = Field(description="What is wrong with it, in words.")
     given: str | None = Field(None, description="What was given, cut to a readable length; null where nothing was.")
-    allowed: str | None = Field(None, description="What is allowed there.")
 
 
 class Problem(BaseModel):
@@ -194,9 +193,7 @@ def _of_library(error: FlowDebateError) -> Problem:
         case ConfigurationError():
             problem = (error.whole_message or error.problem).removeprefix(f"{error.location}: ")
             problem = f"{problem}. {error.hint}" if error.hint else problem
-            field_problems = [
-                FieldProblem(field=error.field, problem=problem, given=error.given, allowed=error.allowed)
-            ]
+            field_problems = [FieldProblem(field=error.field, problem=problem, given=error.given)]
         case OutputError() | SchemaViolation():
             field_problems = [FieldProblem(field=field, problem=problem) for field, problem in error.problems]
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -219,7 +216,7 @@ def _of_pydantic(error: Mapping[str, Any]) -> FieldProblem:
         return FieldProblem(field="", problem=f"is not JSON: {error['ctx']['error']} at character {error['loc'][-1]}")
     problem = _text.describe_problem(error, got=False)
     given = None if error["type"] in ("missing", "unknown_field") else _text.typed(error.get("input"))
-    return FieldProblem(field=field, problem=problem, given=given, allowed=problem.removeprefix("must be "))
+    return FieldProblem(field=field, problem=problem, given=given)
 
 
 def _blank(status: HTTPStatus, detail: str, fields: list[FieldProblem] | None = None) -> Problem:

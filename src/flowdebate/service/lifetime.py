@@ -35,7 +35,9 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
     except (OSError, OverflowError) as error:
         used = getattr(error, "errno", None) == errno.EADDRINUSE
         hint = f"Port {port} is in use" if used else f"Port {port} of {host} cannot be used: {error}"
-        raise ConfigurationError(location, "port", port, f"a free port of {host}, or 0 for any", hint=hint) from None
+        raise ConfigurationError(
+            location, "port", port, f"must be free on {host}, or 0 for any port", hint=hint
+        ) from None
     # Connections inherit this; otherwise the body of a response waits 40 ms for the client to acknowledge the head.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return bound

@@ -178,7 +178,7 @@ class OwnedService:
 
     def _labels(self, labels: Mapping[str, str] | None) -> dict[str, str]:
         if labels and labels.get(OWNER, self.owner) != self.owner:
-            raise ConfigurationError("begin", f"labels.{OWNER}", labels[OWNER], f"left out, or {self.owner}")
+            raise ConfigurationError("begin", f"labels.{OWNER}", labels[OWNER], f"must be {self.owner}, or omitted")
         return {**(labels or {}), OWNER: self.owner}
 
     async def _check_free(self, run_id: str | None) -> None:

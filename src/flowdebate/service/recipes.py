@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from threading import Thread
 from typing import Any, TypeAlias
 
-from flowdebate._text import is_blank
+from flowdebate._text import join_choices
+from flowdebate._util.validation import check_text
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import EACH, ModelChoice
@@ -136,17 +137,20 @@ class Recipes:
         if pattern in self.patterns:
             if options:
                 raise ConfigurationError(
-                    _BEGIN, "options", dict(options), f"none: {pattern} is registered as it is; only limits can be set"
+                    _BEGIN,
+                    "options",
+                    None,
+                    f"cannot be set: {pattern} is registered with its own; only limits can be set",
                 )
-            if isinstance(question, str) and is_blank(question):
-                raise ConfigurationError(_BEGIN, "question", question, "text that is not blank")
+            if isinstance(question, str):
+                check_text(_BEGIN, question=question)
             return self._of_registered(pattern, question, seed=seed, limits=limits)
         info = find_pattern(pattern) if self.plans else None
         if info is None:
             names = [*self.patterns, *(PATTERNS if self.plans else ())]
-            raise ConfigurationError(_BEGIN, "pattern", pattern, f"one of {', '.join(names)}")
+            raise ConfigurationError(_BEGIN, "pattern", pattern, choices=names)
         if not isinstance(question, str):
-            raise ConfigurationError(_BEGIN, info.subject, question, "text")
+            raise ConfigurationError(_BEGIN, info.subject, question, "must be text")
         plan = self._make_plan(info, question, options, seed=seed, check=check)
         if not plan.speakers:
             return self._of_proposer(plan, limits)
@@ -195,9 +199,7 @@ class Recipes:
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
         """Add a pattern; raise ConfigurationError if the name is taken."""
         if name in self.patterns:
-            raise ConfigurationError(
-                "Service.register()", "name", name, f"a name other than {', '.join(self.patterns)}"
-            )
+            raise ConfigurationError("Service.register()", "name", name, "is already registered")
         self.patterns[name] = pattern
 
     def of_run(
@@ -214,11 +216,9 @@ class Recipes:
         if (registered := self.registered(run, limits=limits)) is not None:
             return registered
         if run.header.plan is None or pattern_of_run(run) is None:
-            pattern_names = ", ".join(self.patterns) or "none"
-            allowed = (
-                f"a run with a plan, or of a registered pattern ({pattern_names}); this is one of {run.header.block}"
-            )
-            raise ConfigurationError("Service", "run_id", run.header.run_id, allowed)
+            known = ", ".join(self.patterns) or "none"
+            problem = f"must be a run with a plan or of a registered pattern ({known}), not of {run.header.block}"
+            raise ConfigurationError("Service", "run_id", run.header.run_id, problem)
         plan = plan_of(run, {}, to_ask=to_ask)
         # The run was imported, or started by a program that may use other models.
         if to_ask and self.allowed is not None:
@@ -255,12 +255,16 @@ class Recipes:
             return self._of_plan(pattern, limits, labels or {}, recording=False)
         if pattern is not None and pattern not in self.patterns:
             raise ConfigurationError(
-                "Service.fork()", "pattern", pattern, f"one of {', '.join(self.patterns)}, or None"
+                "Service.fork()",
+                "pattern",
+                pattern,
+                f"must be {join_choices(self.patterns)}, or None",
+                choices=self.patterns,
             )
         name = pattern or self._registered(run)
         if name is not None or run.header.plan is None:
             if set(options) - ({"goes_on"} if pattern is None and name is not None else set()):
-                raise ConfigurationError("Service.fork()", "options", dict(options), "none for a run without a plan")
+                raise ConfigurationError("Service.fork()", "options", None, "requires a run with a plan")
             if name is None:
                 return self.of_run(run)
             more = asked_to_go_on(run, options["goes_on"]) if options else _goes_on(run)
@@ -306,8 +310,8 @@ class Recipes:
         block, stored = self.patterns[name], {"registered": name, **self._recover}
         if more is not None:
             if block.lengthen is None or name in self._queued:
-                allowed = "left out: only a debate goes on, and not on the queue of workers"
-                raise ConfigurationError("options", "goes_on", more.to_plan(), allowed)
+                problem = "cannot be set: only a debate outside the queue of workers can be continued"
+                raise ConfigurationError("options", "goes_on", None, problem)
             block, stored = block.lengthen(more), {**stored, "goes_on": more.to_plan()}
         return Recipe(
             name=name,

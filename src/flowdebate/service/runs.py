@@ -177,7 +177,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
     from flowdebate.store.sqlite.store import SqliteStore
 
     if location is not None and not is_text(location):
-        raise ConfigurationError(COMMAND, "--store", location, "the path of a file, or postgresql://…")
+        raise ConfigurationError(COMMAND, "--store", location, "must be the path of a file, or postgresql://…")
     if location is not None:
         read_place(location, location=COMMAND, field="--store")
     store_location = location or os.environ.get(STORE_VARIABLE) or None
@@ -188,7 +188,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
         is_file = isinstance(store, SqliteStore)
         option = f" --store {shlex.quote(location if is_file else store.name)}"
         if is_file and not (new or Path(store.name).exists()):
-            raise ConfigurationError(COMMAND, "--store", location, "a store that exists")
+            raise ConfigurationError(COMMAND, "--store", location, "does not exist")
     try:
         yield Place(store=store, is_explicit=store_location is not None, option=option)
     finally:
@@ -218,7 +218,7 @@ def state_of(run: StoredRun) -> str:
 async def find_run(store: Store, name: str) -> StoredRun:
     """Find the run with this id or unique id prefix; raise ConfigurationError if the prefix is ambiguous."""
     if not is_text(name):
-        raise ConfigurationError(COMMAND, "RUN", name, "the id of a run")
+        raise ConfigurationError(COMMAND, "RUN", name, "must be the ID of a run")
     try:
         return await store.run(name)
     except RunNotFound:

@@ -144,14 +144,13 @@ class Service(Readership):
         check_count("Service", max_concurrency=max_concurrency, owner_concurrency=per_owner)
         check_count("Service", minimum=0, max_queued=max_queued)
         check_seconds("Service", poll=poll)
-        if keep_days is not None:
-            check_seconds("Service", keep_days=keep_days)
+        check_seconds("Service", optional=True, keep_days=keep_days)
         self.keep_days = keep_days
         opened = workers.store if store is None and workers is not None else open_store(store, location="Service")
         if opened is None and store is None:  # in other options, None means no store
             opened = open_store(default_store_path())
         if opened is None:
-            raise ConfigurationError("Service", "store", store, "a store: a service has durable runs")
+            raise ConfigurationError("Service", "store", store, "is required: a service stores its runs")
         self._opened = None if opened is store else opened
         """Store opened here, to be closed here."""
         # `close` lets calls in flight finish, because they are paid for, and recorded answers need no repetition.
@@ -754,8 +753,8 @@ class Service(Readership):
             }
             for name, value in arguments.items():
                 if value is not None:
-                    allowed = "left out: workers execute this run as they are configured"
-                    raise ConfigurationError("Service.resume()", name, value, allowed)
+                    problem = "cannot be set: the configuration of the workers applies to this run"
+                    raise ConfigurationError("Service.resume()", name, None, problem)
             await workers.resume(run_id, retry_dead_letter=retry_dead_letter)
             return await self._state(run_id)
         recipe = recipe or self._recipes.of_run(stored, limits=limits, plan=plan)

@@ -175,7 +175,7 @@ class RunPage(WireModel):
         try:
             return float(created_at), run_id
         except ValueError:
-            raise ConfigurationError("Service.runs()", "before", text, "the `next` of a page") from None
+            raise ConfigurationError("Service.runs()", "before", text, "must be the `next` value of a page") from None
 
 
 class RunDetails(RunState):

@@ -149,7 +149,7 @@ def allowed_folders(paths: Iterable[str | Path], *, location: str) -> tuple[Path
     folders = tuple(Path(path).resolve() for path in paths)
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigurationError(location, "allow_sources", str(folder), "folders that there are")
+            raise ConfigurationError(location, "allow_sources", str(folder), "must be existing folders")
     return folders
 
 

@@ -119,12 +119,11 @@ def _index(sources: tuple[Source, ...]) -> tuple[list[Passage], Any]:
     try:
         from bm25s import BM25
     except ImportError:
-        allowed = "short enough for the prompts, or searched"
         message = (
             "The sources are too long for the prompts. To send the passages that fit each prompt: "
             'pip install "flowdebate[documents]"'
         )
-        raise ConfigurationError("prompts", "sources", None, allowed, message=message) from None
+        raise ConfigurationError("prompts", "sources", None, message=message) from None
     passages = [passage for source in sources for passage in cut(source)]
     texts = {source.name: source.text for source in sources}
     index = BM25()
@@ -390,13 +389,11 @@ def verify_quotes(
     >>> quote.status, [report["report"][span.start : span.end] for span in quote.spans]
     ('verified', ['rose by 15%', 'fell by 2%'])
     """
-    if isinstance(min_words, bool) or not isinstance(min_words, int) or min_words < _MIN_WORDS:
-        allowed = f"an int >= {_MIN_WORDS} (one word is not a quote)"
-        raise ConfigurationError("verify_quotes()", "min_words", min_words, allowed)
+    check_count("verify_quotes()", minimum=_MIN_WORDS, min_words=min_words)  # one word is not a quote
     check_count("verify_quotes()", min_characters=min_characters)
     for name, source in sources.items():
         if not isinstance(source, str):
-            raise ConfigurationError("verify_quotes()", f"sources[{name!r}]", source, "text")
+            raise ConfigurationError("verify_quotes()", f"sources.{name}", source, "must be text")
     quotes = []
     for quote in find_quotes(text):
         lookup = _look_up_parts(quote.text, sources, min_words, min_characters)

@@ -187,13 +187,13 @@ def name_problem(name: str) -> str | None:
     r"""Return the rule that a source name breaks; None if the name is valid.
 
     >>> name_problem("report"), name_problem("x" * 201), name_problem("a\nb")
-    (None, 'has at most 200 characters', 'has no line breaks and no other control characters')
+    (None, 'has more than 200 characters', 'has line breaks or other control characters')
     """
     if is_blank(name):
-        return "is not blank"
+        return "is blank"
     if len(name) > MAX_NAME_LENGTH:
-        return f"has at most {MAX_NAME_LENGTH} characters"
-    return "has no line breaks and no other control characters" if _CONTROLS.search(name) else None
+        return f"has more than {MAX_NAME_LENGTH} characters"
+    return "has line breaks or other control characters" if _CONTROLS.search(name) else None
 
 
 def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
@@ -268,17 +268,17 @@ def check_sources(value: object, *, location: str) -> tuple[Source, ...]:
     from flowdebate.sources.diff import Diff, read_diff
     from flowdebate.sources.files import make_source, read_sources
 
-    allowed = "texts by name (a dict of str to str, neither blank), a list of paths and sources, or a Diff; or None"
+    kinds = "must be texts by name, none of them blank, or a list of paths and sources, or a Diff"
     if value is None:
         return ()
     if isinstance(value, Diff):
         value = [value]
     if not isinstance(value, (Mapping, Sequence)) or isinstance(value, (str, bytes)):
-        raise ConfigurationError(location, "sources", value, allowed)
+        raise ConfigurationError(location, "sources", value, kinds)
     items = value.items() if isinstance(value, Mapping) else [(None, entry) for entry in value]
     sources: list[Source] = []
     for index, (name, entry) in enumerate(items):
-        location = f"sources[{index if name is None else name!r}]"
+        field = f"sources[{index}]" if name is None else f"sources.{name}"
         if isinstance(entry, Source):
             sources.append(entry if name is None else entry.model_copy(update={"name": name}))
         elif name is None and isinstance(entry, Diff):
@@ -288,12 +288,11 @@ def check_sources(value: object, *, location: str) -> tuple[Source, ...]:
         elif isinstance(entry, str) and not is_blank(entry) and isinstance(name, str) and name_problem(name) is None:
             sources.append(make_source(name, entry))
         else:
-            problem = name_problem(name) if isinstance(name, str) else None
-            must = allowed if problem is None or is_blank(str(name)) else f"a source whose name {problem}"
-            raise ConfigurationError(location, location, entry, must)
+            problem = name_problem(name) if isinstance(name, str) and not is_blank(name) else None
+            raise ConfigurationError(location, field, entry, f"has a name that {problem}" if problem else kinds)
     names = Counter(source.name for source in sources)
     if twice := next((name for name, number in names.items() if number > 1), None):
-        raise ConfigurationError(location, "sources", twice, "sources of different names: NAME=FILE gives one")
+        raise ConfigurationError(location, "sources", twice, "must have different names; NAME=FILE sets one")
     return tuple(sources)
 
 

@@ -8,8 +8,8 @@ from urllib.parse import quote, urlencode
 from flowdebate._text import hide_credentials
 from flowdebate.errors import ConfigurationError
 
-FORMS = 'a path, "sqlite:///PATH", "postgresql://USER:PASSWORD@HOST:PORT/DATABASE" or "memory:"'
-POSTGRES = "a PostgreSQL address: postgresql://user:password@host:port/database"
+FORMS = 'must be a path, "sqlite:///PATH", "postgresql://USER:PASSWORD@HOST:PORT/DATABASE" or "memory:"'
+POSTGRES = "must be a PostgreSQL address: postgresql://user:password@host:port/database"
 _ENCODE = "In a user or password, / and @ are written as %2F and %40"
 _SCHEME = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9]*)(?:\+[A-Za-z0-9_]+)?://")
 """Scheme of an address, with SQLAlchemy's suffix for the driver."""
@@ -81,7 +81,9 @@ def _address_of_pairs(text: str, *, location: str, field: str) -> str:
         from psycopg.conninfo import conninfo_to_dict
     except ImportError:
         hint = "pip install 'flowdebate[postgres]'"
-        raise ConfigurationError(location, field, "a PostgreSQL address", "a path", hint=hint) from None
+        raise ConfigurationError(
+            location, field, None, "cannot be a PostgreSQL address without psycopg", hint=hint
+        ) from None
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(text).items() if value is not None}
     except (Error, UnicodeDecodeError):  # these messages may contain the password

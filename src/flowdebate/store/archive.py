@@ -13,7 +13,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from flowdebate._text import error_text, is_blank, listed, problems_of
+from flowdebate._text import error_text, listed, problems_of
+from flowdebate._util.validation import check_text
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.measures import Ballot, Position
 from flowdebate.resources.archive import (
@@ -77,10 +78,9 @@ class StoredArchive(Archive):
         """
         past = (await self.logs["debates"].read()).get(debate)
         if past is None or (answer is not None and past.answer is None):
-            allowed = "a debate in this archive" if past is None else "a debate that agreed on an answer"
-            raise ConfigurationError("StoredArchive.correct", "debate", debate, allowed)
-        if answer is not None and is_blank(answer):
-            raise ConfigurationError("StoredArchive.correct", "answer", answer, "text that is not blank")
+            problem = "is not in this archive" if past is None else "has no agreed answer"
+            raise ConfigurationError("StoredArchive.correct", "debate", debate, problem)
+        check_text("StoredArchive.correct", optional=True, answer=answer)
         if answer is None or right is not None or wrong is not None:
             await self.logs["outcomes"].replace(debate, await self._check_outcome(debate, right, wrong))
         if answer is not None:
@@ -102,10 +102,10 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
     """
     opened = open_store(store, location="stored_archive")
     if opened is None:
-        raise ConfigurationError("stored_archive", "store", store, "a Store, a path or a name")
+        raise ConfigurationError("stored_archive", "store", store, "must be a Store, a path or a name")
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _MAX_NAME_LENGTH:
-        allowed = f"printable text of 1 to {_MAX_NAME_LENGTH} characters"
-        raise ConfigurationError("stored_archive", "name", name, allowed)
+        problem = f"must be 1 to {_MAX_NAME_LENGTH} printable characters"
+        raise ConfigurationError("stored_archive", "name", name, problem)
 
     logs: dict[str, _StoredLog] = {}
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 
+from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError, RunConflict, RunNotFound, StoreError
 
 ROW_FORMAT = 1
@@ -275,16 +276,15 @@ NEWEST_SEARCHED = 10_000
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
     """Check the paging arguments of `Store.runs`, as every store has to do first; raise ConfigurationError."""
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _MAX_INT64):
-        raise ConfigurationError("Store.runs", "limit", limit, f"an int from 0 to {_MAX_INT64}, or None")
+    check_count("Store.runs", minimum=0, maximum=_MAX_INT64, optional=True, limit=limit)
     match before:
         case None:
             return
         case (int() | float() as at, str()) if isinstance(before, tuple) and not isinstance(at, bool):
             if abs(at) <= sys.float_info.max:  # false for NaN and infinities
                 return
-    allowed = "the `position` of a run: a tuple of its created_at, a finite number, and its id; or None"
-    raise ConfigurationError("Store.runs", "before", before, allowed)
+    problem = "must be the `position` of a run, a tuple of its created_at and id, or None"
+    raise ConfigurationError("Store.runs", "before", before, problem)
 
 
 def prefix_end(prefix: str) -> str | None:

@@ -153,7 +153,7 @@ async def import_runs(
     `exists` is "skip". Runs before that one stay imported, and a note on the error names them.
     """
     if exists not in ("raise", "skip"):
-        raise ConfigurationError("import_runs", "exists", exists, '"raise" or "skip"')
+        raise ConfigurationError("import_runs", "exists", exists, choices=("raise", "skip"))
     done = Imported()
     runs = read_runs(lines, source)
     try:

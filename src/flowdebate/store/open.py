@@ -52,9 +52,9 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
     if isinstance(choice, str) and choice.strip():
         # SQLite would report a damaged file, or create a database with that name.
         if choice.lower().endswith((".jsonl", ".ndjson")):
-            allowed, name = "a Store, a SQLite file or an address", hide_credentials(choice)
+            name = hide_credentials(choice)
             hint = f"`flowdebate import {name}`, or import_runs(), reads exported runs into a store"
-            raise ConfigurationError(location, field, name, allowed, hint=hint)
+            raise ConfigurationError(location, field, name, "must be a Store, a SQLite file or an address", hint=hint)
         return _open_by_name(read_place(choice, location=location, field=field))
     if not isinstance(choice, (bool, str)):
         from flowdebate.store.base import Store
@@ -62,8 +62,8 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
         # `isinstance` with a protocol checks each method; a declared subclass is recognized without these checks.
         if Store in type(choice).__mro__ or isinstance(choice, Store):
             return choice
-    allowed = 'a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'
-    raise ConfigurationError(location, field, choice, allowed)
+    problem = 'must be a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'
+    raise ConfigurationError(location, field, choice, problem)
 
 
 async def close_store(store: Store) -> None:

@@ -73,7 +73,7 @@ class OpenTelemetry(Observer):
         content: Content = "none",
     ) -> None:
         if content not in ("none", "spans"):
-            raise ConfigurationError("OpenTelemetry", "content", content, "'none' or 'spans'")
+            raise ConfigurationError("OpenTelemetry", "content", content, choices=("none", "spans"))
         self.content = content
         self._tracer = trace.get_tracer(names.SCOPE, __version__, tracer_provider)
         self._meters = _Meters(metrics.get_meter(names.SCOPE, __version__, meter_provider))

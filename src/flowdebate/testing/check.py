@@ -152,7 +152,7 @@ def find_broken_promise(
     check_seconds(f"{location}()", max_seconds=options.get("max_seconds", 5.0))
     for name in skip:
         if name not in PROMISES:
-            raise ConfigurationError(f"{location}()", "skip", name, f"names of promises: {', '.join(PROMISES)}")
+            raise ConfigurationError(f"{location}()", "skip", name, "names an unknown promise", choices=PROMISES)
     check = _Check(
         make=make,
         only=only,
@@ -412,8 +412,9 @@ class _Check:
             error = failure
         self.clock.stop()
         if view.raw is not None and not isinstance(view.raw, self.only):
-            allowed, hint = "a debate, or a function that builds one", "check_pattern() checks every pattern"
-            raise ConfigurationError(f"{self.location}()", "pattern", view.raw, allowed, hint=hint)
+            problem = "must be a debate, or a function that builds one"
+            hint = "check_pattern() checks every pattern"
+            raise ConfigurationError(f"{self.location}()", "pattern", view.raw, problem, hint=hint)
         return Played(example=example, view=view, output=output, error=error, model=model, stances=stances, hangs=hangs)
 
     async def _hang(self, handle: RunHandle[Any]) -> str | None:
@@ -441,13 +442,17 @@ def _describe_hang(seconds: float, place: Wait | None) -> str:
 def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
     """Return a function that builds the pattern under test."""
     if not isinstance(pattern, Block) and not callable(pattern):
-        raise ConfigurationError(f"{location}()", "pattern", pattern, "a pattern, or a function that builds one")
+        raise ConfigurationError(
+            f"{location}()", "pattern", pattern, "must be a pattern, or a function that builds one"
+        )
     build: Callable[[], object] = (lambda: pattern) if isinstance(pattern, Block) else pattern
 
     def make() -> Block[Any, Any]:
         pattern = build()
         if not isinstance(pattern, Block):
-            raise ConfigurationError(f"{location}()", "pattern", pattern, "a pattern, or a function that builds one")
+            raise ConfigurationError(
+                f"{location}()", "pattern", pattern, "must be a pattern, or a function that builds one"
+            )
         return pattern
 
     return make

@@ -144,8 +144,10 @@ class ExampleModel:
         try:
             request.output.validate(data)
         except SchemaViolation as violation:
-            allowed = f"a function that answers block {request.block!r}, whose answers no example fits: {violation}"
-            raise ConfigurationError("check_pattern()", "answers", self._answers, allowed) from None
+            problem = (
+                f"must be a function that answers block {request.block}, because no example is valid there: {violation}"
+            )
+            raise ConfigurationError("check_pattern()", "answers", self._answers, problem) from None
         return ModelResponse(data=data)
 
 
@@ -219,7 +221,7 @@ class _Drawn:
 def answer_of(example: Example, request: HumanRequest) -> object:
     """Return a human's answer that does not depend on the transcript so far."""
     if request.problem is not None:  # otherwise the request would be repeated forever
-        allowed = f"one whose humans have `ask=`, or take what examples answer: {request.problem}"
-        raise ConfigurationError("check_pattern()", "pattern", request.block, allowed)
+        problem = f"must have humans with `ask=`, or that accept the answers of examples: {request.problem}"
+        raise ConfigurationError("check_pattern()", "pattern", request.block, problem)
     drawn = _Drawn(example, request.block)
     return drawn.text("") if request.schema is None else drawn.instance(inline_definitions(dict(request.schema)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
+from flowdebate._text import join_choices
 from flowdebate.blocks.functions import handler
 from flowdebate.chassis.escalation import (
     EscalationState,
@@ -45,12 +46,12 @@ def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
     location, field = options.place("depth")
     if not _says_agreement(page):
         name = page.document.model_fields["pattern"].default
-        allowed = f"one of {', '.join(STEPS)}: nobody in a {name} says whether the speakers agree"
-        raise ConfigurationError(location, field, "auto", allowed)
+        problem = f"cannot be auto: nobody in a {name} decides whether the speakers agree; choose {join_choices(STEPS)}"
+        raise ConfigurationError(location, field, None, problem)
     for conflict in page.fixed_depth:
         if getattr(options, conflict):
-            allowed = f"one of {', '.join(STEPS)} with `{options.place(conflict)[1]}`"
-            raise ConfigurationError(location, field, "auto", allowed)
+            problem = f"cannot be auto with `{options.place(conflict)[1]}`; choose {join_choices(STEPS)}"
+            raise ConfigurationError(location, field, None, problem)
     roster = options.ROSTER
     roster_options = {key: value for key, value in page.options_for(STEPS[-1]).items() if key == roster}
     return _filled(page, options, roster_options)

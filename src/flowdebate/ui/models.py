@@ -80,8 +80,8 @@ class AllowedModels:
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
         if installed and not any(allowed):
-            what = f"one that this server allows: {', '.join(names)}; no provider of these is set up"
-            raise ConfigurationError("options", "model", EACH, what)
+            problem = f"cannot be each: no provider of an allowed model is configured ({', '.join(names)})"
+            raise ConfigurationError("options", "model", None, problem)
         return [name for name in allowed if name is not None]
 
     def check(self, options: PlanOptions, *more_models: str) -> None:
@@ -98,8 +98,8 @@ class AllowedModels:
                     place = name or "model"
                     for at, seat in enumerate(getattr(options, name) or () if name == options.ROSTER else ()):
                         place = f"{name}[{at}].model" if seat.model == model else place
-                    allows = f"one that this server allows: {listed}"
-                    raise ConfigurationError("options", place, model, allows, hint=self._hint(spelled))
+                    problem = f"must be a model that this server allows: {listed}"
+                    raise ConfigurationError("options", place, model, problem, hint=self._hint(spelled))
 
 
 def _matches(model: str, names: Sequence[str]) -> bool:
@@ -152,7 +152,7 @@ class Models:
             return spec  # keep the name: the run creates one model and shares it among its seats
         if spec == "local":
             raise ConfigurationError(
-                location, field, spec, "the name of a model at the base URL: the local model has none"
+                location, field, spec, "must be the name of a model at the base URL: the local model has none"
             )
         if spec not in self._made:
             self._made[spec] = OpenAIModel(spec, base_url=self._base_url)

@@ -22,7 +22,6 @@ from pydantic import (
     model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import PydanticCustomError
 
 from flowdebate._text import did_you_mean
 from flowdebate._util.option_types import (
@@ -35,9 +34,11 @@ from flowdebate._util.option_types import (
     Seconds,
     TurnLength,
     Whole,
-    allowed,
+    choices_of,
+    explained,
     is_text,
-    sentence_of,
+    problem_of,
+    rejected,
 )
 from flowdebate._util.option_types import Count as Count
 from flowdebate._util.option_types import Flag as Flag
@@ -67,7 +68,7 @@ Depth: TypeAlias = Literal["quick", "balanced", "thorough", "auto"]
 
 def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
     """Return the error for missing or incompatible options of a front end; `message` is its full text."""
-    return ConfigurationError(COMMAND, field, got, sentence, message=sentence)
+    return ConfigurationError(COMMAND, field, got, message=sentence)
 
 
 # Types only used by front ends; types shared with the Python API are in `_util/option_types.py`
@@ -84,31 +85,32 @@ def _condition(value: str) -> str:
     try:
         parse(value, flags=False)
     except ConfigurationError as error:
-        sentence = f"{error.allowed} ({error.hint})" if error.hint else error.allowed
-        raise PydanticCustomError("allowed", "{allowed}", {"allowed": sentence}) from None
+        raise rejected(f"{error.problem} ({error.hint})" if error.hint else error.problem) from None
     return value
 
 
 Table = Annotated[dict[str, Any], NOTHING]
 Conditions = Annotated[str, NOTHING, AfterValidator(_condition)]
-ModelName = Annotated[PlainText, Reach("model"), allowed("the name of a model")]
+ModelName = Annotated[PlainText, Reach("model"), explained("must be a model name")]
 SeatModels = Annotated[
     PlainText | dict[PlainText, PlainText],
     Reach("model"),
-    allowed('the name of a model, "each", or a table of names of models by name or role'),
+    explained("must be a model name, each, or a table of model names by name or role"),
 ]
 SeatEfforts = Annotated[
-    Effort | dict[PlainText, Effort], NOTHING, allowed("low, medium or high, or a table of these by name or role")
+    Effort | dict[PlainText, Effort],
+    NOTHING,
+    explained("must be low, medium or high, or a table of these by name or role"),
 ]
-ModelNames = Annotated[list[PlainText], Reach("model"), allowed("a list of names of models")]
+ModelNames = Annotated[list[PlainText], Reach("model"), explained("must be a list of model names")]
 # Nine digits are enough for prices, and a float represents them exactly.
 PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
-_PRICE = "prices of a million tokens such as 0.25/2, or MODEL=0.25/2"
-PriceTexts = Annotated[list[Annotated[str, Field(pattern=f"^{PRICE.pattern}$")]], NOTHING, allowed(_PRICE)]
+_PRICE = "must be prices per million tokens, such as 0.25/2 or MODEL=0.25/2"
+PriceTexts = Annotated[list[Annotated[str, Field(pattern=f"^{PRICE.pattern}$")]], NOTHING, explained(_PRICE)]
 _WEIGHED = r"^[^=]*[^=\s][^=]*(=\d{1,4}(\.\d{1,9})?)?$"
-Criterion = Annotated[str, Field(pattern=_WEIGHED), NOTHING, allowed("NAME, or NAME=WEIGHT")]
-FilePath = Annotated[PlainText, Reach("file"), allowed("the path of a file")]
-Address = Annotated[PlainText, Reach("server"), AfterValidator(_address), allowed(ADDRESS)]
+Criterion = Annotated[str, Field(pattern=_WEIGHED), NOTHING, explained("must be NAME or NAME=WEIGHT")]
+FilePath = Annotated[PlainText, Reach("file"), explained("must be the path of a file")]
+Address = Annotated[PlainText, Reach("server"), AfterValidator(_address), explained(ADDRESS)]
 
 
 def or_off(text: str) -> float | str | bool:
@@ -136,12 +138,12 @@ def read_models(value: object, flag: str = "--model", word: str = "MODEL") -> An
         before, sign, after = (part.strip() for part in text.partition("="))
         seat, model = (before, after) if sign else ("", before)
         if not model or (sign and not seat):
-            raise ConfigurationError(COMMAND, flag, text, f"{word}, NAME={word} or ROLE={word}")
+            raise ConfigurationError(COMMAND, flag, text, f"must be {word}, NAME={word} or ROLE={word}")
         if not seat and DEFAULT in models:
             before = models[DEFAULT]
             models[DEFAULT] = [*(before if isinstance(before, list) else [before]), model]
         elif seat in models:
-            raise ConfigurationError(COMMAND, flag, text, f"given once for each: {seat} has {models[seat]}")
+            raise ConfigurationError(COMMAND, flag, text, f"is given twice for {seat}, which has {models[seat]}")
         else:
             models[seat or DEFAULT] = model
     return models[DEFAULT] if [*models] == [DEFAULT] else models
@@ -152,8 +154,8 @@ def read_by_seat(value: object, flag: str, word: str) -> Any:  # noqa: ANN401 - 
     values = read_models(value, flag, word)
     of_all = values.get(DEFAULT) if isinstance(values, dict) else values
     if isinstance(of_all, list) and isinstance(value, (list, tuple)):
-        allowed = f"given once for each: those without one of their own have {of_all[0]}"
-        raise ConfigurationError(COMMAND, flag, of_all[1], allowed)
+        problem = f"must be given once without a name: {of_all[0]} is the default already"
+        raise ConfigurationError(COMMAND, flag, of_all[1], problem)
     return values
 
 
@@ -261,7 +263,7 @@ class PersonaEntry(RosterEntry):
     @model_validator(mode="after")
     def _check_name(self) -> Self:
         if self.name is None and self.model is None:
-            raise PydanticCustomError("allowed", "{allowed}", {"allowed": "a table with name or model, or a model"})
+            raise rejected("must be a table with name or model, or a model")
         return self
 
 
@@ -270,7 +272,7 @@ _ABOUT = {"size", "sha256", "masked", "left_out", "unread", "excluded", "commits
 
 def _image(value: str) -> str:
     if not is_image(value):
-        raise PydanticCustomError("allowed", "{allowed}", {"allowed": "an image as a data URL"})
+        raise rejected("must be an image as a data URL")
     return value
 
 
@@ -333,25 +335,23 @@ def _check_sources(value: object) -> object:
     """Reject the computed fields of a source; users cannot set them."""
     problem = None
     if isinstance(value, (list, dict)) and len(value) > MAX_SOURCES:
-        problem = f"at most {MAX_SOURCES:,} sources"
+        problem = f"must have at most {MAX_SOURCES:,} entries"
     for name, entry in value.items() if isinstance(value, dict) else ():
         if isinstance(entry, dict):
             keys = ", ".join(f"`{key}`" for key in entry if key != "text")
-            computed = f", and {keys} cannot be stated" if keys else ""
-            problem = f"a text, or a file as a data URL, for each name: `{name}` is a table{computed}"
+            problem = f"must have text or a data URL for each name, but `{name}` is a table"
+            problem += f" with {keys}, which cannot be set" if keys else ""
         elif isinstance(name, str) and (must := name_problem(name)) is not None:
-            problem = f"sources whose name {must}"
+            problem = f"has a source whose name {must}"
     if problem is not None:
-        raise PydanticCustomError("allowed", "{allowed}", {"allowed": problem})
+        raise rejected(problem)
     return value
 
 
-Globs = Annotated[list[PlainText], NOTHING, allowed("a list of globs")]
+Globs = Annotated[list[PlainText], NOTHING, explained("must be a list of glob patterns")]
 Sources = Annotated[
     list[FilePath] | dict[str, Text | SkipJsonSchema[SourceEntry]],
-    allowed(
-        'a list of paths of files and folders ("-" is stdin, NAME=FILE gives a name), or texts by name, none blank'
-    ),
+    explained('must be a list of paths ("-" is stdin, NAME=FILE sets a name), or a table of non-blank texts by name'),
     BeforeValidator(_check_sources),
 ]
 
@@ -375,7 +375,7 @@ def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = Fal
     name, sign, value = (part.strip() for part in text.partition("="))
     if not is_text(name) or (not is_text(value) if sign else needed):
         raise ConfigurationError(
-            COMMAND, option, text, f"NAME={key.upper()}" if needed else f"NAME={key.upper()}, or a name"
+            COMMAND, option, text, f"must be NAME={key.upper()}" if needed else f"must be NAME or NAME={key.upper()}"
         )
     return {"name": name, key: value} if sign else {"name": name}
 
@@ -581,11 +581,11 @@ class PlanOptions(BaseModel):
             return options
         field, place = cls.ROSTER, cls.flag_of("model") if location == COMMAND else "model"
         if not cls.lists_models():
-            allowed = f"one for all: name the {cls.SPEAKER} of each other model, as in NAME=MODEL"
-            raise ConfigurationError(location, place, listed, allowed)
+            problem = f"must be a single model: assign models to a {cls.SPEAKER} by NAME=MODEL"
+            raise ConfigurationError(location, place, listed, problem)
         if field in options:
-            allowed = f"one model where the {field} are named as well"
-            raise ConfigurationError(location, place, listed, allowed)
+            problem = f"must be a single model if there are {field}"
+            raise ConfigurationError(location, place, listed, problem)
         rest = {seat: model for seat, model in seats.items() if seat != DEFAULT}
         remaining = {key: value for key, value in options.items() if key != "model"}
         return {**remaining, field: listed, **({"model": rest} if rest else {})}
@@ -609,7 +609,7 @@ class PlanOptions(BaseModel):
         if name == "base_url" and isinstance(got, str):
             got = address_of(got)  # hides the password
         needed = tuple(key for key, option in fields.items() if option.is_required()) or tuple(fields)[:1]
-        return ConfigurationError(location, field, got, sentence_of(problem, needed))
+        return ConfigurationError(location, field, got, problem_of(problem, needed), choices=choices_of(problem))
 
     @property
     def roles(self) -> list[str]:
@@ -689,13 +689,13 @@ class PlanOptions(BaseModel):
                 raise
             location, field = self.place(name)
             rest = error.field.removeprefix(first)
-            raise ConfigurationError(location, f"{field}{rest}", error.got, error.allowed, hint=error.hint) from None
+            raise error.moved(location, f"{field}{rest}") from None
 
 
 class OutputOptions(PlanOptions):
     """Options of patterns with a synthesizer."""
 
-    output_schema: Annotated[Table | FilePath, allowed("a JSON Schema, or the path of one")] | None = option(
+    output_schema: Annotated[Table | FilePath, explained("must be a JSON Schema, or the path of one")] | None = option(
         "File with a JSON Schema for the synthesizer's output.",
         panel="Output",
         metavar="FILE",
@@ -756,5 +756,4 @@ def unknown_key(
     """Return the error for an unknown option key; it suggests a similar one."""
     unknown = field if key is None else key
     hint = did_you_mean(unknown, keys, form="`{}`") or f"The keys are {', '.join(keys)}."
-    allowed = f"one of the keys {', '.join(keys)}"
-    return ConfigurationError(location, field, value, allowed, message=f"{location}: unknown key `{field}`. {hint}")
+    return ConfigurationError(location, field, value, message=f"{location}: unknown key `{field}`. {hint}")

@@ -140,7 +140,7 @@ class PatternPage(ABC):
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
         """Return the options changed by a fork of `run`, together with options derived from the run."""
         if "goes_on" in options:
-            raise ConfigurationError("fork", "goes_on", options["goes_on"], "left out: only a debate goes on")
+            raise ConfigurationError("fork", "goes_on", None, "cannot be set: only a debate can be continued")
         return options
 
     def fitting(self, options: PlanOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns
@@ -224,8 +224,8 @@ def roster(
     except ConfigurationError as error:
         if error.field == key:
             names = [member.get("name") for member in members]  # the members' entries may contain models
-            allowed = "given at least twice" if len(members) < minimum else error.allowed
-            raise ConfigurationError(location, field, names, allowed) from None
+            problem = "must be given at least twice" if len(members) < minimum else error.problem
+            raise ConfigurationError(location, field, names, problem) from None
         raise
 
 

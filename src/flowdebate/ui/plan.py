@@ -190,7 +190,7 @@ def make_plan(
     place, field = options.place("fallback")
     fallback = [models(spec, place, f"{field}[{index}]") for index, spec in enumerate(options.fallback or ())]
     if options.record is not None and options.replay is not None:
-        raise ConfigurationError(*options.place("replay"), options.replay, "left out with --record")
+        raise ConfigurationError(*options.place("replay"), None, "cannot be combined with --record")
     speakers = page.speakers(options, models)
     plan = Plan(
         info=info,
@@ -287,7 +287,7 @@ def _at_address(plan: Plan) -> Plan:
         field = options.flag_of("model") if place == COMMAND else "model"
         missing = plan.model_pool.missing(field, base_url, seats=() if len(unassigned) == len(seats) else unassigned)
         sentence = missing if place == COMMAND else f"{place}: {missing}"
-        raise ConfigurationError(place, field, options.model, "the name of a model", message=sentence)
+        raise ConfigurationError(place, field, options.model, message=sentence)
     first = next(
         (model for model in seats.values() if model is not None), None
     )  # for calls outside of any seat, such as summaries
@@ -396,7 +396,7 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
     for loaded in read:
         source = Source.of_excluded(loaded.name) if matches_glob(loaded.name, excluded) else loaded
         if source.name in entries:  # speakers cite the source by this name
-            raise ConfigurationError(location, field, source.name, "sources of different names: NAME=FILE gives one")
+            raise ConfigurationError(location, field, source.name, "must have different names; NAME=FILE sets one")
         entries[source.name] = SourceEntry.of(source)
     return options.replaced(sources=entries, diff=None, exclude=None)
 
@@ -434,7 +434,7 @@ def pattern_of_file(path: str) -> PatternInfo:
     """Return the pattern named in the plan file at `path`; raise ConfigurationError if it names none."""
     name = read_plan_file(path).get("pattern")
     if not isinstance(name, str) or name not in load_patterns():
-        raise ConfigurationError(path, "pattern", name, f"one of {', '.join(load_patterns())}")
+        raise ConfigurationError(path, "pattern", name, choices=load_patterns())
     return load_patterns()[name]
 
 
@@ -557,8 +557,8 @@ def plan_of_fork(
     info, options, _ = _read_stored(run)
     changes = dict(info.load_page().fork_changes(run, dict(changes or {})))
     if info.subject in changes:
-        allowed = f"left out: a fork has the {info.subject} of its run"
-        raise ConfigurationError(location or "options", info.subject, changes[info.subject], allowed)
+        problem = f"cannot be changed: a fork keeps the {info.subject} of its run"
+        raise ConfigurationError(location or "options", info.subject, None, problem)
     plan_values: dict[str, Any] = {"seed": run.header.seed}  # A different seed would change the random orders.
     started_with = _models_of(run)
     if started_with and values.get("base_url", changes.get("base_url", options.get("base_url"))) is None:

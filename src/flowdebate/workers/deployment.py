@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from flowdebate._util.validation import check_count, check_seconds
+from flowdebate._util.validation import check_count, check_seconds, check_text
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError, DeadLetter, RunConflict, RunExists, StoreError
 from flowdebate.models.resolve import ModelChoice
@@ -73,13 +73,11 @@ class Workers:
             raise ConfigurationError("Workers", "url", type(url), POSTGRES)
         url = read_postgres_address(url, location="Workers")
         if not patterns:
-            raise ConfigurationError("Workers", "patterns", dict(patterns), "patterns by name, at least one")
+            raise ConfigurationError("Workers", "patterns", dict(patterns), "must map at least one name to a pattern")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            allowed = "3 to 200 small letters, digits, - and _, the first of them a letter or a digit"
-            raise ConfigurationError("Workers", "name", name, allowed)
-        for field, text in (("version", version), ("schema", schema)):
-            if not isinstance(text, str) or not text.strip():
-                raise ConfigurationError("Workers", field, text, "a text that is not blank")
+            problem = "must be 3 to 200 lowercase letters, digits, - and _, beginning with a letter or digit"
+            raise ConfigurationError("Workers", "name", name, problem)
+        check_text("Workers", version=version, schema=schema)
         check_count(
             "Workers",
             max_concurrency=max_concurrency,
@@ -297,20 +295,18 @@ class Workers:
     def check_accepted(self, header: RunHeader) -> None:
         """Raise ConfigurationError if the run is imported, or belongs to another queue or version."""
         hint = ""
-        allowed = f"a run that was submitted to {self.name!r}, version {self.version}"
+        problem = f"must be a run that was submitted to {self.name}, version {self.version}"
         if header.foreign and not self.allow_imported:
-            allowed += ", and not imported"
+            problem += ", and not imported"
             hint = "Check its models, limits and recorded answers, then use Workers(…, allow_imported=True)"
         elif self.is_ours(header):
             return
-        raise ConfigurationError("Workers", "run_id", header.run_id, allowed, hint=hint)
+        raise ConfigurationError("Workers", "run_id", header.run_id, problem, hint=hint)
 
     def _pattern(self, location: str, name: str) -> Block[Any, Any]:
         block = self.patterns.get(name)
         if block is None:
-            raise ConfigurationError(
-                f"Workers.{location}()", "pattern", name, f"one of {', '.join(sorted(self.patterns))}"
-            )
+            raise ConfigurationError(f"Workers.{location}()", "pattern", name, choices=sorted(self.patterns))
         return block
 
     def _plan(self, pattern: str, limits: Limits | None, priority: int = 0) -> dict[str, Any]:
@@ -326,8 +322,8 @@ class Workers:
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:
-            allowed = f"that of the workers ({maximum_cost}): prices are not stored with a run"
-            raise ConfigurationError(f"Workers.{location}()", "limits.cost", bounded.cost, allowed)
+            problem = f"must be the limit of the workers, {maximum_cost}: prices are not stored with a run"
+            raise ConfigurationError(f"Workers.{location}()", "limits.cost", bounded.cost, problem)
         return bounded
 
     async def _find_same(self, header: RunHeader, *, seeded: bool) -> StoredRun:

@@ -449,9 +449,7 @@ def driver() -> ModuleType:
             import dbos
     except ImportError:
         hint = "pip install 'flowdebate[dbos]'"
-        raise ConfigurationError(
-            "Workers", "url", "a PostgreSQL address", "used with dbos installed", hint=hint
-        ) from None
+        raise ConfigurationError("Workers", "url", None, "requires dbos, which is not installed", hint=hint) from None
     return dbos
 
 
@@ -482,4 +480,4 @@ def refuse_pickles() -> None:
         _serialization.deserialize_value(harmless, "py_pickle", json_serializer())
     except StoreError:
         return
-    raise ConfigurationError("Workers.work()", "DBOS", "this version", "one whose pickles can be refused")
+    raise ConfigurationError("Workers.work()", "DBOS", None, "must be a version that can reject pickles")

@@ -229,7 +229,9 @@ class Worker:
             }
         )
         if engine.executor_id != self.id:
-            raise ConfigurationError("Workers.work()", "DBOS", engine.executor_id, "unused in the process of a worker")
+            raise ConfigurationError(
+                "Workers.work()", "DBOS", engine.executor_id, "must not be in use in the process of a worker"
+            )
 
         async def deliver(run_id: str) -> dict[str, Any]:
             current = asyncio.current_task()
@@ -333,9 +335,7 @@ class Worker:
         name = (stored.header.plan or {}).get("pattern")
         pattern = workers.patterns.get(str(name))
         if pattern is None:
-            raise ConfigurationError(
-                f"worker {self.id}", "patterns", sorted(workers.patterns), f"such that {name!r} is among them"
-            )
+            raise ConfigurationError(f"worker {self.id}", "patterns", sorted(workers.patterns), f"must include {name}")
         limits = workers.limits_of(stored.header)
         run, value = await load_run(
             run_id,

@@ -119,9 +119,9 @@ def test_runs_that_cannot_continue_are_rejected() -> None:
 
     async def continue_debate() -> None:
         await pattern.run("Trams or buses?", model=counting.model, store=store, run_id="parent")
-        await refused(pattern, "`rounds` must be at least 1 \\(got 0\\)", rounds=0)
+        await refused(pattern, "`rounds` must be between 1 and 1,000 \\(got 0\\)", rounds=0)
         await refused(pattern, "`ask` must be a question of at most 4,000 characters", ask=" ")
-        await refused(other, "`pattern` must be a debate: no other pattern goes on")
+        await refused(other, "`pattern` must be a debate: no other pattern can be continued")
 
     asyncio.run(continue_debate())
     assert len(counting.prompts) == 5
@@ -135,7 +135,7 @@ def test_front_ends_continue_debates_with_a_fork() -> None:
         async with Service(store="memory:", model=counting.model) as service:
             sides = [{"name": side.name, "stance": side.stance} for side in SIDES]
             options = {"debaters": sides, "synthesizer": False, "max_rounds": 1}
-            with pytest.raises(ConfigurationError, match="cannot be part of a new run"):
+            with pytest.raises(ConfigurationError, match="cannot be set for a new run"):
                 await service.begin("debate", "Trams or buses?", options={**options, "goes_on": {"rounds": 1}})
             first = await service.begin("debate", "Trams or buses?", options=options)
             await service.wait(first.run_id)
@@ -185,7 +185,7 @@ def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
             assert (resumed.status, raw_of(resumed).rounds) == ("complete", 3)
             other = await service.begin("talk", "Trams or buses?")
             await service.wait(other.run_id)
-            with pytest.raises(ConfigurationError, match="`goes_on` cannot be set: only a debate goes on"):
+            with pytest.raises(ConfigurationError, match="`goes_on` cannot be set: only a debate outside the queue"):
                 await service.fork(other.run_id, options={"goes_on": {"rounds": 1}})
 
     asyncio.run(continue_debate())
@@ -194,11 +194,11 @@ def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
 @pytest.mark.parametrize(
     ("more", "field", "problem"),
     [
-        ({"rounds": 0}, "goes_on.rounds", "must be from 1 to 1,000"),
-        ({"rounds": True}, "goes_on.rounds", "must be a whole number from 1 to 1,000"),
+        ({"rounds": 0}, "goes_on.rounds", "must be between 1 and 1,000"),
+        ({"rounds": True}, "goes_on.rounds", "must be a whole number between 1 and 1,000"),
         ({"ask": "x" * 4_001}, "goes_on.ask", "must be a question of at most 4,000 characters"),
         ({"ask": " "}, "goes_on.ask", "must be a question of at most 4,000 characters"),
-        ({"rounds": 1, "held": 9}, "goes_on", 'a table of "rounds" (default 1), "ask" or both'),
+        ({"rounds": 1, "held": 9}, "goes_on", 'a table with "rounds" (default: 1), "ask" or both'),
         ("one more", "goes_on", "must be a table"),
     ],
 )

@@ -166,5 +166,5 @@ def test_shared_stances_may_win() -> None:
 
 
 def test_judges_need_stances() -> None:
-    with pytest.raises(ConfigurationError, match="`stances` must be at least one stance"):
+    with pytest.raises(ConfigurationError, match="`stances` must contain at least one stance"):
         create_judge(name="rent", transcript=create_debate_transcript(), stances=[])

@@ -307,15 +307,15 @@ def test_session_stores_the_verdict() -> None:
 
 WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     "schedule": ({"schedule": "both"}, '"single", "swap"'),
-    "sampled": ({"schedule": "sampled(0)"}, "at least 1"),
+    "sampled": ({"schedule": "sampled(0)"}, "between 1 and 1,000"),
     "on_flip": ({"on_flip": "ignore"}, "average, abstain, tie or human"),
     "decided_by": ({"decided_by": "score"}, "mean, vote or log_odds"),
     "panel": ({"panel": "local"}, "a sequence of models"),
     "quorum": ({"panel": ["local"], "quorum": 2}, "at most 1"),
-    "curtail": ({"curtail": True, "on_flip": "tie"}, "`curtail` cannot be combined with `on_flip` 'tie'"),
+    "curtail": ({"curtail": True, "on_flip": "tie"}, "`curtail` cannot be combined with `on_flip` tie"),
     "labels": ({"labels": ["A", ""]}, "a label for each side"),
-    "correlation": ({"correlation": 1.5}, "from 0 to 1"),
-    "ask": ({"ask": print}, "on_flip='human'"),
+    "correlation": ({"correlation": 1.5}, "between 0 and 1"),
+    "ask": ({"ask": print}, "requires on_flip human"),
 }
 
 
@@ -332,7 +332,7 @@ def test_judge_options_must_match_the_sides() -> None:
     """Labels equal to stances, too few labels, all orders of five sides, and an unknown schedule are errors."""
     five = [Debater(f"n{index}", f"side {index}") for index in range(5)]
     for judge, debaters, message in (
-        (JudgeOptions(labels=["for", "B"]), SIDES, "none of the stances"),
+        (JudgeOptions(labels=["for", "B"]), SIDES, "differ from each other and from the stances"),
         (JudgeOptions(labels=["A", "B", "C"]), SIDES, "each of the 2 sides"),
         ("full", five, "at most 4"),
         ("both", SIDES, '"single", "swap"'),
@@ -349,5 +349,5 @@ def test_panels_can_be_created_as_blocks() -> None:
         panel=[_steady_judge("for"), _steady_judge("against"), _steady_judge("against")], **options
     )
     assert _run_debate(_biased_judge(0), judge=panel, transcript=transcript).raw.verdict.winner == "against"
-    with pytest.raises(ConfigurationError, match="`panel` must be at least one model"):
+    with pytest.raises(ConfigurationError, match="`panel` must contain at least one model"):
         create_judge_panel(panel=[], **options)

@@ -398,10 +398,10 @@ def test_shared_transcripts_belong_to_the_first_debate() -> None:
     ("options", "message"),
     [
         ({"mirror": "yes"}, "`mirror` must be true or false"),
-        ({"turn_order": "simultaneous"}, "`mirror` cannot be combined with `turn_order` 'simultaneous'"),
+        ({"turn_order": "simultaneous"}, "`mirror` cannot be combined with `turn_order` simultaneous"),
         (
             {"judge": JudgeOptions(schedule="swap", on_flip="human")},
-            "`mirror` cannot be combined with `on_flip` 'human'",
+            "`mirror` cannot be combined with `on_flip` human",
         ),
     ],
 )

@@ -124,7 +124,7 @@ def test_moderators_are_built_for_their_debaters() -> None:
         "moderator",
         ["anna", "carl"],
     )
-    assert "['anna', 'ben']" in caught.value.allowed
+    assert "['anna', 'ben']" in caught.value.problem
     moderator = create_moderator(name="rent", roster_names=["ben", "anna"], transcript=transcript)
     assert debate(name="rent", debaters=SIDES, moderator=moderator, transcript=transcript).name == "rent"
 

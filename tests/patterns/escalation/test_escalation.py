@@ -340,11 +340,11 @@ def test_escalations_can_be_nested() -> None:
     [
         ({"steps": []}, "`steps` must be a list of at least one block or function"),
         ({"steps": "first"}, "`steps` must be a list of at least one block or function"),
-        ({"steps": [FIRST, FIRST]}, "`steps` must be blocks with different names"),
+        ({"steps": [FIRST, FIRST]}, "`steps` must have different names"),
         ({"steps": [FIRST, 3]}, r"`steps\[1\]`"),
         ({"steps": [FIRST, SECOND], "until": "consensus"}, '`until` must be "agreement", "undisputed"'),
-        ({"steps": [FIRST, SECOND], "until": {"second": "agreement"}}, "a step before the last: first"),
-        ({"steps": [FIRST, SECOND], "until": {"first": 3}}, r"`until\['first'\]` must be"),
+        ({"steps": [FIRST, SECOND], "until": {"second": "agreement"}}, "must name steps before the last"),
+        ({"steps": [FIRST, SECOND], "until": {"first": 3}}, r"`until.first` must be"),
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
@@ -355,9 +355,9 @@ def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> 
 
 def test_invalid_rules_are_rejected() -> None:
     """The error is raised when the rule is created."""
-    with pytest.raises(ConfigurationError, match="`minimum` must be from 0 to 1"):
+    with pytest.raises(ConfigurationError, match="`minimum` must be between 0 and 1"):
         Confidence(90)
-    with pytest.raises(ConfigurationError, match="`model` cannot be set: the function decides"):
+    with pytest.raises(ConfigurationError, match="`model` cannot be set when a function decides"):
         Agreement(model="local", agree=lambda pair: True)
 
 

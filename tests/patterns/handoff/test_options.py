@@ -217,13 +217,13 @@ def test_custom_blocks_need_no_model() -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
-    ("a first that is nobody", {"first": "Bob"}, "first", "None, or one of Pro, Con or Neutral"),
-    ("a first in another case", {"first": "pro"}, "first", "one of"),
-    ("a first of another type", {"first": 0}, "first", "one of"),
-    ("a first that is a list", {"first": ["Pro"]}, "first", "one of"),
-    ("a transition", {"transition": "json"}, "transition", "'text', 'tool' or 'structured'"),
-    ("no transition", {"transition": None}, "transition", "'text', 'tool' or 'structured'"),
-    ("on_invalid", {"on_invalid": "ignore"}, "on_invalid", "'retry', 'random' or 'error'"),
+    ("a first that is nobody", {"first": "Bob"}, "first", "Pro, Con or Neutral, or None"),
+    ("a first in another case", {"first": "pro"}, "first", "Pro, Con"),
+    ("a first of another type", {"first": 0}, "first", "Pro, Con"),
+    ("a first that is a list", {"first": ["Pro"]}, "first", "Pro, Con"),
+    ("a transition", {"transition": "json"}, "transition", "text, tool or structured"),
+    ("no transition", {"transition": None}, "transition", "text, tool or structured"),
+    ("on_invalid", {"on_invalid": "ignore"}, "on_invalid", "retry, random or error"),
 ]
 
 
@@ -244,7 +244,7 @@ def test_tools_cannot_be_named_handoff() -> None:
         """Do something else."""
         return x
 
-    with pytest.raises(ConfigurationError, match="tools with different names"):
+    with pytest.raises(ConfigurationError, match="`tools` must have different names"):
         morals(tools=[handoff], transition="tool")
     morals(tools=[handoff])
 

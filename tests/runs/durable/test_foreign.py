@@ -52,21 +52,21 @@ def model() -> FunctionModel:
 @pytest.mark.parametrize(
     ("field", "value", "allowed"),
     [
-        ("limits", {"zz": 1}, "positive numbers of calls, tokens"),
-        ("limits", {"calls": -1}, "positive numbers of calls, tokens"),
-        ("limits", {"seconds": 10**400}, "positive numbers of calls, tokens"),
-        ("session", {"state": 5}, "an object `state` and `history`, a list of messages"),
-        ("session", {"history": [5]}, "an object `state` and `history`, a list of messages"),
-        ("session", {"unkept": 5}, "an object `state`"),
-        ("model", ["openai/gpt-5"], "names of models, by intent"),
-        ("model", {"chat": 5}, "names of models, by intent"),
+        ("limits", {"zz": 1}, "contain positive numbers for any of calls, tokens"),
+        ("limits", {"calls": -1}, "contain positive numbers for any of calls, tokens"),
+        ("limits", {"seconds": 10**400}, "contain positive numbers for any of calls, tokens"),
+        ("session", {"state": 5}, "contain an object `state` and a list of messages `history`"),
+        ("session", {"history": [5]}, "contain an object `state` and a list of messages `history`"),
+        ("session", {"unkept": 5}, "contain an object `state`"),
+        ("model", ["openai/gpt-5"], "contain model names by intent"),
+        ("model", {"chat": 5}, "contain model names by intent"),
     ],
 )
 async def test_an_invalid_header_field_is_named(field: str, value: object, allowed: str) -> None:
     """The error names the run, the field and the allowed values. The stored run is unchanged."""
     store = await imported_store(**{field: value})
     before = await store.run("it")
-    with pytest.raises(StoreError, match=rf"run it: `{field}` of its header must be {allowed}.* \(got "):
+    with pytest.raises(StoreError, match=rf"run it: `{field}` of its header must {allowed}.* \(got "):
         await ASK.resume("it", store=store, model=None if field == "model" else model(), allow_changes=True)
     assert replace(await store.run("it"), updated_at=0) == replace(before, updated_at=0)
 
@@ -92,5 +92,5 @@ def test_any_imported_header_is_resumed_or_rejected(limits: Any, session: Any, h
 @pytest.mark.parametrize("seconds", [10**400, float("inf"), float("nan"), 0, True])
 def test_a_limit_beyond_the_clock_is_rejected(seconds: Any) -> None:
     """An integer can be larger than any float, so waiting for it would overflow in the middle of a run."""
-    with pytest.raises(ConfigurationError, match=r"`seconds` must be .*more than 0"):
+    with pytest.raises(ConfigurationError, match=r"`seconds` must be .*(greater than 0|finite)"):
         Limits(seconds=seconds)

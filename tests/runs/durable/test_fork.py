@@ -224,13 +224,13 @@ async def test_an_edited_answer_with_fields_is_validated() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"edits": {"nowhere": "x"}}, "the place of a recorded answer"),
-        ({"at": "nowhere"}, "the place of a recorded answer"),
+        ({"edits": {"nowhere": "x"}}, "the path of a recorded answer"),
+        ({"at": "nowhere"}, "the path of a recorded answer"),
         ({"edits": {"rent/round[1]/rent-turn-ann/rent-debater-ann": 5}}, "text that is not blank"),
         ({"edits": {"rent/round[1]/rent-turn-ann/rent-debater-ann": "  "}}, "text that is not blank"),
-        ({"edits": ["x"]}, "a dict of places"),
+        ({"edits": ["x"]}, "a dict of paths"),
         ({"fork_id": " "}, "`fork_id` must not be blank"),
-        ({"fork_id": 5}, "`fork_id` must be a text \\(got 5\\)"),
+        ({"fork_id": 5}, "`fork_id` must be text \\(got 5\\)"),
     ],
 )
 async def test_invalid_edits_are_rejected_before_anything_is_stored(options: dict[str, Any], words: str) -> None:
@@ -246,7 +246,7 @@ JUDGE = "rent/rent-judge"
 
 
 async def assert_fork_rejected(
-    store: Any, pattern: Any, edits: dict[str, Any], words: str = "an answer that the step takes"
+    store: Any, pattern: Any, edits: dict[str, Any], words: str = "an answer that the step accepts"
 ) -> None:
     """Check that a fork with `edits` is rejected without a call or a stored run, and that its id stays free."""
     calls = Calls()

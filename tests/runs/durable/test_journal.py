@@ -232,7 +232,7 @@ async def test_a_resumed_run_restores_the_session() -> None:
     earlier_message = {"role": "user", "content": "before"}
     assert [message["content"] for message in await one(Session(history=[earlier_message]))] == ["before", "Yes."]
     assert await one({"n": 1})
-    with pytest.raises(ConfigurationError, match="`session` is required: the session as it was when the run started"):
+    with pytest.raises(ConfigurationError, match="`session` cannot be restored"):
         await one({"n": object()})
 
 
@@ -419,9 +419,9 @@ async def test_run_ids_are_unique() -> None:
         await block.resume("that", store=store)
     with pytest.raises(ConfigurationError, match="`run_id` must not be blank"):
         await block.run("q", model=ScriptedModel(), run_id=" ")
-    with pytest.raises(ConfigurationError, match="`on_uncertain` must be 'retry' or 'raise'"):
+    with pytest.raises(ConfigurationError, match="`on_uncertain` must be retry or raise"):
         await block.resume("it", store=store, on_uncertain="maybe")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match=r"ask\.resume\(\): `store` is required: the store of the run"):
+    with pytest.raises(ConfigurationError, match=r"ask\.resume\(\): `store` must be the store of the run"):
         await block.resume("it")
 
 

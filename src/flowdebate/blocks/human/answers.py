@@ -31,7 +31,7 @@ from flowdebate.store.open import StoreChoice, open_store
 def parse_text(answer: object, *, block: str) -> str:
     """Check that text is valid Unicode, not blank, and not longer than an argument; raise OutputError otherwise."""
     if not isinstance(answer, str):
-        raise _misfit(block, f"must be a text (got {typed(answer)})")
+        raise _misfit(block, f"must be text (got {typed(answer)})")
     text = clean_text(str(answer))
     if is_blank(text):
         raise _misfit(block, "is blank")
@@ -255,7 +255,7 @@ def submit_answer_sync(
 def _store(choice: StoreChoice) -> Store:
     opened = open_store(choice, location="submit_answer()")
     if opened is None:
-        raise ConfigurationError("submit_answer()", "store", choice, "the store of the run")
+        raise ConfigurationError("submit_answer()", "store", choice, "must be the store of the run")
     return opened
 
 

@@ -122,7 +122,7 @@ class Human(Block[Any, Any]):
                 "Give the run a store, so that it can be suspended: run(…, store=…); or say how to ask: human(…, ask=…)"
             )
             raise ConfigurationError(
-                f"human {self.name!r}", "store", None, "a store, unless there is an `ask`", hint=hint
+                f"human {self.name!r}", "store", None, "is required for a human without `ask`", hint=hint
             )
         return check(await result_of(self._ask(request)))
 
@@ -227,7 +227,7 @@ def human(
     """
     location = f"human {name!r}"
     if ask is not None and not callable(ask):
-        raise ConfigurationError(location, "ask", ask, "a function of (request), or None")
+        raise ConfigurationError(location, "ask", ask, "must be a function of (request) or None")
     return Human(
         name,
         prompt=_slot(prompt, location, "prompt"),
@@ -243,5 +243,7 @@ def _slot(value: TextSlot | None, location: str, field: str) -> Invocation | Non
     if callable(value):
         return invocation(value, location=location, field=field)
     if not isinstance(value, str):
-        raise ConfigurationError(location, field, value, "text, a function of (input, ctx) that returns it, or None")
+        raise ConfigurationError(
+            location, field, value, "must be text, a function of (input, ctx) that returns text, or None"
+        )
     return lambda *_: value

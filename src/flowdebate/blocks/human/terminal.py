@@ -33,7 +33,7 @@ async def ask_in_terminal(request: HumanRequest) -> object:
     try:
         typed = sys.stdin.fileno()
     except (AttributeError, OSError, ValueError):
-        raise ConfigurationError("ask_in_terminal()", "stdin", sys.stdin, "a terminal or a pipe") from None
+        raise ConfigurationError("ask_in_terminal()", "stdin", sys.stdin, "must be a terminal or a pipe") from None
     lock = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
     async with lock:
         return await Terminal(typed, sys.stderr).ask(request)

@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 
 import typer
 
-from flowdebate._util.validation import check_library
+from flowdebate._util.validation import check_library, check_number
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import Show, execute
 from flowdebate.cli.terminal.process import report_problems, tell
-from flowdebate.ui.options import Option
+from flowdebate.ui.options import COMMAND, Option
 
 if TYPE_CHECKING:
     from flowdebate.service.service import Service
@@ -51,7 +51,7 @@ def demo(
     page: Annotated[bool, Option(help="Play it on a page in a browser.")] = False,
 ) -> None:
     """Play a recorded debate of the local model, without a model, key or network."""
-    opt.check(speed is None or 0 < speed <= 1_000, "--speed", speed, "a number above 0, to 1000")  # noqa: PLR2004
+    check_number(COMMAND, above=0, maximum=1_000, optional=True, **{"--speed": speed})
     watched = page or sys.stdout.isatty()
     play(recorded_plan(speed or (1.0 if watched else _AT_ONCE)), TOLD, page=page)
 

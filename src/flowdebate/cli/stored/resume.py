@@ -330,7 +330,7 @@ def _read_setting(text: str) -> tuple[str, Any]:
     """
     key, sign, value = (part.strip() for part in text.partition("="))
     if not key or not sign:
-        raise ConfigurationError(COMMAND, "--set", text, "KEY=VALUE, with a key of a plan file")
+        raise ConfigurationError(COMMAND, "--set", text, "must be KEY=VALUE, with a key of a plan file")
     if not value:
         return key, None
     try:
@@ -351,7 +351,7 @@ def _find_changes(
     for edit_text in edit:
         name, sign, text = edit_text.partition("=")
         if not sign:
-            raise ConfigurationError(COMMAND, "--edit", edit_text, "PLACE=TEXT")
+            raise ConfigurationError(COMMAND, "--edit", edit_text, "must be PLACE=TEXT")
         edits[_find_place(name, places, option="--edit")] = text
     if say is None or place_found is None:
         return place_found, edits

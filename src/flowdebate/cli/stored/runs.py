@@ -14,7 +14,7 @@ import typer
 
 from flowdebate._text import counted, error_text
 from flowdebate._util.option_types import Count, Text
-from flowdebate._util.validation import check_library
+from flowdebate._util.validation import check_count, check_library
 from flowdebate.cli import options as opt
 from flowdebate.cli.serving import kept_token, read_token
 from flowdebate.cli.terminal.process import (
@@ -28,7 +28,7 @@ from flowdebate.cli.terminal.process import (
 )
 from flowdebate.cli.terminal.streams import writing
 from flowdebate.errors import BadFile, FlowDebateError, RunConflict
-from flowdebate.ui.options import FilePath, Option, misuse
+from flowdebate.ui.options import COMMAND, FilePath, Option, misuse
 
 if TYPE_CHECKING:
     from flowdebate.store.archive import ArchivedDebate
@@ -480,7 +480,7 @@ def share(  # noqa: PLR0913 - the options of the command
     from flowdebate.server.guard import Link, Links
     from flowdebate.service.runs import chosen_run, opened
 
-    opt.check(0 < days <= 365, "--days", days, "an int from 1 to 365")  # noqa: PLR2004 - a year
+    check_count(COMMAND, maximum=365, **{"--days": days})
     links = Links(kept_token(needed=True) if token_file is None else read_token(token_file))
     with opened(store) as place:
         run_chosen = asyncio.run(chosen_run(place.store, run, last=last, verb="runs share"))

@@ -214,8 +214,8 @@ def _check_proxies() -> None:
         scheme, sign, _ = address.partition("://")
         if kind in ("http", "https", "all") and sign and scheme.lower() not in _PROXIES:
             name = next((name for name in os.environ if name.lower() == f"{kind}_proxy"), f"{kind}_proxy")
-            allowed = "the address of a proxy that begins with http://, https:// or socks5://"
-            raise ConfigurationError("environment", name, hide_credentials(address), allowed)
+            problem = "must be a proxy address that begins with http://, https:// or socks5://"
+            raise ConfigurationError("environment", name, hide_credentials(address), problem)
 
 
 @lru_cache(maxsize=8)
@@ -227,14 +227,14 @@ def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
     import httpcore2
 
     if file and not os.access(file, os.R_OK):
-        raise ConfigurationError("environment", "SSL_CERT_FILE", file, "a file of certificates that can be read")
+        raise ConfigurationError("environment", "SSL_CERT_FILE", file, "must be a readable file of certificates")
     if folder and not Path(folder).is_dir():
-        raise ConfigurationError("environment", "SSL_CERT_DIR", folder, "a folder of certificates that can be read")
+        raise ConfigurationError("environment", "SSL_CERT_DIR", folder, "must be a readable folder of certificates")
     try:
         return httpcore2.default_ssl_context()
     except OSError as error:  # the file contains no certificates, and the library's error does not name it
-        reason = f"a file of certificates in PEM format ({error_text(error)})"
-        raise ConfigurationError("environment", "SSL_CERT_FILE", file, reason) from None
+        problem = f"must be a file of certificates in PEM format ({error_text(error)})"
+        raise ConfigurationError("environment", "SSL_CERT_FILE", file, problem) from None
 
 
 def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:

@@ -16,7 +16,7 @@ from flowdebate.errors import AuthenticationFailed, ConfigurationError
 
 NO_KEY = "no-key"  # sent to servers without keys, because the header must not be empty
 
-ADDRESS = "an address that begins with http:// or https:// and names a server"
+ADDRESS = "must begin with http:// or https:// and name a server"
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -169,7 +169,7 @@ def clean_key(key: str | None, source: str) -> str | None:
 def check_address(location: str, name: str, address: object) -> None:
     """Raise ConfigurationError unless `address` is valid; the error shows neither the password nor the query."""
     if not isinstance(address, str):
-        raise ConfigurationError(location, name, type(address), "an address as a str")
+        raise ConfigurationError(location, name, type(address), "must be text")
     if _parts(address) is None:
         hint = "In a user or password, / ? # @ are written as %2F %3F %23 %40"
         raise ConfigurationError(location, name, address_of(address), ADDRESS, hint=hint if "@" in address else "")
@@ -207,12 +207,14 @@ def check_headers(location: str, headers: object) -> Headers:
     if headers is None:
         return ()
     if not isinstance(headers, Mapping):
-        raise ConfigurationError(location, "default_headers", type(headers), "a mapping of names to values")
+        raise ConfigurationError(
+            location, "default_headers", type(headers), "must be a mapping of header names to values"
+        )
     pairs: Iterable[tuple[object, object]] = headers.items()
     for name, value in pairs:
         if not (isinstance(name, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)):
-            raise ConfigurationError(location, "default_headers", name, "a mapping of names of headers to values")
+            raise ConfigurationError(location, "default_headers", name, "must have valid header names")
         if not (isinstance(value, str) and value.isascii() and value.isprintable()):
-            allowed = "a str of printable ASCII characters"
-            raise ConfigurationError(location, f"default_headers[{name!r}]", type(value), allowed)
+            problem = "must be printable ASCII text"
+            raise ConfigurationError(location, f"default_headers.{name}", type(value), problem)
     return tuple((str(name), str(value)) for name, value in pairs)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from flowdebate._text import is_blank
+from flowdebate._util.validation import check_choice
 from flowdebate.errors import (
     AuthenticationFailed,
     ConfigurationError,
@@ -123,13 +124,13 @@ class OpenAIModel(PooledModel):
         label: str | None = None,
     ) -> None:
         if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError("OpenAIModel", "name", name, "a model's name")
+            raise ConfigurationError("OpenAIModel", "name", name, "must be a model name")
         if base_url is not None:
             check_address("OpenAIModel", "base_url", base_url)
-        _check_choice("structured", structured, get_args(StructuredMode))
+        check_choice("OpenAIModel", get_args(StructuredMode), structured=structured)
         if retry is not None and not isinstance(retry, Retry):
-            raise ConfigurationError("OpenAIModel", "retry", retry, "a Retry, or None")
-        _check_choice("transport", transport, get_args(Transport))
+            raise ConfigurationError("OpenAIModel", "retry", retry, "must be a Retry or None")
+        check_choice("OpenAIModel", get_args(Transport), transport=transport)
         if client is not None:
             _check_client(client, base_url=base_url, api_key=api_key, default_headers=default_headers)
             client = client.with_options(max_retries=0)
@@ -229,19 +230,13 @@ def _with_cache_key(parameters: Parameters) -> Parameters:
     return {**parameters, "prompt_cache_key": key}
 
 
-def _check_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigurationError("OpenAIModel", field, value, " or ".join(map(repr, allowed)))
-
-
 def _check_client(client: object, **options: object) -> None:
     openai = sys.modules.get("openai")
     if openai is None or not isinstance(client, openai.AsyncOpenAI):
-        raise ConfigurationError("OpenAIModel", "client", type(client), "an openai.AsyncOpenAI")
+        raise ConfigurationError("OpenAIModel", "client", type(client), "must be an openai.AsyncOpenAI")
     for name, value in options.items():
         if value is not None:
-            safe_value = type(value) if name != "base_url" else address_of(str(value))
-            raise ConfigurationError("OpenAIModel", name, safe_value, "None beside `client`, which has its own")
+            raise ConfigurationError("OpenAIModel", name, None, "cannot be combined with `client`, which has its own")
 
 
 # Chat completions
@@ -399,7 +394,7 @@ class Chat:
         if effort is None:
             return {}
         if self.dialect.effort is None:
-            raise ConfigurationError(self.dialect.label, "effort", effort, "None: it cannot be told how much to think")
+            raise ConfigurationError(self.dialect.label, "effort", effort, "is not supported by this model")
         name, _, inner = self.dialect.effort.partition(".")
         return {name: {inner: effort} if inner else effort}
 

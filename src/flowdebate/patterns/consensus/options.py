@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias, get_args
 
 from pydantic import AfterValidator, Field, InstanceOf
 from pydantic_core import PydanticCustomError
 
 from flowdebate._text import join_choices
-from flowdebate._util.option_types import Count, Flag, Seconds, Share, Text, allowed, check_option
+from flowdebate._util.option_types import Count, Flag, Seconds, Share, Text, check_option, explained, number
 from flowdebate.chassis.options import CommonOptions, Constraint, quorum_of
 from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.measures import Similarity, VotingRule, best_similarity
@@ -38,19 +38,16 @@ def _is_sync(value: TopologyFunction) -> TopologyFunction:
 
 _Topology = Annotated[
     Topology | Annotated[Callable[..., object], AfterValidator(_is_sync)],
-    allowed(
-        "one of 'all-to-all', 'round-robin', 'ring', 'star', 'sparse', 'random-graph', or a sync function of "
-        "(names, round, random)"
-    ),
+    explained(f"must be {join_choices(get_args(Topology))}, or a sync function of (names, round, random)"),
 ]
 Weights = Annotated[
     Mapping[str, Annotated[float, Field(gt=0, le=1_000_000)]],  # sums of larger weights could overflow
-    allowed("a table of numbers > 0, <= 1,000,000, by agent"),
+    explained("must be a table of agents and numbers greater than 0 and at most 1,000,000"),
 ]
-_Similarity = Annotated[InstanceOf[Similarity], allowed("a measure with a name, to be called with texts, or None")]
-_Breakers = Annotated[InstanceOf[Breakers], allowed("Breakers(…), or None")]
-_Archive = Annotated[InstanceOf[Archive], allowed("Archive(…), or None")]
-_CountOrZero = Annotated[int, Field(ge=0), allowed("an int >= 0")]
+_Similarity = Annotated[InstanceOf[Similarity], explained("must be a named function of texts, or None")]
+_Breakers = Annotated[InstanceOf[Breakers], explained("must be Breakers or None")]
+_Archive = Annotated[InstanceOf[Archive], explained("must be an Archive or None")]
+_CountOrZero = Annotated[int, Field(ge=0), number(whole=True, minimum=0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +168,12 @@ class ConsensusOptions(CommonOptions):
         """Raise ConfigurationError if the options are invalid for a debate between the agents `names`."""
         hub, weights = self.topology.hub, self.voting.weights
         if hub is not None and hub not in names:
-            raise ConfigurationError(location, "hub", hub, f"one of the agents {join_choices(names)}")
+            raise ConfigurationError(
+                location, "hub", hub, f"must be one of the agents: {join_choices(names)}", choices=names
+            )
         for agent in weights or {}:
             if agent not in names:
-                raise ConfigurationError(location, "weights", agent, f"keyed by agent: {join_choices(names)}")
+                raise ConfigurationError(location, "weights", agent, "names an unknown agent", choices=names)
         check_option(Share, "confidence", self.confidence, location=location)
         check_option(Count, "budget", self.budget, location=location)
         check_option(Seconds, "timeout", self.timeout, location=location)
@@ -187,13 +186,13 @@ CONSTRAINTS: Sequence[Constraint[ConsensusOptions]] = (
     Constraint(
         name="hub of a star",
         options=("hub", "topology"),
-        sentence="{hub} requires {topology} 'star': no other topology has a hub",
+        sentence="{hub} requires {topology} star: no other topology has a hub",
         broken=lambda options: options.topology.hub is not None and options.topology.topology != "star",
     ),
     Constraint(
         name="weights of a weighted vote",
         options=("weights", "voting"),
-        sentence="{weights} requires {voting} 'weighted': with every other rule all votes weigh the same",
+        sentence="{weights} requires {voting} weighted: with every other rule all votes weigh the same",
         broken=lambda options: options.voting.weights is not None and options.voting.voting != "weighted",
     ),
     Constraint(

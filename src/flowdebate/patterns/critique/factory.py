@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._text import is_blank
 from flowdebate._util.option_types import Count, Flag, check_option
-from flowdebate._util.validation import suggesting
+from flowdebate._util.validation import check_text, suggesting
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.options import PromptOptions, quorum_of
 from flowdebate.chassis.output import ending_of, mark_answer
@@ -135,10 +134,9 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
     )
     check_option(Flag, "revise", revise, location=loop.location, optional=False)
     check_option(Count, "max_concurrency", max_concurrency, location=loop.location)
-    if answer is not None and (not isinstance(answer, str) or is_blank(answer)):
-        raise ConfigurationError(loop.location, "answer", answer, "text that is not blank, or None")
+    check_text(loop.location, optional=True, answer=answer)
     if AUTHOR in loop.names:
-        raise ConfigurationError(loop.location, "critics", AUTHOR, "other names: this one is the author's")
+        raise ConfigurationError(loop.location, "critics", AUTHOR, "must not have the author's name")
     critic_turns = {
         member.name: CriticTurn(loop, member.name, speakers=_critics(loop, member), custom=is_own(member.block))
         for member in loop.roster

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from flowdebate._util.option_types import Flag, Text, allowed
+from flowdebate._util.option_types import Flag, Text, explained
 from flowdebate.errors import ConfigurationError
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.files import MEGABYTES, read_text
@@ -71,7 +71,7 @@ class CritiquePlanOptions(PlanOptions):
         panel="Judge",
         on=True,
     )
-    humans: Annotated[list[Text], allowed("a list of names of critics, author, judge")] | None = option(
+    humans: Annotated[list[Text], explained("must be a list with names of critics, author or judge")] | None = option(
         "A role that a human plays: a critic's name, author or judge; repeat for each.",
         panel="Sides",
         flag="--human",
@@ -268,7 +268,7 @@ class CritiquePage(PatternPage):
         names = [*(critic.name for critic in plan.speakers), *CritiquePlanOptions.PEOPLE]
         if unknown := sorted(set(plan.options.humans or ()).difference(names)):
             location, field = plan.options.place("humans")
-            raise ConfigurationError(location, field, unknown, f"among {', '.join(names)}")
+            raise ConfigurationError(location, field, unknown[0], choices=names)
         super().check(plan)
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:

@@ -176,7 +176,7 @@ def read_baselines(value: bool | Sequence[BaselineName], *, location: str) -> tu
     wrong = isinstance(value, str) or not isinstance(value, Sequence) or any(name not in names for name in value)
     if wrong or len(set(value)) < len(value):
         raise ConfigurationError(
-            location, "baselines", value, f"True, False, or different ones of {join_choices(names)}"
+            location, "baselines", value, f"must be true, false, or a list without duplicates of {join_choices(names)}"
         )
     return tuple(name for name in names if name in value)
 
@@ -213,13 +213,13 @@ def create_baselines(
     block_name = f"{name}-baselines"
     positions = tuple(dict.fromkeys(stances))
     if not positions:
-        raise ConfigurationError(block_name, "stances", stances, "at least one stance")
+        raise ConfigurationError(block_name, "stances", stances, "must contain at least one stance")
     check_count(block_name, max_samples=max_samples)
     if equal not in get_args(Equal):
-        raise ConfigurationError(block_name, "equal", equal, f"one of {join_choices(get_args(Equal))}")
+        raise ConfigurationError(block_name, "equal", equal, choices=get_args(Equal))
     names = read_baselines(baselines, location=block_name)
     if equal != "tokens" and not BUDGETED.intersection(names):
-        raise ConfigurationError(block_name, "equal", equal, f"left out without {' or '.join(sorted(BUDGETED))}")
+        raise ConfigurationError(block_name, "equal", None, f"requires {' or '.join(sorted(BUDGETED))}")
     return Baselines(
         block_name,
         positions=positions,
@@ -291,8 +291,8 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
             or budget.cost is None
             or any(budget.price_of(ctx.model(model).name, Usage.none()) is None for model in self._models)
         ):
-            allowed, hint = "used with `prices` in the run's limits", "--price on the command line"
-            raise ConfigurationError(self.name, "equal", "cost", allowed, hint=hint)
+            problem = "cannot be cost without `prices` in the run's limits (--price on the command line)"
+            raise ConfigurationError(self.name, "equal", None, problem)
 
     async def _answer(
         self, name: BaselineName, question: str, budget: Usage, total: float | None, ctx: Context
@@ -477,7 +477,7 @@ def with_baselines(
     roster = check_roster(debaters, location=location, maximum=None)
     compared = as_baselines(baselines, location=location)
     if compared is None:
-        raise ConfigurationError(location, "baselines", baselines, "at least one baseline")
+        raise ConfigurationError(location, "baselines", baselines, "must contain at least one baseline")
     model = options.pop("model", None)
     return add_baselines(pattern, roster, model=model, baselines=compared, max_samples=max_samples, options=options)
 

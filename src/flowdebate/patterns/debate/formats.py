@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from flowdebate._text import join_choices
 from flowdebate.chassis.roster import Debater, MemberT, Persona
 from flowdebate.errors import ConfigurationError
 
@@ -199,7 +200,7 @@ FORMATS: dict[str, Format] = {
 def add_format(format: Format) -> Format:  # noqa: A002 - what it is
     """Register a format under its name, replacing any existing one; front ends offer it as well."""
     if not format.name.isidentifier():  # names must be single words on the command line
-        raise ConfigurationError("add_format()", "name", format.name, "letters, digits and underscores")
+        raise ConfigurationError("add_format()", "name", format.name, "must consist of letters, digits and underscores")
     FORMATS[format.name] = format
     return format
 
@@ -214,7 +215,11 @@ def find_format(value: object, *, location: str, pattern: str, field: str = "for
     format_ = FORMATS.get(value.replace("-", "_")) if isinstance(value, str) else value
     if not isinstance(format_, Format) or format_.pattern != pattern:
         raise ConfigurationError(
-            location, field, value, f"one of {', '.join(names_of(pattern))}, or a Format of {pattern}"
+            location,
+            field,
+            value,
+            f"must be {join_choices(names_of(pattern))}, or a Format of {pattern}",
+            choices=names_of(pattern),
         )
     return format_
 
@@ -233,8 +238,8 @@ def purposes(pattern: str) -> str:
 def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, field: str) -> tuple[MemberT, ...]:
     """Add the format's roles and names to `members`; raise ConfigurationError if there are too many or too few."""
     if format_.sides is not None and len(members) != format_.sides:
-        allowed = f"{format_.sides} in the format {format_.name}"
-        raise ConfigurationError(location, field, f"{len(members)} of them", allowed)
+        problem = f"must have {format_.sides} entries in the format {format_.name}"
+        raise ConfigurationError(location, field, len(members), problem)
     roles = [*format_.roles, *[None] * len(members)]
     renamed = [replace(member, role=member.role or role) for member, role in zip(members, roles, strict=False)]
     if format_.anonymous:

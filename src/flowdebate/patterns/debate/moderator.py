@@ -243,7 +243,7 @@ def create_moderator(
     location = f"moderator {name!r}"
     roster = list(roster_names)
     if not roster or not all(isinstance(entry, str) and entry.strip() for entry in roster):
-        raise ConfigurationError(location, "roster_names", roster_names, "the names of the debaters")
+        raise ConfigurationError(location, "roster_names", roster_names, "must be the names of the debaters")
 
     block_name = f"{name}-moderator"
     prompt = RolePrompt(MODERATORS, options, template=template, intent="intent/synthesize", location=block_name)

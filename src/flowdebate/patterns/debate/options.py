@@ -39,7 +39,7 @@ CONSTRAINTS: Sequence[Constraint[DebateOptions]] = (
     Constraint(
         name="order of a mirror",
         options=("mirror", "turn_order"),
-        sentence="{mirror} cannot be combined with {turn_order} 'simultaneous': all speak at once, so there is no "
+        sentence="{mirror} cannot be combined with {turn_order} simultaneous: all speak at once, so there is no "
         "order to reverse",
         broken=lambda options: options.mirror and options.turn_order == "simultaneous",
     ),
@@ -71,7 +71,7 @@ CONSTRAINTS: Sequence[Constraint[DebateOptions]] = (
     Constraint(
         name="person who judges a mirror",
         options=("mirror", "on_flip"),
-        sentence="{mirror} cannot be combined with {on_flip} 'human': a person would have to judge both debates",
+        sentence="{mirror} cannot be combined with {on_flip} human: a person would have to judge both debates",
         broken=lambda options: options.mirror and options.judging is not None and options.judging.on_flip == "human",
     ),
     NEEDS_SYNTHESIZER,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
-from flowdebate._util.option_types import Count, Flag, Lead, Text, TurnLength, allowed
+from flowdebate._util.option_types import Count, Flag, Lead, Text, TurnLength, explained, number
 from flowdebate.chassis.roster import max_members
 from flowdebate.chassis.state import (
     RoundStarted,
@@ -83,12 +83,13 @@ def weights_of(
     parts = [criterion.partition("=") for criterion in criteria or ()]
     weights = {name.strip(): float(weight or 1) for name, _, weight in parts}
     if len(weights) < len(parts):
-        raise ConfigurationError(location, field, list(criteria or ()), "different criteria")
+        raise ConfigurationError(location, field, list(criteria or ()), "must not contain duplicates")
     return weights or None
 
 
 _Baselines = Annotated[
-    bool | list[BaselineName], allowed("true, false, or a list of some of single, drafts, self_consistency, revision")
+    bool | list[BaselineName],
+    explained("must be true, false, or a list with some of single, drafts, self_consistency and revision"),
 ]
 
 
@@ -104,7 +105,7 @@ class SideEntry(RosterEntry):
 class PhaseEntry(RosterEntry):
     """A phase in a plan file."""
 
-    name: Annotated[Text, Field(pattern=PHASE_NAME), allowed("1 to 60 letters, digits, spaces, hyphens")]
+    name: Annotated[Text, Field(pattern=PHASE_NAME), explained("must be 1 to 60 letters, digits, spaces or hyphens")]
     rounds: Count | None = None
     asks: Literal["pairs"] | None = None
     speakers: list[Count] | None = None
@@ -120,16 +121,17 @@ class AskedEntry(RosterEntry):
     text: Text
 
 
+_AddedRounds = Annotated[int, Field(ge=1, le=MAX_ADDED_ROUNDS), number(whole=True, minimum=1, maximum=MAX_ADDED_ROUNDS)]
+
+
 class GoesOnEntry(RosterEntry):
     """Continuation of a finished debate in a fork.
 
     The fork adds the earlier rounds (`held`) and questions (`asked`) by itself.
     """
 
-    rounds: (
-        Annotated[int, Field(ge=1, le=MAX_ADDED_ROUNDS), allowed(f"an int from 1 to {MAX_ADDED_ROUNDS:,}")] | None
-    ) = None
-    ask: Annotated[Text, Field(max_length=MAX_ADDED_QUESTION_LENGTH), allowed(ASKED)] | None = None
+    rounds: _AddedRounds | None = None
+    ask: Annotated[Text, Field(max_length=MAX_ADDED_QUESTION_LENGTH), explained(ASKED)] | None = None
     held: Count | None = None
     asked: list[AskedEntry] | None = None
 
@@ -177,11 +179,13 @@ class DebatePlanOptions(OutputOptions):
     moderator: Flag | None = option(
         "A moderator opens each round, picks its speakers and may end the debate.", panel="Rounds"
     )
-    humans: Annotated[list[Text], allowed("a list of names of debaters, judge, moderator")] | None = option(
-        "A role that a human plays: a side's name, judge or moderator; repeat for each.",
-        panel="Sides",
-        flag="--human",
-        metavar="ROLE",
+    humans: Annotated[list[Text], explained("must be a list with names of debaters, judge or moderator")] | None = (
+        option(
+            "A role that a human plays: a side's name, judge or moderator; repeat for each.",
+            panel="Sides",
+            flag="--human",
+            metavar="ROLE",
+        )
     )
     suspend: Flag | None = option(
         "Let humans answer later with flowdebate runs answer. Default: on without a terminal.", panel="Sides"
@@ -221,7 +225,7 @@ class DebatePlanOptions(OutputOptions):
         "What to do if the verdict changes with the order. Default: average.", panel="Judge"
     )
     labels: Flag | None = option("Show the sides to the judge as A, B, … instead of by their stances.", panel="Judge")
-    criteria: Annotated[list[Criterion], allowed("a list of NAME or NAME=WEIGHT")] | None = option(
+    criteria: Annotated[list[Criterion], explained("must be a list of NAME or NAME=WEIGHT")] | None = option(
         "A criterion for scoring each side, with its weight, such as evidence=3; repeat for each.",
         panel="Judge",
         flag="--criterion",
@@ -371,19 +375,18 @@ class DebatePage(PatternPage):
     def check(self, plan: Plan) -> None:
         options: DebatePlanOptions = plan.options
         if options.goes_on is not None and not options.goes_on.held:
-            allowed = "left out of a new run: a fork of a finished one goes on"
-            raise ConfigurationError(*options.place("goes_on"), options.goes_on.model_dump(exclude_none=True), allowed)
+            problem = "cannot be set for a new run: only a fork of a finished run continues"
+            raise ConfigurationError(*options.place("goes_on"), None, problem)
         roles = [*(debater.name for debater in plan.speakers), *options.PEOPLE]
         humans = set(options.humans or ())
         if not plan.speakers and not humans.issubset(roles):
             name = "name them (--debater NAME=STANCE) for a human to play one."
             raise misuse("--human", sorted(humans), f"The question does not say what the sides are: {name}")
-        if not humans.issubset(roles):
-            allowed = f"among {', '.join(roles)}"
-            raise ConfigurationError(*options.place("humans"), sorted(humans.difference(roles)), allowed)
+        if unknown := sorted(humans.difference(roles)):
+            raise ConfigurationError(*options.place("humans"), unknown[0], choices=roles)
         if "judge" in humans and self._judging(plan) is not None:
-            allowed = "left out where options of a judging model are given"
-            raise ConfigurationError(*options.place("humans"), "judge", allowed)
+            problem = "cannot include judge with options of a judging model"
+            raise ConfigurationError(*options.place("humans"), None, problem)
         # check with placeholder sides until a model has proposed some
         super().check(plan if plan.speakers else replace(plan, speakers=tuple(self.any_speakers(plan.subject))))
 

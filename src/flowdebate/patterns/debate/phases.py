@@ -65,20 +65,20 @@ class Phase:
     def __post_init__(self) -> None:
         location = "Phase"
         if not isinstance(self.name, str) or re.match(PHASE_NAME, self.name) is None or "\n" in self.name:
-            raise ConfigurationError(location, "name", self.name, "1 to 60 letters, digits, spaces, hyphens")
+            raise ConfigurationError(location, "name", self.name, "must be 1 to 60 letters, digits, spaces or hyphens")
         location = f"Phase {self.name!r}"
         check_count(location, maximum=1_000, rounds=self.rounds)
         if self.asks not in (None, "pairs"):
-            raise ConfigurationError(location, "asks", self.asks, "'pairs' or None")
+            raise ConfigurationError(location, "asks", self.asks, "must be pairs or None")
         places = tuple(self.speakers) if isinstance(self.speakers, (list, tuple)) else None
         if places is None or len(places) > _MAX_PHASES or not all(type(place) is int and place > 0 for place in places):
-            allowed = f"at most {_MAX_PHASES} places on the roster, from 1"
-            raise ConfigurationError(location, "speakers", self.speakers, allowed)
+            problem = f"must be at most {_MAX_PHASES} positions on the roster, counted from 1"
+            raise ConfigurationError(location, "speakers", self.speakers, problem)
         object.__setattr__(self, "speakers", places)
         is_aim = isinstance(self.aim, str) and self.aim.strip() and len(self.aim) <= _MAX_AIM_LENGTH
         if self.aim is not None and not is_aim:
             raise ConfigurationError(
-                location, "aim", self.aim, f"text of at most {_MAX_AIM_LENGTH:,} characters, not blank"
+                location, "aim", self.aim, f"must be non-blank text of at most {_MAX_AIM_LENGTH:,} characters"
             )
         check_length(location, self.length)
         if self.turn_order is not None:
@@ -111,7 +111,7 @@ def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, 
     if value is None:
         return ()
     if isinstance(value, str) or not isinstance(value, Sequence) or not 0 < len(value) <= _MAX_PHASES:
-        raise ConfigurationError(location, "phases", value, f"1 to {_MAX_PHASES} phases, or None")
+        raise ConfigurationError(location, "phases", value, f"must be 1 to {_MAX_PHASES} phases, or None")
     names = {item.name for item in fields(Phase)}
     phases: list[Phase] = []
     for index, phase_value in enumerate(value):
@@ -120,15 +120,15 @@ def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, 
             try:
                 phase = Phase(**phase_value)
             except ConfigurationError as error:
-                raise ConfigurationError(location, f"{place}.{error.field}", error.got, error.allowed) from None
+                raise error.moved(location, f"{place}.{error.field}") from None
         elif isinstance(phase_value, (str, Phase)):
             phase = phase_value if isinstance(phase_value, Phase) else Phase(phase_value)
         else:
-            allowed = f"a Phase, its name, or a dict of {', '.join(sorted(names))}"
-            raise ConfigurationError(location, place, phase_value, allowed)
+            problem = f"must be a Phase, its name, or a dict of {', '.join(sorted(names))}"
+            raise ConfigurationError(location, place, phase_value, problem)
         if any(speaker > members for speaker in phase.speakers):
-            allowed = f"places on a roster of {members}, from 1"
-            raise ConfigurationError(location, f"{place}.speakers", list(phase.speakers), allowed)
+            problem = f"must be positions on the roster, from 1 to {members}"
+            raise ConfigurationError(location, f"{place}.speakers", list(phase.speakers), problem)
         phases.append(phase)
     return tuple(phases)
 

@@ -353,7 +353,9 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
     block_name = f"{name}-debater-{agent_name}"
     other_names = [other for other in speakers if other != agent_name]
     if agent_name not in speakers or not other_names:
-        raise ConfigurationError(f"speaker {block_name!r}", "speakers", list(speakers), "this one, and another")
+        raise ConfigurationError(
+            f"speaker {block_name!r}", "speakers", list(speakers), "must contain this speaker and another one"
+        )
     members, role = dict(speakers), speakers[agent_name]
     me = Identity(name=agent_name, role=role, members=members, max_rounds=max_turns, system_prompt=system_prompt)
     names, form = tuple(members), handoff_form(transition, other_names, location=f"speaker {block_name!r}")
@@ -478,9 +480,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     check_option(TransitionForm, "transition", transition, location=loop.location, optional=False)
     check_option(OnInvalid, "on_invalid", on_invalid, location=loop.location, optional=False)
     if loop.failures.round_timeout is not None:
-        raise ConfigurationError(
-            loop.location, "round_timeout", loop.failures.round_timeout, "None: a handoff has no rounds"
-        )
+        raise ConfigurationError(loop.location, "round_timeout", None, "cannot be set: a handoff has no rounds")
     return loop.until_stopped(loop.opening().tap(_turn_of_speaker(loop))).then(build_output(loop))
 
 
@@ -525,7 +525,7 @@ def _first_state(loop: Loop[HandoffOptions]) -> HandoffState:
     first, names = loop.options.first, loop.names
     plain = first.value if isinstance(first, Enum) else names[0] if first is None else first
     if not isinstance(plain, str) or plain not in names:
-        raise ConfigurationError(loop.location, "first", first, f"None, or one of {join_choices(names)}")
+        raise ConfigurationError(loop.location, "first", first, f"must be {join_choices(names)}, or None")
     return HandoffState(speaker=plain)
 
 

@@ -149,7 +149,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     parse_gate(gate, location=loop.location, reviewers=len(loop.roster))
     if EARLIER in loop.names:
         raise ConfigurationError(
-            loop.location, "reviewers", EARLIER, "other names: this one is taken by an earlier review"
+            loop.location, "reviewers", EARLIER, "must not have the name reserved for an earlier review"
         )
     focused = _check_focus(focus, loop)
     if loop.material is not None:
@@ -177,7 +177,7 @@ def _check_earlier(earlier: object, *, location: str) -> Sequence[FindingDraft] 
         return None
     if not isinstance(earlier, (list, tuple)) or not all(isinstance(entry, FindingDraft) for entry in earlier):
         raise ConfigurationError(
-            location, "earlier", earlier, "a list of FindingDraft, as `unresolved` of a raw output is"
+            location, "earlier", earlier, "must be a list of FindingDraft, such as `unresolved` of a raw output"
         )
     return [*earlier]
 
@@ -187,11 +187,11 @@ def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:
     for key, text in by_name.items():
         if key != DEFAULT and key not in loop.names:
             raise ConfigurationError(
-                loop.location, "focus", key, f"given for one of {', '.join([*loop.names, DEFAULT])}"
+                loop.location, "focus", key, "names an unknown reviewer", choices=[*loop.names, DEFAULT]
             )
         if not isinstance(text, str) or is_blank(text):
             raise ConfigurationError(
-                loop.location, "focus", text, "non-blank text, or a dict from reviewer names to non-blank texts"
+                loop.location, "focus", text, "must be text, or a dict of reviewer names and texts, none of them blank"
             )
     return by_name
 

@@ -543,8 +543,8 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 GATE = (
-    '"no" or "at most N", then "confirmed" or "disputed" (neither: both), then "finding", "blocker", "major", "minor" '
-    'or "nit", and perhaps "or worse"; several joined by "and": "no confirmed blocker and at most 2 confirmed majors"'
+    'must be clauses joined by "and", each "no" or "at most N", optionally "confirmed" or "disputed", a severity or '
+    '"finding", and optionally "or worse", such as "no confirmed blocker and at most 2 confirmed majors"'
 )
 """Grammar of a gate."""
 
@@ -567,8 +567,8 @@ def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ..
             raise ConfigurationError(location, "gate", gate, GATE)
         what, state = match["what"].lower(), (match["state"] or "").lower()
         if state == "confirmed" and reviewers == 1:
-            allowed = "without `confirmed`: one reviewer alone confirms nothing, so that this gate always holds"
-            raise ConfigurationError(location, "gate", gate, allowed)
+            problem = "cannot require `confirmed` with one reviewer, who confirms nothing alone"
+            raise ConfigurationError(location, "gate", gate, problem)
         at = None if what == "finding" else SEVERITIES.index(what)
         grades = SEVERITIES if at is None else SEVERITIES[: at + 1] if match["worse"] else SEVERITIES[at : at + 1]
         states: tuple[Any, ...] = (state,) if state else ("confirmed", "disputed")

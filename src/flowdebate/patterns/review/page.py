@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flowdebate._util.option_types import NOTHING, Count, Flag, Text, Vendors, allowed
+from flowdebate._util.option_types import NOTHING, Count, Flag, Text, Vendors, explained
 from flowdebate.chassis.seats import check_makers
 from flowdebate.errors import ConfigurationError, ModelUnavailable
 from flowdebate.models.resolve import ModelResolver
@@ -53,12 +53,14 @@ class ReviewPlanOptions(PlanOptions):
         "a different provider with a key.",
         key="model",
     )
-    focus: Annotated[Text | dict[str, Text], allowed("text, or a table of texts by reviewer")] | None = option(
-        "What to focus on; repeat with NAME= for a single reviewer.",
-        panel="Sides",
-        metavar="[NAME=]TEXT",
-        repeated=True,
-        read=partial(read_by_seat, flag="--focus", word="TEXT"),
+    focus: Annotated[Text | dict[str, Text], explained("must be text, or a table of texts by reviewer")] | None = (
+        option(
+            "What to focus on; repeat with NAME= for a single reviewer.",
+            panel="Sides",
+            metavar="[NAME=]TEXT",
+            repeated=True,
+            read=partial(read_by_seat, flag="--focus", word="TEXT"),
+        )
     )
     gate: Text | None = option(
         'Rule on the findings, such as "no confirmed blocker" or "no confirmed major or worse": exit code 4 if it does '
@@ -80,7 +82,7 @@ class ReviewPlanOptions(PlanOptions):
     min_vendors: Count | None = option(
         "Minimum number of different vendors among the reviewers' models.", panel="Model", metavar="N"
     )
-    humans: Annotated[list[Text], allowed("a list of names of reviewers")] | None = option(
+    humans: Annotated[list[Text], explained("must be a list of reviewer names")] | None = option(
         "A reviewer played by a human; repeat for each.", panel="Sides", flag="--human", metavar="NAME"
     )
     suspend: Flag | None = option(
@@ -305,7 +307,7 @@ class ReviewPage(PatternPage):
         names, options = [member.name for member in plan.speakers], plan.options
         if unknown := sorted(set(options.humans or ()).difference(names)):
             location, field = options.place("humans")
-            raise ConfigurationError(location, field, unknown, f"among {', '.join(names)}")
+            raise ConfigurationError(location, field, unknown[0], choices=names)
         super().check(plan)
 
     def check_models(self, plan: Plan) -> None:

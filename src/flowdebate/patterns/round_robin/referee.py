@@ -118,7 +118,7 @@ def create_referee(
     # a plain str would be treated as a sequence of one-letter names
     roster = list(roster_names) if not isinstance(roster_names, str) else []
     if not roster or not all(isinstance(entry, str) and not is_blank(entry) for entry in roster):
-        raise ConfigurationError(f"referee {name!r}", "roster_names", roster_names, "the names of the debaters")
+        raise ConfigurationError(f"referee {name!r}", "roster_names", roster_names, "must be the names of the debaters")
 
     def system(texts: RefereeTemplate, value: object, ctx: Context) -> str:
         return render_referee_system(question=question_of(value, ctx), roster=roster, template=texts)

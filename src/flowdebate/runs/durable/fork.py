@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar, Unpack
 from pydantic import Field, TypeAdapter, ValidationError
 
 from flowdebate._text import error_text, is_blank, typed
-from flowdebate._util.validation import check_count
+from flowdebate._util.validation import check_count, check_text
 from flowdebate.errors import ConfigurationError, JournalMismatch, RunNotFound
 from flowdebate.models.codec import edited_text, json_text, models_asked, reused_text
 from flowdebate.runs.header import StoreOptions
@@ -30,7 +30,7 @@ _MAX_EARLIER_ROUNDS = 10_000
 """Maximum number of earlier rounds, equal to the maximum number of rounds in a debate."""
 MAX_ADDED_QUESTION_LENGTH = 4_000
 """Maximum length of a reader's question, in characters; each prompt of the next round contains it."""
-ASKED = f"a question of at most {MAX_ADDED_QUESTION_LENGTH:,} characters, or None"
+ASKED = f"must be a question of at most {MAX_ADDED_QUESTION_LENGTH:,} characters"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class GoesOn:
             fields_ = {**stored, "asked": [(question["round"], question["text"]) for question in stored["asked"]]}  # type: ignore[dict-item, index]  # errors below
             return TypeAdapter(cls).validate_python(fields_)
         except (TypeError, KeyError, ValidationError):
-            raise ConfigurationError("plan", "goes_on", stored, "how a fork goes on") from None
+            raise ConfigurationError("plan", "goes_on", stored, "must describe how a fork continues") from None
 
 
 def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | None = None) -> GoesOn:
@@ -75,8 +75,8 @@ def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | Non
     raw = (stored.outcome or {}).get("raw")
     round_count: object = raw.get("rounds") if isinstance(raw, Mapping) else None
     if stored.status not in COMPLETE or type(round_count) is not int or round_count < 1:
-        allowed = "a run with rounds that is over; resume one that is not"
-        raise ConfigurationError(location, "run_id", stored.header.run_id, allowed)
+        problem = "must be a finished run with rounds; resume an unfinished one"
+        raise ConfigurationError(location, "run_id", stored.header.run_id, problem)
     before = raw.get("readerQuestions", []) if isinstance(raw, Mapping) else []
     questions = [(int(question["round"]), str(question["text"])) for question in before]
     return GoesOn(
@@ -87,7 +87,9 @@ def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | Non
 def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
     """Plan the continuation of a stored run, as requested by a front end with "rounds", "ask" or both."""
     if not isinstance(more, Mapping) or not {"rounds", "ask"}.issuperset(more):
-        raise ConfigurationError("options", "goes_on", more, 'a table of "rounds" (default 1), "ask" or both')
+        raise ConfigurationError(
+            "options", "goes_on", more, 'must be a table with "rounds" (default: 1), "ask" or both'
+        )
     return goes_on(stored, location="goes_on", **{key: value for key, value in more.items() if value is not None})
 
 
@@ -98,7 +100,7 @@ async def read_goes_on(
     choice = store.store if isinstance(store, StoreOptions) else store
     opened = open_store(choice, location=location)
     if opened is None:
-        raise ConfigurationError(location, "store", store, "the store of the run")
+        raise ConfigurationError(location, "store", store, "must be the store of the run")
     return goes_on(await opened.run(run_id), location=location, rounds=rounds, ask=ask)
 
 
@@ -232,14 +234,13 @@ def fork_header(
     location = f"{block}.fork()"
     header = parent.header
     if header.block != block:
-        raise ConfigurationError(location, "run_id", header.run_id, f"a run of {block}: that is one of {header.block}")
-    if fork_id is not None and (not isinstance(fork_id, str) or not fork_id.strip()):
-        raise ConfigurationError(location, "fork_id", fork_id, "a text that is not blank, or None")
+        raise ConfigurationError(location, "run_id", header.run_id, f"must be a run of {block}, not of {header.block}")
+    check_text(location, optional=True, fork_id=fork_id)
     rows_by_key = {row.key: row for row in rows if row.body is not None and row.kind in ("call", "human")}
     if at is not None and at not in rows_by_key:
         raise _unknown_place(location, "at", at, rows_by_key)
     if edits is not None and not isinstance(edits, Mapping):
-        raise ConfigurationError(location, "edits", edits, "a dict of places of the run to answers")
+        raise ConfigurationError(location, "edits", edits, "must be a dict of paths to answers")
     for place, edit in (edits or {}).items():
         if place not in rows_by_key:
             raise _unknown_place(location, "edits", place, rows_by_key)
@@ -310,9 +311,11 @@ def edited_body(row: StepRow, edit: object) -> str:
 
 def unfit(place: str, edit: object, why: str) -> ConfigurationError:
     """Create the error for an edit that does not fit the step at `place`."""
-    return ConfigurationError("fork()", f"edits[{place!r}]", edit, f"an answer that the step takes ({why})")
+    return ConfigurationError("fork()", f"edits.{place}", edit, f"must be an answer that the step accepts ({why})")
 
 
 def _unknown_place(location: str, field: str, place: object, known_keys: Mapping[str, StepRow]) -> ConfigurationError:
     places = ", ".join(map(typed, list(known_keys)[:_NAMED])) + (", …" if len(known_keys) > _NAMED else "")
-    return ConfigurationError(location, field, place, f"the place of a recorded answer: {places or 'there is none'}")
+    return ConfigurationError(
+        location, field, place, f"must be the path of a recorded answer: {places or 'there is none'}"
+    )

@@ -341,17 +341,19 @@ def _read_props(body: ag_ui.RunAgentInput) -> _Props:
     try:
         check_data(body.model_dump(mode="json", by_alias=True))
     except ValueError as error:
-        raise ConfigurationError(_WHERE, "body", None, str(error).removeprefix("must be ")) from None
+        raise ConfigurationError(_WHERE, "body", None, str(error)) from None
     for field, value in (("threadId", body.thread_id), ("runId", body.run_id)):
         if not 0 < len(value) <= _MAX_ID_LENGTH or not value.isprintable():
-            raise ConfigurationError(_WHERE, field, value, f"text of at most {_MAX_ID_LENGTH} printable characters")
+            raise ConfigurationError(
+                _WHERE, field, value, f"must be text of at most {_MAX_ID_LENGTH} printable characters"
+            )
     properties = body.forwarded_props
     try:
         return _Props.model_validate(properties.get(OWN, {}) if isinstance(properties, dict) else {})
     except ValidationError as error:
         field, problem = problems_of(error)[0]
         name = f"forwardedProps.{OWN}.{field}"
-        raise ConfigurationError(_WHERE, name, None, problem, message=f"{_WHERE}: `{name}` {problem}") from None
+        raise ConfigurationError(_WHERE, name, None, problem) from None
 
 
 def _text_of(message: ag_ui.Message) -> str:

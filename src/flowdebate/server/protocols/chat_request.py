@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_type_hi
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from flowdebate._text import join_choices
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
 from flowdebate.prompts import quoted, tag_name
@@ -178,11 +179,10 @@ class _Request(BaseModel):
             if name in ("tools", "tool_choice") and self.forced_tool is not None:
                 continue
             if name not in _WHY:
-                raise ConfigurationError(WHERE, name, value, "left out: there is no such parameter")
-            same = " or ".join(map(repr, _NEUTRAL.get(name, ())))
-            raise ConfigurationError(
-                WHERE, name, value, f"{same}, or left out" if same else "left out", hint=_WHY[name]
-            )
+                raise ConfigurationError(WHERE, name, None, "is not a known parameter")
+            neutral = join_choices(_NEUTRAL.get(name, ()))
+            problem = f"must be {neutral}, or omitted" if neutral else "cannot be set"
+            raise ConfigurationError(WHERE, name, value, problem, hint=_WHY[name])
         return ignored
 
     @property
@@ -237,7 +237,7 @@ class ChatRequest(_Request):
         """Labels for the run of this request; raise ConfigurationError for an unknown disconnect policy."""
         labels = dict(self.metadata or {})
         if labels.pop(DISCONNECT, "continue") != "continue":
-            raise ConfigurationError(WHERE, f"metadata.{DISCONNECT}", self.metadata, '"continue", or left out')
+            raise ConfigurationError(WHERE, f"metadata.{DISCONNECT}", self.metadata, 'must be "continue", or omitted')
         return labels if self.user is None else {**labels, "user": self.user}
 
     def chat(self) -> list[tuple[str, str]]:
@@ -364,14 +364,12 @@ def read_chat(
     """
     question = chat[-1][1] if chat else ""
     if role != "user" or not question.strip():
-        raise ConfigurationError(
-            location, "messages", role, "a chat whose last message is the user's question, in text"
-        )
+        raise ConfigurationError(location, "messages", role, "must end with a text message of the user")
     context = chat_context(chat[:-1])
     text = f"{question}\n\n{context}" if context else question
     if len(text) > MAX_QUESTION_LENGTH:
-        allowed = f"a question of at most {MAX_QUESTION_LENGTH:,} characters"
-        raise ConfigurationError(location, "messages", f"{len(text):,} characters", allowed)
+        problem = f"must have at most {MAX_QUESTION_LENGTH:,} characters"
+        raise ConfigurationError(location, "messages", len(text), problem)
     if info is None or (page := info.load_page()).options.ROSTER in options:
         return {}, text
     # Taken only from this message; if it names no speakers, a model reads the whole chat.
@@ -412,13 +410,13 @@ class ChatModel:
         options, text = read_chat(chat, chat[-1][0], self.info, location=WHERE)
         if request.models is not None:
             if self.info is None:
-                raise ConfigurationError(WHERE, "models", request.models, f"left out: {self.pattern} has its own")
+                raise ConfigurationError(WHERE, "models", None, f"cannot be set: {self.pattern} has its own")
             options["model"] = request.models
         if (schema := request.answer_schema) is not None:
             if self.info is None or not _writes_output(self.info):
-                allowed = 'text, or left out: only built-in patterns with a synthesizer, as "flowdebate/debate:answer"'
                 field = "response_format" if request.forced_tool is None else "tool_choice"
-                raise ConfigurationError(WHERE, field, "a schema", f"{allowed}, answer in a schema")
+                problem = "requires a pattern with a synthesizer, such as flowdebate/debate:answer, to follow a schema"
+                raise ConfigurationError(WHERE, field, None, problem)
             options["output_schema"] = schema
         return options, text
 

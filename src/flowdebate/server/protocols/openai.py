@@ -200,7 +200,7 @@ async def _begin(
         if body.models is None or not error.field.startswith("model"):
             raise
         field = f"models{error.field.removeprefix('model')}"  # in this API, `model` is the pattern
-        raise ConfigurationError(WHERE, field, error.got, error.allowed, hint=error.hint) from None
+        raise error.moved(WHERE, field) from None
     return await service.resume(run.run_id) if run.status == "interrupted" else run
 
 

@@ -55,11 +55,11 @@ class Address:
         try:
             parts: dict[str, Any] = dict(self._driver.conninfo.conninfo_to_dict(url))
         except (self._driver.Error, UnicodeDecodeError):  # these messages may contain the password
-            raise ConfigurationError("PostgresStore", "url", "postgresql://…", POSTGRES) from None
+            raise ConfigurationError("PostgresStore", "url", None, POSTGRES) from None
         # An unquoted "@" or ":" in a password ends up in the host or the port.
         ports = str(parts.get("port") or "").replace(",", "")
         if "@" in str(parts.get("host") or "")[1:] or (ports and not ports.isdecimal()):
-            raise ConfigurationError("PostgresStore", "url", "postgresql://…", POSTGRES)
+            raise ConfigurationError("PostgresStore", "url", None, POSTGRES)
         self.schema = schema
         self.timeout = timeout
         self.patience = patience
@@ -153,7 +153,11 @@ def _driver() -> ModuleType:
         import psycopg
     except ImportError:
         raise ConfigurationError(
-            "PostgresStore", "url", "a PostgreSQL address", "a path", hint="pip install 'flowdebate[postgres]'"
+            "PostgresStore",
+            "url",
+            None,
+            "requires psycopg, which is not installed",
+            hint="pip install 'flowdebate[postgres]'",
         ) from None
     return psycopg
 

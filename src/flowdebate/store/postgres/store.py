@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import finalize
 
-from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNotFound
+from flowdebate._util.validation import check_count, check_number
+from flowdebate.errors import RunConflict, RunExists, RunNotFound
 from flowdebate.store.base import (
     RunHeader,
     StepKind,
@@ -55,11 +56,9 @@ class PostgresStore(Store):
         patience: float = 10.0,
         grace: float = 0.5,
     ) -> None:
-        if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
-            raise ConfigurationError("PostgresStore", "connections", connections, "an int >= 1")
-        for field, value in (("timeout", timeout), ("patience", patience), ("grace", grace)):
-            if not 0 <= value < _MAX_SECONDS:
-                raise ConfigurationError("PostgresStore", field, value, f"seconds >= 0, < {_MAX_SECONDS}")
+        check_count("PostgresStore", connections=connections)
+        times = {"timeout": timeout, "patience": patience, "grace": grace}
+        check_number("PostgresStore", minimum=0, below=_MAX_SECONDS, **times)
         self._address = Address(url, schema=schema, timeout=timeout, patience=patience)
         self._owner = PostgresOwner(self._address.connect)
         self._sessions = SessionPool(connections, self._address, partial(open_prepared, self._address))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any, Literal, NamedTuple
 
+from flowdebate._util.validation import check_choice, check_number
 from flowdebate.errors import ConfigurationError, MalformedResponse
 from flowdebate.models.base import ModelRequest, ModelResponse, Usage
 from flowdebate.prompts import unescaped
@@ -56,12 +57,11 @@ class SimDebater:
         name: str | None = None,
     ) -> None:
         if not position.strip() or re.search(r"[.\n]", position):
-            raise ConfigurationError("SimDebater()", "position", position, "text on one line, without a full stop")
-        for field, value in (("conformity", conformity), ("name_bias", name_bias)):
-            if value is not None and (isinstance(value, bool) or not 0 <= value <= 1):
-                raise ConfigurationError("SimDebater()", field, value, "a number from 0 to 1")
-        if follows not in ("majority", "last"):
-            raise ConfigurationError("SimDebater()", "follows", follows, '"majority" or "last"')
+            raise ConfigurationError(
+                "SimDebater()", "position", position, "must be one line of text without a full stop"
+            )
+        check_number("SimDebater()", minimum=0, maximum=1, optional=True, conformity=conformity, name_bias=name_bias)
+        check_choice("SimDebater()", ("majority", "last"), follows=follows)
         self.position: str = position.strip()
         self.name: str = name or f"sim-{self.position}"
         self._conformity, self._name_bias, self._names = conformity, name_bias, frozenset(names)

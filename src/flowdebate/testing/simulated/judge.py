@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from flowdebate._util.validation import check_number
 from flowdebate.errors import ConfigurationError, MalformedResponse, ViewError
 from flowdebate.models.base import ModelRequest, ModelResponse, Usage
 from flowdebate.models.output import inline_definitions
@@ -209,10 +210,8 @@ class SimJudge:
         quality: Quality = None,
         name: str = "sim-judge",
     ) -> None:
-        for field, value in (("style", style), ("length", length), ("noise", noise)):
-            if not _is_number(value) or (field == "noise" and value < 0):
-                allowed = "a number >= 0" if field == "noise" else "a number"
-                raise ConfigurationError("SimJudge()", field, value, allowed)
+        check_number("SimJudge()", style=style, length=length)
+        check_number("SimJudge()", minimum=0, noise=noise)
         self._slot = _ladder("slot", slot)
         self._named = dict(label) if isinstance(label, Mapping) else None
         self._label = _ladder("label", 0.0 if isinstance(label, Mapping) else label)
@@ -341,7 +340,7 @@ class SimJudge:
         if callable(self._quality):
             return self._quality("\n".join(side.texts))
         if side.stance not in self._quality:
-            raise ConfigurationError("SimJudge()", "quality", sorted(self._quality), f"one for {side.stance!r} too")
+            raise ConfigurationError("SimJudge()", "quality", sorted(self._quality), f"must include {side.stance}")
         return self._quality[side.stance]
 
     def _content(self, side: SimSide) -> float:
@@ -381,15 +380,17 @@ def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[
     """Return a function from the number of places to the term for each place."""
     if isinstance(value, (int, float)):
         if not _is_number(value):
-            raise ConfigurationError("SimJudge()", field, value, "a number, or one for each place")
+            raise ConfigurationError("SimJudge()", field, value, "must be a number, or one for each position")
         return lambda places: [value * (places - 1 - place) / max(1, places - 1) for place in range(places)]
     values = list(value)
     if not all(map(_is_number, values)):
-        raise ConfigurationError("SimJudge()", field, value, "a number, or one for each place")
+        raise ConfigurationError("SimJudge()", field, value, "must be a number, or one for each position")
 
     def one_each(places: int) -> list[float]:
         if len(values) != places:
-            raise ConfigurationError("SimJudge()", field, value, f"a number, or one for each of {places} places")
+            raise ConfigurationError(
+                "SimJudge()", field, value, f"must be a number, or one for each of {places} positions"
+            )
         return [float(number) for number in values]
 
     return one_each

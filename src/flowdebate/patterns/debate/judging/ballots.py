@@ -10,6 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
+from flowdebate._util.validation import check_count, check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures.votes import leaders, margin, portions, split, total
@@ -230,7 +231,7 @@ def decide(
     Decision(scores={'yes': 0.625, 'no': 0.375}, winner='yes', flipped=True)
     """
     if not sides:
-        raise ConfigurationError("decide()", "sides", sides, "at least one side")
+        raise ConfigurationError("decide()", "sides", None, "must not be empty")
     used = [ballot for ballot in ballots if ballot.problem is None]
     if by == "log_odds":
         used = balanced(ballots)
@@ -294,10 +295,8 @@ def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
     >>> effective_n(9), effective_n(9, 0), effective_n(9, 1)
     (2.0, 9.0, 1.0)
     """
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ConfigurationError("effective_n()", "n", n, "an int >= 1")
-    if isinstance(correlation, bool) or not (math.isfinite(correlation) and 0 <= correlation <= 1):
-        raise ConfigurationError("effective_n()", "correlation", correlation, "a number from 0 to 1")
+    check_count("effective_n()", n=n)
+    check_share("effective_n()", correlation=correlation)
     return n / (1 + (n - 1) * correlation)
 
 

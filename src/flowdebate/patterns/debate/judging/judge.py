@@ -173,7 +173,7 @@ def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `cre
     errors, used to compute the verdict's `effective_n`.
     """
     if not (panel := options.get("panel")):
-        raise ConfigurationError(f"judge {options.get('name')!r}", "panel", panel, "at least one model")
+        raise ConfigurationError(f"judge {options.get('name')!r}", "panel", panel, "must contain at least one model")
     return create_judge.create(**options)
 
 
@@ -201,7 +201,7 @@ class Judge(Block[Any, JudgedVerdict]):
         location, block_name = f"judge {name!r}", f"{name}-judge"
         sides = tuple(dict.fromkeys(stances))
         if not sides:
-            raise ConfigurationError(location, "stances", stances, "at least one stance")
+            raise ConfigurationError(location, "stances", stances, "must contain at least one stance")
         merged_options: BlockOptions = {**(options or {}), **how.for_block()}
         material = make_material(sources, location=location)
         block_options = generator_options(merged_options, "intent/synthesize", SHOWN, location=block_name)

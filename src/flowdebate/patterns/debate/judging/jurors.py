@@ -384,7 +384,7 @@ def letters_for(count: int, *, location: str, field: str = "stances") -> tuple[s
     ('A', 'B', 'C')
     """
     if count > MAX_LETTERS:
-        raise ConfigurationError(location, field, count, f"at most {MAX_LETTERS} to choose from by letter")
+        raise ConfigurationError(location, field, count, f"must be at most {MAX_LETTERS} to be chosen by letter")
     return tuple(string.ascii_uppercase[:count])
 
 

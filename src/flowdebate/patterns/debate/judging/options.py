@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
-from flowdebate._text import join_choices
 from flowdebate._util.option_types import Flag, check_option
-from flowdebate._util.validation import check_count, is_number
+from flowdebate._util.validation import check_choice, check_count, check_number, is_number
 from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.models.resolve import check_model, resolve_model
 from flowdebate.prompts import Profile, check_profile
@@ -135,73 +133,72 @@ class JudgeOptions:
         check_profile(_WHERE, self.profile)
         check_option(Flag, "crossed_labels", self.crossed_labels, location=_WHERE, optional=False)
         for option, kind in (("answer_form", Answer), ("decided_by", DecidedBy), ("on_flip", OnFlip)):
-            value, allowed = getattr(self, option), get_args(kind)
-            valid = value in allowed or (value is None and option != "on_flip")
-            self._require(valid, option, f"one of {join_choices(allowed)}")
+            if (value := getattr(self, option)) is not None or option == "on_flip":
+                check_choice(_WHERE, get_args(kind), **{option: value})
         by_letter = self.form in LETTERS
         schedule = ("cyclic" if by_letter else "single") if self.schedule is None else self.schedule
         object.__setattr__(self, "plan", as_schedule(schedule, location=_WHERE))
         self._check_models()
         self._check_answer(by_letter=by_letter)
         if self.curtail and self.on_flip != "average":
-            sentence = f"{{curtail}} cannot be combined with {{on_flip}} {self.on_flip!r}: "
+            sentence = f"{{curtail}} cannot be combined with {{on_flip}} {self.on_flip}: "
             raise ConflictingOptions(_WHERE, ("curtail", "on_flip"), sentence + "ballots that are left out cannot flip")
         person = self.on_flip == "human" and callable(self.ask)
-        self._require(self.ask is None or person, "ask", "a function of (request) with on_flip='human', else None")
+        self._require(self.ask is None or person, "ask", "must be a function of (request), and requires on_flip human")
         if not isinstance(self.labels, bool):
             several = isinstance(self.labels, Sequence) and not isinstance(self.labels, str)
             is_named = several and all(isinstance(label, str) and label.strip() for label in self.labels)
-            self._require(is_named, "labels", "True, False, or a label for each side")
-        number = isinstance(self.correlation, (int, float)) and not isinstance(self.correlation, bool)
-        valid = self.correlation is None or (number and 0 <= self.correlation <= 1)
-        self._require(valid, "correlation", "None or a number from 0 to 1")
+            self._require(is_named, "labels", "must be true, false, or a label for each side")
+        check_number(_WHERE, minimum=0, maximum=1, optional=True, correlation=self.correlation)
 
     def _check_answer(self, *, by_letter: bool) -> None:
-        self._require(by_letter or self.decided_by != "log_odds", "decided_by", "'mean' or 'vote' without letters")
-        self._require(not (by_letter and self.curtail), "curtail", "False with letters: log-odds have no bound")
-        uses_letters = not isinstance(self.labels, (bool, str))
-        self._require(not (by_letter and uses_letters), "labels", "True or False with letters: they are the labels")
+        self._require(by_letter or self.decided_by != "log_odds", "decided_by", "cannot be log_odds without letters")
         self._require(
-            not (self.answer_form == "letter" and self.tools), "tools", "none: a letter leaves no room for calls"
+            not (by_letter and self.curtail), "curtail", "cannot be combined with letters: log-odds have no bound"
+        )
+        uses_letters = not isinstance(self.labels, (bool, str))
+        self._require(not (by_letter and uses_letters), "labels", "cannot be set with letters, which are the labels")
+        self._require(
+            not (self.answer_form == "letter" and self.tools),
+            "tools",
+            "cannot be combined with a letter, which leaves no room for tool calls",
         )
         several = bool(self.panel) or self.plan.kind not in ("single", "swap") or self.has_labels
-        allowed = "'scores' with a panel, labels, or a schedule other than 'single' and 'swap'"
-        self._require(not (self.answer_form == "winner" and several), "answer_form", allowed)
+        problem = "must be scores with a panel, labels, or a schedule other than single and swap"
+        self._require(not (self.answer_form == "winner" and several), "answer_form", problem)
         rubric = self.criteria
         weighed = rubric is None or (isinstance(rubric, dict) and 0 < len(rubric) <= MAX_CRITERIA)
         for name, weight in (rubric or {}).items() if weighed else ():
             weighed = weighed and isinstance(name, str) and bool(name.strip()) and is_number(weight, maximum=MAX_WEIGHT)
-        allowed = f"None, or 1 to {MAX_CRITERIA} names, each with a number > 0, <= {MAX_WEIGHT:,}"
-        self._require(weighed, "criteria", allowed)
-        self._require(rubric is None or self.form == "scores", "criteria", "None unless the answers are scores")
-        minimum = self.min_log_odds
-        number = isinstance(minimum, (int, float)) and not isinstance(minimum, bool)
-        self._require(minimum is None or (number and 0 <= minimum < math.inf), "min_log_odds", "None or a number >= 0")
-        self._require(self.fit is None or isinstance(self.fit, LetterFit), "fit", "None or a LetterFit")
-        self._require(isinstance(self.quotes, bool), "quotes", "True or False")
+        problem = f"must be 1 to {MAX_CRITERIA} names with weights greater than 0 and at most {MAX_WEIGHT:,}, or None"
+        self._require(weighed, "criteria", problem)
+        self._require(rubric is None or self.form == "scores", "criteria", "requires answers with scores")
+        check_number(_WHERE, minimum=0, optional=True, min_log_odds=self.min_log_odds)
+        self._require(self.fit is None or isinstance(self.fit, LetterFit), "fit", "must be a LetterFit or None")
+        self._require(isinstance(self.quotes, bool), "quotes", "must be true or false")
         models = (*self.panel, *(() if self.model is None else (self.model,))) if self.answer_form in LETTERS else ()
         for model in models:
             if not (isinstance(model, str) and model.startswith("intent/")):
                 gives = getattr(resolve_model(model), "gives_logprobs", True)
-                allowed = f"one that gives log-probabilities, which answer_form={self.answer_form!r} needs"
-                self._require(bool(gives), "model" if self.panel == () else "panel", allowed)
+                problem = f"must give log-probabilities for the answer form {self.answer_form}"
+                self._require(bool(gives), "model" if self.panel == () else "panel", problem)
 
     def _check_models(self) -> None:
         several = isinstance(self.panel, Sequence) and not isinstance(self.panel, str)
-        self._require(several, "panel", "a sequence of models")
+        self._require(several, "panel", "must be a sequence of models")
         for model in self.panel:
             check_model(model, location=_WHERE, field="panel")
         check_model(self.model, location=_WHERE)
         single = self.model is None or not self.panel
-        self._require(single, "model", "None with a panel: each judge of a panel has its own")
+        self._require(single, "model", "cannot be combined with `panel`")
         if self.quorum is not None:
             check_count(_WHERE, quorum=self.quorum)
             panel_size = max(len(self.panel), 1)
-            self._require(self.quorum <= panel_size, "quorum", f"at most {panel_size}, all models")
+            self._require(self.quorum <= panel_size, "quorum", f"must be at most {panel_size}, the number of models")
 
-    def _require(self, valid: bool, option: str, allowed: str) -> None:  # noqa: FBT001 - what is required
+    def _require(self, valid: bool, option: str, problem: str) -> None:  # noqa: FBT001 - what is required
         if not valid:
-            raise ConfigurationError(_WHERE, option, getattr(self, option), allowed)
+            raise ConfigurationError(_WHERE, option, getattr(self, option), problem)
 
     def for_block(self) -> BlockOptions:
         """Return the block options that are set; for all others, the debate's options apply."""
@@ -247,8 +244,8 @@ def as_judge_options(value: object, *, location: str) -> JudgeOptions | None:
         return value
     if not isinstance(value, (str, Schedule)):
         return None
-    allowed = f"None, JudgeOptions, a schedule ({NAMES}), a block, or a function of (input, ctx)"
-    return JudgeOptions(schedule=as_schedule(value, location=location, field="judge", allowed=allowed))
+    problem = f"must be None, JudgeOptions, a schedule ({NAMES}), a block, or a function of (input, ctx)"
+    return JudgeOptions(schedule=as_schedule(value, location=location, field="judge", problem=problem))
 
 
 def labels_for(sides: Sequence[str], labels: bool | Sequence[str], *, location: str) -> tuple[str, ...] | None:  # noqa: FBT001 - an option of that kind
@@ -258,13 +255,11 @@ def labels_for(sides: Sequence[str], labels: bool | Sequence[str], *, location: 
     drawn = labels is True
     names = tuple(string.ascii_uppercase) if drawn else tuple(labels)  # type: ignore[arg-type] # a sequence
     if len(names) < len(sides) or (not drawn and len(names) > len(sides)):
-        raise ConfigurationError(location, "labels", labels, f"a label for each of the {len(sides)} sides")
+        raise ConfigurationError(location, "labels", labels, f"must have a label for each of the {len(sides)} sides")
     names = names[: len(sides)]
     called = {side.strip().casefold() for side in sides}
     if len({name.casefold() for name in names}) < len(names) or any(
         name.strip().casefold() in called for name in names
     ):
-        raise ConfigurationError(
-            location, "labels", list(names), f"different, and none of the stances {join_choices(sides)}"
-        )
+        raise ConfigurationError(location, "labels", list(names), "must differ from each other and from the stances")
     return names

@@ -64,12 +64,12 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(ScheduleKind):
-            raise ConfigurationError("schedule", "kind", self.kind, f"one of {', '.join(get_args(ScheduleKind))}")
+            raise ConfigurationError("schedule", "kind", self.kind, choices=get_args(ScheduleKind))
         drawn = self.size
         if self.kind != "sampled":
             if drawn is not None:
                 raise ConfigurationError(
-                    f"schedule {self.kind!r}", "size", drawn, "None: only a sampled schedule has a size"
+                    f"schedule {self.kind!r}", "size", None, "cannot be set: only a sampled schedule has a size"
                 )
         else:
             check_count("schedule 'sampled'", maximum=_MAX_SAMPLES, size=drawn)
@@ -81,7 +81,7 @@ class Schedule:
         """Return the number of views for `sides` sides; raise ConfigurationError if there are too many sides."""
         if self.kind == "full" and sides > FULL_AT_MOST:
             raise ConfigurationError(
-                "schedule 'full'", "sides", sides, f"at most {FULL_AT_MOST}; use 'cyclic' for more"
+                "schedule 'full'", "sides", sides, f"must have at most {FULL_AT_MOST} entries; use cyclic for more"
             )
         sizes = {"single": 1, "swap": min(2, sides), "cyclic": sides, "full": math.factorial(min(sides, FULL_AT_MOST))}
         return self.size if self.size is not None else sizes[self.kind]
@@ -103,10 +103,12 @@ class Schedule:
         [('a', 'b', 'c'), ('b', 'c', 'a'), ('c', 'a', 'b')]
         """
         if len(set(sides)) != len(sides) or not sides:
-            raise ConfigurationError(f"schedule {str(self)!r}", "sides", sides, "at least one side, without duplicates")
+            raise ConfigurationError(
+                f"schedule {str(self)!r}", "sides", sides, "must not be empty, and must not contain duplicates"
+            )
         if labels is not None and len(set(labels)) < max(len(sides), len(labels)):
             raise ConfigurationError(
-                f"schedule {str(self)!r}", "labels", labels, f"{len(sides)} different labels, one for each side"
+                f"schedule {str(self)!r}", "labels", labels, f"must be {len(sides)} different labels, one for each side"
             )
         count, source = self.calls(len(sides)), Random(0) if random is None else random  # noqa: S311 - repeatable
         slots = list(sides)
@@ -137,7 +139,9 @@ def sampled(n: int) -> Schedule:
     return Schedule(kind="sampled", size=n)
 
 
-def as_schedule(value: object, *, location: str, field: str = "schedule", allowed: str = NAMES) -> Schedule:
+def as_schedule(
+    value: object, *, location: str, field: str = "schedule", problem: str = f"must be {NAMES}"
+) -> Schedule:
     """Convert `value` to a schedule, or raise ConfigurationError with a list of the valid names.
 
     >>> as_schedule("sampled(5)", location="debate").size
@@ -150,7 +154,7 @@ def as_schedule(value: object, *, location: str, field: str = "schedule", allowe
             return sampled(int(drawn[1]))
         if value in get_args(ScheduleKind) and value != "sampled":
             return Schedule(kind=value)  # type: ignore[arg-type] # it is one of them
-    raise ConfigurationError(location, field, value, allowed)
+    raise ConfigurationError(location, field, value, problem, choices=get_args(ScheduleKind))
 
 
 def order_for_judge(
@@ -226,7 +230,7 @@ def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list
     for index, entry in enumerate(entries):
         if entry.stance not in slots:
             raise ConfigurationError(
-                "judge", f"entries[{index}].stance", entry.stance, f"one of {join_choices(view.order)}"
+                "judge", f"entries[{index}].stance", entry.stance, f"must be {join_choices(view.order)}"
             )
 
     def place(index: int) -> tuple[int, int, str]:
