@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from importlib.util import find_spec
 from sys import float_info
+from types import MappingProxyType
 from typing import ParamSpec, TypeVar
 
 from flowdebate._text import nearest, number_problem, text_problem
@@ -79,8 +80,13 @@ def suggesting(function: Callable[P, T]) -> Callable[P, T]:
     return checked
 
 
+_NONE: Mapping[str, object] = MappingProxyType({})
+
+
 def check_number(
     location: str,
+    values: Mapping[str, object] = _NONE,
+    /,
     *,
     whole: bool = False,
     optional: bool = False,
@@ -92,20 +98,27 @@ def check_number(
 ) -> None:
     """Check that each option is a finite number within the limits; otherwise raise ConfigurationError.
 
-    An `optional` one may be None.
+    `values` are options whose names are not identifiers. An `optional` one may be None.
 
     >>> check_number("elo_changes()", above=0, k=-1)
     Traceback (most recent call last):
     flowdebate.errors.ConfigurationError: elo_changes(): `k` must be greater than 0 (got -1)
     """
-    for name, value in options.items():
+    for name, value in {**values, **options}.items():
         problem = number_problem(value, whole=whole, minimum=minimum, above=above, maximum=maximum, below=below)
         if problem and not (optional and value is None):
             raise ConfigurationError(location, name, value, problem)
 
 
 def check_count(
-    location: str, *, minimum: int = 1, maximum: int | None = None, optional: bool = False, **options: object
+    location: str,
+    values: Mapping[str, object] = _NONE,
+    /,
+    *,
+    minimum: int = 1,
+    maximum: int | None = None,
+    optional: bool = False,
+    **options: object,
 ) -> None:
     """Check that each option is an int from `minimum` to `maximum`; otherwise raise ConfigurationError.
 
@@ -113,12 +126,14 @@ def check_count(
     Traceback (most recent call last):
     flowdebate.errors.ConfigurationError: ConcurrencyLimit: `max_concurrency` must be at least 1 (got 0)
     """
-    check_number(location, whole=True, optional=optional, minimum=minimum, maximum=maximum, **options)
+    check_number(location, {**values, **options}, whole=True, optional=optional, minimum=minimum, maximum=maximum)
 
 
-def check_seconds(location: str, *, optional: bool = False, **options: object) -> None:
+def check_seconds(
+    location: str, values: Mapping[str, object] = _NONE, /, *, optional: bool = False, **options: object
+) -> None:
     """Check that each option is a finite number of seconds greater than 0; otherwise raise ConfigurationError."""
-    check_number(location, optional=optional, above=0, **options)
+    check_number(location, {**values, **options}, optional=optional, above=0)
 
 
 def check_weight(location: str, name: str, weight: object) -> None:
@@ -130,7 +145,7 @@ def check_weight(location: str, name: str, weight: object) -> None:
     Traceback (most recent call last):
     flowdebate.errors.ConfigurationError: tally(): `weights.ann` must be greater than 0 and at most 1,000,000 (got -1)
     """
-    check_number(location, above=0, maximum=_MAX_WEIGHT, **{f"weights.{name}": weight})
+    check_number(location, {f"weights.{name}": weight}, above=0, maximum=_MAX_WEIGHT)
 
 
 def is_number(value: object, *, maximum: float = float_info.max) -> bool:
@@ -141,14 +156,16 @@ def is_number(value: object, *, maximum: float = float_info.max) -> bool:
 def check_share(location: str, *, ends: bool = True, **options: object) -> None:
     """Check that each option is a number from 0 to 1, exclusive without `ends`; otherwise raise ConfigurationError."""
     if ends:
-        check_number(location, minimum=0, maximum=1, **options)
+        check_number(location, options, minimum=0, maximum=1)
     else:
-        check_number(location, above=0, below=1, **options)
+        check_number(location, options, above=0, below=1)
 
 
-def check_text(location: str, *, optional: bool = False, **options: object) -> None:
+def check_text(
+    location: str, values: Mapping[str, object] = _NONE, /, *, optional: bool = False, **options: object
+) -> None:
     """Check that each option is text that is not blank; otherwise raise ConfigurationError."""
-    for name, value in options.items():
+    for name, value in {**values, **options}.items():
         if (problem := text_problem(value)) and not (optional and value is None):
             raise ConfigurationError(location, name, value, problem)
 

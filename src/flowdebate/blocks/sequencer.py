@@ -381,7 +381,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return invocation(value, location=self._location, field=field)
 
     def _count(self, value: int | None, field: str, *, optional: bool = True) -> int | None:
-        check_count(self._location, optional=optional, **{field: value})
+        check_count(self._location, {field: value}, optional=optional)
         return value
 
     @property

@@ -247,7 +247,7 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
 
 def check_name(value: object, *, location: str, field: str) -> None:
     """Check that a name is a string and is not blank."""
-    check_text(location, **{field: value})
+    check_text(location, {field: value})
 
 
 def check_predicate(value: object, *, location: str) -> None:
@@ -281,7 +281,7 @@ def check_failure_policy(policy: object, *, location: str) -> None:
         raise ConfigurationError(location, "on_failure", on_failure, 'must be "fail", "skip" or StandIn(model)')
     check_option(Quorum, "quorum", policy.quorum, location=location)
     timeouts = {"turn_timeout": policy.turn_timeout, "round_timeout": policy.round_timeout}
-    check_seconds(location, **{name: value for name, value in timeouts.items() if value is not None})
+    check_seconds(location, timeouts, optional=True)
 
 
 # Blocks completed by a pattern

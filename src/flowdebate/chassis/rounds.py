@@ -47,7 +47,7 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
     def check(value: object) -> InputT:
         checked = read(value)
         for name in (field, *optional):
-            check_text(location, optional=True, **{name: getattr(checked, name)})
+            check_text(location, {name: getattr(checked, name)}, optional=True)
         return checked
 
     def read(value: object) -> InputT:

@@ -464,7 +464,7 @@ def queue(  # noqa: PLR0913 - the options of the command
         raise misuse("ACTION", action, "Filters select runs to resume or cancel: add resume or cancel as the ACTION.")
     if (action == "submit") != (question is not None) or (action != "submit" and (run_id is not None or priority)):
         raise misuse("QUESTION", question, "submit requires a QUESTION; --run-id and --priority are only for submit.")
-    check_count(COMMAND, minimum=0, maximum=100, **{"--priority": priority})  # the maximum is `LOWEST`
+    check_count(COMMAND, {"--priority": priority}, minimum=0, maximum=100)  # the maximum is `LOWEST`
     sys.path.insert(0, str(Path.cwd()))  # like `python -m`
     from flowdebate.workers.deployment import Workers
 

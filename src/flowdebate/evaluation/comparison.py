@@ -86,7 +86,7 @@ class ComparedTexts(ArguedDebate):
         fields = {"question": question, **{f"texts.{name}": text for name, text in texts.items()}}
         fields |= {f"the name {name!r}": name for name in texts}
         for field, text in (fields if reference is None else {**fields, "reference": reference}).items():
-            check_text(location, **{field: text})
+            check_text(location, {field: text})
         entries = [
             DebateContributionEntry(round=1, agent_name=name, stance=f"Text {number}", text=text)
             for number, (name, text) in enumerate(texts.items(), 1)

@@ -279,7 +279,7 @@ def _check_rows(rows: Sequence[Any], readers: Mapping[str, Callable[[Any], Any]]
         raise ConfigurationError(_LOCATION, "rows", None, "must not be empty")
     for index, row in enumerate(rows):
         for name, read in readers.items():
-            check_text(_LOCATION, **{f"{name} of row {index}": read(row)})
+            check_text(_LOCATION, {f"{name} of row {index}": read(row)})
 
 
 def _create_check(

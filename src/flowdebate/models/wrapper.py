@@ -249,7 +249,7 @@ class Timeout(PerRequestWrapper):
         overrides = {name: value for name, value in options.items() if value is not None}
         if not overrides:
             raise ConfigurationError("Timeout", "seconds", None, "is required unless `first_text` or `between` is set")
-        check_seconds("Timeout", **overrides)
+        check_seconds("Timeout", overrides)
         self._seconds = seconds
         self._first_text = first_text
         self._between = between

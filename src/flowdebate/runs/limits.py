@@ -86,7 +86,7 @@ class Limits:
     def __post_init__(self) -> None:
         check_count("Limits", optional=True, calls=self.calls, tokens=self.tokens)
         bounds = {"cost": self.cost, "seconds": self.seconds, "working_seconds": self.working_seconds}
-        check_number("Limits", above=0, optional=True, **bounds)
+        check_number("Limits", bounds, above=0, optional=True)
         if self.cost is not None and self.prices is None and not prices_known():
             raise ConfigurationError(
                 "Limits", "prices", None, "is required with `cost`", hint=f"Or install some: {HOW}"

@@ -148,7 +148,7 @@ def find_broken_promise(
     skip, seed = options.get("skip", ()), options.get("seed")
     check_library(f"{location}()", "hypothesis", library="hypothesis", extra="testing")
     bounds = {"max_examples": options.get("max_examples", 1), "max_calls": options.get("max_calls", 1)}
-    check_count(f"{location}()", **bounds)
+    check_count(f"{location}()", bounds)
     check_seconds(f"{location}()", max_seconds=options.get("max_seconds", 5.0))
     for name in skip:
         if name not in PROMISES:

@@ -51,7 +51,7 @@ def demo(
     page: Annotated[bool, Option(help="Play it on a page in a browser.")] = False,
 ) -> None:
     """Play a recorded debate of the local model, without a model, key or network."""
-    check_number(COMMAND, above=0, maximum=1_000, optional=True, **{"--speed": speed})
+    check_number(COMMAND, {"--speed": speed}, above=0, maximum=1_000, optional=True)
     watched = page or sys.stdout.isatty()
     play(recorded_plan(speed or (1.0 if watched else _AT_ONCE)), TOLD, page=page)
 

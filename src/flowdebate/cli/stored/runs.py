@@ -480,7 +480,7 @@ def share(  # noqa: PLR0913 - the options of the command
     from flowdebate.server.guard import Link, Links
     from flowdebate.service.runs import chosen_run, opened
 
-    check_count(COMMAND, maximum=365, **{"--days": days})
+    check_count(COMMAND, {"--days": days}, maximum=365)
     links = Links(kept_token(needed=True) if token_file is None else read_token(token_file))
     with opened(store) as place:
         run_chosen = asyncio.run(chosen_run(place.store, run, last=last, verb="runs share"))

@@ -58,7 +58,7 @@ class PostgresStore(Store):
     ) -> None:
         check_count("PostgresStore", connections=connections)
         times = {"timeout": timeout, "patience": patience, "grace": grace}
-        check_number("PostgresStore", minimum=0, below=_MAX_SECONDS, **times)
+        check_number("PostgresStore", times, minimum=0, below=_MAX_SECONDS)
         self._address = Address(url, schema=schema, timeout=timeout, patience=patience)
         self._owner = PostgresOwner(self._address.connect)
         self._sessions = SessionPool(connections, self._address, partial(open_prepared, self._address))
