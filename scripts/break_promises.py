@@ -192,8 +192,8 @@ BREAKS = (
         "a blank question is refused",
         f"{MISTAKES}::test_blank_questions_are_rejected",
         "chassis/rounds.py",
-        "if text is not None and is_blank(text):",
-        "if False:",
+        "            check_text(location, {name: getattr(checked, name)}, optional=True)\n",
+        "            pass\n",
     ),
     Break(
         "an input has a subject",
@@ -206,8 +206,8 @@ BREAKS = (
         "a name is not blank",
         f"{REFUSED}::test_pattern_names_are_required",
         "chassis/roster.py",
-        "if not isinstance(value, str) or is_blank(value):",
-        "if not isinstance(value, str):",
+        "    check_text(location, {field: value})\n",
+        "    check_text(location, {field: value or 'x'})\n",
     ),
     Break(
         "speakers can be told apart",

@@ -250,7 +250,7 @@ def _similar(
     check_share(location, threshold=threshold)
     measure: Any = best_similarity() if similarity is None else similarity
     if not isinstance(measure, Similarity):
-        problem = "must be a named function of texts, or None"
+        problem = "must be a named function of texts"
         raise ConfigurationError(location, "similarity", measure, problem)
 
     async def test(ctx: Context) -> bool:

@@ -86,8 +86,8 @@ FACTORIES: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize(
     ("field", "prompts", "allowed"),
     [
-        ("prompts", {"profile": "full"}, r"PromptOptions\(…\), or None"),
-        ("prompts.template", PromptOptions(template=ChairTemplate()), "a .*Template, or None"),
+        ("prompts", {"profile": "full"}, r"must be PromptOptions"),
+        ("prompts.template", PromptOptions(template=ChairTemplate()), "a .*Template"),
     ],
 )
 def test_prompt_options_of_other_types_are_rejected(pattern: str, field: str, prompts: Any, allowed: str) -> None:

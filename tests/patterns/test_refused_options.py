@@ -83,7 +83,7 @@ SPEAKERS: dict[str, tuple[dict[str, Any], str, str]] = {
     "an empty name": ({"name": ""}, ".name", "must not be blank"),
     "a blank name": ({"name": " \n"}, ".name", "must not be blank"),
     "a name that is no string": ({"name": 7}, ".name", "must be text"),
-    "a role that is no string": ({"name": "a", "role": 7}, ".role", "text or None"),
+    "a role that is no string": ({"name": "a", "role": 7}, ".role", "must be text"),
     "a block that is none": ({"name": "a", "block": "b"}, ".block", "a block or a function"),
     "an unknown key": ({"name": "a", "rôle": "y"}, "", "a dict with name"),
     "no dict": ({}, "", "a dict with name"),
@@ -142,7 +142,7 @@ def test_max_rounds_must_be_a_positive_integer(pattern: str, rounds: Any) -> Non
 
 
 POLICIES: dict[str, tuple[Any, str, str]] = {
-    "a word": ("skip", "failures", "a FailurePolicy or None"),
+    "a word": ("skip", "failures", "a FailurePolicy"),
     "an unknown way": (FailurePolicy(on_failure="ignore"), "on_failure", '"fail", "skip" or StandIn(model)'),  # type: ignore[arg-type]
     "an unknown stand-in": (FailurePolicy(on_failure=StandIn("nobody/knows")), "on_failure", "model"),
     "a blank stand-in": (FailurePolicy(on_failure=StandIn("")), "on_failure", "provider/model"),

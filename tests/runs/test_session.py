@@ -51,7 +51,7 @@ def test_any_mutable_mapping_can_be_a_state() -> None:
 def test_other_sessions_are_rejected(session: Any) -> None:
     """ConfigurationError is raised before any block acts."""
     acted: list[object] = []
-    with pytest.raises(ConfigurationError, match=r"run: `session` must be a Session, a dict \(its state\) or None"):
+    with pytest.raises(ConfigurationError, match=r"run: `session` must be a Session or its state as a dict"):
         handler(acted.append).run_sync(0, session=session)
     assert acted == []
 

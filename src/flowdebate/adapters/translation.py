@@ -36,7 +36,7 @@ class AdaptedModel:
     def __init__(self, location: str, name: str, retry: Retry | None) -> None:
         retry_value: object = retry
         if retry_value is not None and not isinstance(retry_value, Retry):
-            raise ConfigurationError(location, "retry", retry_value, "must be a Retry or None")
+            raise ConfigurationError(location, "retry", retry_value, "must be a Retry")
         self.name: str = name
         self.retry: Retry | None = retry
 

@@ -409,11 +409,9 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     raw_settings: object = settings
     if raw_settings is not None and not isinstance(raw_settings, ModelSettings):
         hint = "Write settings=ModelSettings(temperature=0)"
-        raise ConfigurationError(location, "settings", raw_settings, "must be ModelSettings or None", hint=hint)
+        raise ConfigurationError(location, "settings", raw_settings, "must be ModelSettings", hint=hint)
     if transform is not None and not callable(transform):
-        raise ConfigurationError(
-            location, "transform", transform, "must be a function of (output, response, ctx) or None"
-        )
+        raise ConfigurationError(location, "transform", transform, "must be a function of (output, response, ctx)")
     _check_choices(choices, location=location, alone=output_schema is None and not tools and answer_tool is None)
     if answer_tool is not None and output_schema is not None:
         raise ConfigurationError(location, "answer_tool", None, "cannot be combined with `output_schema`")

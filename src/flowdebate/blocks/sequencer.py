@@ -433,9 +433,7 @@ def sequencer(
     '2'
     """
     if state is not None and not callable(state):
-        raise ConfigurationError(
-            f"sequencer {name!r}", "state", state, "must be a function that returns a new state, or None"
-        )
+        raise ConfigurationError(f"sequencer {name!r}", "state", state, "must be a function that returns a new state")
     declared = check_resources(resources, location=f"sequencer {name!r}")
     for resource in (*owns, *isolates):
         check_resources({getattr(resource, "key", ""): resource}, location=f"sequencer {name!r}")

@@ -75,11 +75,9 @@ def check_prompts(
     if prompts is None:
         return PromptOptions()
     if not isinstance(prompts, PromptOptions):
-        raise ConfigurationError(location, "prompts", prompts, "must be PromptOptions or None")
+        raise ConfigurationError(location, "prompts", prompts, "must be PromptOptions")
     if prompts.template is not None and not isinstance(prompts.template, template):
-        raise ConfigurationError(
-            location, "prompts.template", prompts.template, f"must be a {template.__name__} or None"
-        )
+        raise ConfigurationError(location, "prompts.template", prompts.template, f"must be a {template.__name__}")
     for option, value, default in (("history", prompts.history, "all"), ("hide_names", prompts.hide_names, None)):
         if option not in accepted and value != default:
             raise ConfigurationError(location, f"prompts.{option}", None, "is not supported by this pattern")

@@ -267,7 +267,7 @@ class RolePrompt(Generic[TemplateT]):
     ) -> None:
         kind = type(profiles.full)
         if template is not None and not isinstance(template, kind):
-            raise ConfigurationError(location, "template", template, f"must be a {kind.__name__} or None")
+            raise ConfigurationError(location, "template", template, f"must be a {kind.__name__}")
         check_length(location, length)
         check_profile(location, options.get("profile"))
         instructions, model = options.get("instructions"), options.get("model")

@@ -234,7 +234,7 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
     for name in ("role", "system_prompt"):
         value = getattr(entry, name, None)
         if value is not None and not isinstance(value, str):
-            raise ConfigurationError(location, f"{place}.{name}", value, "must be text or None")
+            raise ConfigurationError(location, f"{place}.{name}", value, "must be text")
     if entry.block is not None and not (isinstance(entry.block, Block) or callable(entry.block)):
         raise ConfigurationError(
             location, f"{place}.block", entry.block, "must be a block or a function of (input, ctx)"
@@ -257,7 +257,7 @@ def check_predicate(value: object, *, location: str) -> None:
     from flowdebate.stop import is_predicate  # imported late: most patterns have no `terminate_when`
 
     if not is_predicate(value):
-        problem = "must be a function of (ctx), a condition of flowdebate.stop, or None"
+        problem = "must be a function of (ctx) or a condition of flowdebate.stop"
         raise ConfigurationError(location, "terminate_when", value, problem)
 
 
@@ -273,7 +273,7 @@ def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, 
 def check_failure_policy(policy: object, *, location: str) -> None:
     """Raise ConfigurationError for an invalid failure policy."""
     if not isinstance(policy, FailurePolicy):
-        raise ConfigurationError(location, "failures", policy, "must be a FailurePolicy or None")
+        raise ConfigurationError(location, "failures", policy, "must be a FailurePolicy")
     on_failure = policy.on_failure
     if isinstance(on_failure, StandIn):
         check_model(on_failure.model, location=location, field="on_failure")

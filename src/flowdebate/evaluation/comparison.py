@@ -360,7 +360,7 @@ def check_judges(judges: object) -> Sequence[Model | str]:
     if judges is None:
         return ()
     if isinstance(judges, str) or not isinstance(judges, Sequence) or not judges:
-        raise ConfigurationError(_WHERE, "judges", judges, "must be a sequence of models or None")
+        raise ConfigurationError(_WHERE, "judges", judges, "must be a sequence of models")
     return judges
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from flowdebate._text import join_choices
 from flowdebate._util.validation import check_number
 from flowdebate.errors import ConfigurationError
 
@@ -47,7 +46,7 @@ def elo_changes(
     if any(isinstance(rating, bool) or not math.isfinite(rating) for rating in ratings.values()):
         raise ConfigurationError("elo_changes()", "ratings", dict(ratings), "must be finite numbers")
     if winner is not None and winner not in ratings:
-        raise ConfigurationError("elo_changes()", "winner", winner, f"must be {join_choices(ratings)}, or None")
+        raise ConfigurationError("elo_changes()", "winner", winner, choices=ratings)
     check_number("elo_changes()", above=0, k=k)
     changes = dict.fromkeys(ratings, 0.0)
     if winner is None:
@@ -93,7 +92,7 @@ def vote_weight(elo: float | None, calibration: float | None) -> float:
     """
     for field, value in (("elo", elo), ("calibration", calibration)):
         if value is not None and (isinstance(value, bool) or not math.isfinite(value)):
-            raise ConfigurationError("vote_weight()", field, value, "must be a finite number or None")
+            raise ConfigurationError("vote_weight()", field, value, "must be a finite number")
     rated = 1.0 if elo is None else min(max(1 + 0.3 * (elo - 1500) / 500, 0.5), 2.0)
     calibrated = 1.0 if calibration is None else 0.5 + calibration
     return min(max(rated * calibrated, 0.1), 5.0)

@@ -164,13 +164,11 @@ def _check(
     if isinstance(names, str) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise ConfigurationError(_WHERE, "names", names, "must be texts without duplicates")
     if topology == "star" and hub is not None and hub not in names:
-        raise ConfigurationError(_WHERE, "hub", hub, f"must be one of the agents, {join_choices(names)}, or None")
+        raise ConfigurationError(_WHERE, "hub", hub, f"must be one of the agents, {join_choices(names)}")
     check_share(_WHERE, sparsity=sparsity)
     for field, value in some.items():
         if value is not None and (isinstance(value, str) or not set(value) <= set(names)):
-            raise ConfigurationError(
-                _WHERE, field, value, f"must be some of the agents, {join_choices(names)}, or None"
-            )
+            raise ConfigurationError(_WHERE, field, value, f"must be some of the agents, {join_choices(names)}")
 
 
 def _ask_own(

@@ -221,7 +221,7 @@ def tally(
     tied = first if len(first) > 1 else []
     if tied and tie_break is not None and tie_break not in tied:
         raise ConfigurationError(
-            _WHERE, "tie_break", tie_break, f"must be one of the tied choices, {join_choices(tied)}, or None"
+            _WHERE, "tie_break", tie_break, f"must be one of the tied choices, {join_choices(tied)}"
         )
     met = len(valid) >= needed
     leader = tie_break if tied else next(iter(first), None)

@@ -85,7 +85,7 @@ class AnthropicModel(PooledModel):
         if base_url is not None:
             check_address(location, "base_url", base_url)
         if retry is not None and not isinstance(retry, Retry):
-            raise ConfigurationError(location, "retry", retry, "must be a Retry or None")
+            raise ConfigurationError(location, "retry", retry, "must be a Retry")
         check_choice(location, _MODES, structured=structured)
         check_choice(location, get_args(Transport), transport=transport)
         self.retry = retry

@@ -63,7 +63,7 @@ class CircuitBreaker(Wrapper):
         if breaker is None:
             breaker = Breaker(failures=failures, cooldown=cooldown, successes=successes, clock=clock)
         elif not isinstance(breaker, Breaker):
-            raise ConfigurationError("CircuitBreaker", "breaker", breaker, "must be a Breaker or None")
+            raise ConfigurationError("CircuitBreaker", "breaker", breaker, "must be a Breaker")
         self.breaker = breaker
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:

@@ -188,7 +188,7 @@ class Fallback(Wrapper):
         if not models:
             raise ConfigurationError("Fallback", "models", models, "must contain at least one model")
         if on is not None and not callable(on):
-            raise ConfigurationError("Fallback", "on", on, "must be a function of the error or None")
+            raise ConfigurationError("Fallback", "on", on, "must be a function of the error")
         super().__init__(models[0])
         self._models = (self.inner, *(inner_model(model, location="Fallback") for model in models[1:]))
         self._on = on

@@ -204,7 +204,7 @@ def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
             raise ConfigurationError(_WHERE, "run", run, "must be a run with a store", hint=hint)
         return run.store
     if not isinstance(run, str):
-        raise ConfigurationError(_WHERE, "run", run, "must be a handle, a result, a run ID or None")
+        raise ConfigurationError(_WHERE, "run", run, "must be a handle, a result or a run ID")
     store = open_store(choice, location=_WHERE)
     if store is None:
         raise ConfigurationError(_WHERE, "store", choice, "must be the store of the run")

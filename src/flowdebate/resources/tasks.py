@@ -239,7 +239,7 @@ class TaskCollection(Protectable):
     ) -> Task:
         """Add a pending task; by default the `id` is derived from the collection's id and the task's position in it."""
         if not _is_name(id) and id is not None:
-            raise ConfigurationError(self._where, "id", id, "must be text that is not empty, or None")
+            raise ConfigurationError(self._where, "id", id, "must be text that is not empty")
         if id in self._tasks:
             raise ConfigurationError(self._where, "id", id, "must be unique")
         check_count(self._where, max_attempts=max_attempts)
@@ -358,11 +358,9 @@ class TaskCollection(Protectable):
     ) -> Task:
         check_text(self._where, goal=goal)
         if assignee is not None and not _is_name(assignee):
-            raise ConfigurationError(
-                self._where, "assignee", assignee, "must be text that is not empty, or None for anybody"
-            )
+            raise ConfigurationError(self._where, "assignee", assignee, "must be text that is not empty")
         if metadata is not None and not isinstance(metadata, Mapping):
-            raise ConfigurationError(self._where, "metadata", metadata, "must be a mapping or None")
+            raise ConfigurationError(self._where, "metadata", metadata, "must be a mapping")
         at, seq = self._now(), len(self._tasks) + 1
         if id is None:
             id, number = f"{self._collection_id}-{seq}", 1  # noqa: A001
@@ -448,7 +446,7 @@ class TaskCollection(Protectable):
 
     def _check_text(self, name: str, value: object, *, optional: bool = False) -> None:
         if not (isinstance(value, str) or (optional and value is None)):
-            raise ConfigurationError(self._where, name, value, "must be text or None" if optional else "must be text")
+            raise ConfigurationError(self._where, name, value, "must be text")
 
     def _check_status(self, status: TaskStatus | None) -> None:
         if status is not None and status not in TASK_STATUSES:

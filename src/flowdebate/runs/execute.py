@@ -149,7 +149,7 @@ def make_run(  # noqa: PLR0913 - the options of run
     check_number("run", whole=True, optional=True, seed=seed)
     check_text("run", optional=True, run_id=run_id)
     if limits is not None and not isinstance(limits, Limits):
-        raise ConfigurationError("run", "limits", limits, "must be Limits or None")
+        raise ConfigurationError("run", "limits", limits, "must be Limits")
     run = Run(
         run_id=run_id or os.urandom(16).hex(),
         session=as_session(session),

@@ -70,7 +70,7 @@ def observer_of(observe: object) -> Observer:
     if observe is None:
         return _Default.observer
     if not isinstance(observe, Observer):
-        raise ConfigurationError("run", "observe", observe, "must be an Observer, such as OpenTelemetry(), or None")
+        raise ConfigurationError("run", "observe", observe, "must be an Observer, such as OpenTelemetry()")
     return observe
 
 

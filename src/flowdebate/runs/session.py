@@ -40,4 +40,4 @@ def as_session(value: SessionLike) -> Session:
         return value
     if isinstance(value, MutableMapping):
         return Session(state=value)
-    raise ConfigurationError("run", "session", value, "must be a Session, its state as a dict, or None")
+    raise ConfigurationError("run", "session", value, "must be a Session or its state as a dict")

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from threading import Thread
 from typing import Any, TypeAlias
 
-from flowdebate._text import join_choices
 from flowdebate._util.validation import check_text
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
@@ -254,13 +253,7 @@ class Recipes:
         if isinstance(pattern, Plan):
             return self._of_plan(pattern, limits, labels or {}, recording=False)
         if pattern is not None and pattern not in self.patterns:
-            raise ConfigurationError(
-                "Service.fork()",
-                "pattern",
-                pattern,
-                f"must be {join_choices(self.patterns)}, or None",
-                choices=self.patterns,
-            )
+            raise ConfigurationError("Service.fork()", "pattern", pattern, choices=self.patterns)
         name = pattern or self._registered(run)
         if name is not None or run.header.plan is None:
             if set(options) - ({"goes_on"} if pattern is None and name is not None else set()):

@@ -283,7 +283,7 @@ def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
         case (int() | float() as at, str()) if isinstance(before, tuple) and not isinstance(at, bool):
             if abs(at) <= sys.float_info.max:  # false for NaN and infinities
                 return
-    problem = "must be the `position` of a run, a tuple of its created_at and id, or None"
+    problem = "must be the `position` of a run, a tuple of its created_at and id"
     raise ConfigurationError("Store.runs", "before", before, problem)
 
 

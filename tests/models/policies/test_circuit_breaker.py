@@ -265,7 +265,7 @@ def test_invalid_options_are_rejected(make: Callable[..., Any], field: str, valu
 
 
 def test_a_shared_circuit_is_a_breaker() -> None:
-    with pytest.raises(ConfigurationError, match="a Breaker, or None"):
+    with pytest.raises(ConfigurationError, match="a Breaker"):
         CircuitBreaker(Leaf(), breaker=Breakers())  # type: ignore[arg-type]
 
 

@@ -242,7 +242,7 @@ def test_turn_events_have_their_phase() -> None:
         ([{"name": "a", "rounds": 0}], r"`phases\[0\].rounds` must be between 1 and 1,000 \(got 0\)"),
         (["x\nRound 2:"], r"`name` must be 1 to 60 letters"),
         ([{"name": "a", "speakers": [3]}], r"`phases\[0\].speakers` must be positions on the roster, from 1 to 2"),
-        ([{"name": "a", "asks": "all"}], r"`phases\[0\].asks` must be pairs or None"),
+        ([{"name": "a", "asks": "all"}], r"`phases\[0\].asks` must be pairs"),
     ],
 )
 def test_invalid_phases_are_rejected(phases: Any, message: str) -> None:

@@ -217,7 +217,7 @@ def test_custom_blocks_need_no_model() -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
-    ("a first that is nobody", {"first": "Bob"}, "first", "Pro, Con or Neutral, or None"),
+    ("a first that is nobody", {"first": "Bob"}, "first", "Pro, Con or Neutral"),
     ("a first in another case", {"first": "pro"}, "first", "Pro, Con"),
     ("a first of another type", {"first": 0}, "first", "Pro, Con"),
     ("a first that is a list", {"first": ["Pro"]}, "first", "Pro, Con"),

@@ -227,7 +227,7 @@ def human(
     """
     location = f"human {name!r}"
     if ask is not None and not callable(ask):
-        raise ConfigurationError(location, "ask", ask, "must be a function of (request) or None")
+        raise ConfigurationError(location, "ask", ask, "must be a function of (request)")
     return Human(
         name,
         prompt=_slot(prompt, location, "prompt"),
@@ -243,7 +243,5 @@ def _slot(value: TextSlot | None, location: str, field: str) -> Invocation | Non
     if callable(value):
         return invocation(value, location=location, field=field)
     if not isinstance(value, str):
-        raise ConfigurationError(
-            location, field, value, "must be text, a function of (input, ctx) that returns text, or None"
-        )
+        raise ConfigurationError(location, field, value, "must be text or a function of (input, ctx) that returns text")
     return lambda *_: value

@@ -129,7 +129,7 @@ class OpenAIModel(PooledModel):
             check_address("OpenAIModel", "base_url", base_url)
         check_choice("OpenAIModel", get_args(StructuredMode), structured=structured)
         if retry is not None and not isinstance(retry, Retry):
-            raise ConfigurationError("OpenAIModel", "retry", retry, "must be a Retry or None")
+            raise ConfigurationError("OpenAIModel", "retry", retry, "must be a Retry")
         check_choice("OpenAIModel", get_args(Transport), transport=transport)
         if client is not None:
             _check_client(client, base_url=base_url, api_key=api_key, default_headers=default_headers)

@@ -44,9 +44,9 @@ Weights = Annotated[
     Mapping[str, Annotated[float, Field(gt=0, le=1_000_000)]],  # sums of larger weights could overflow
     explained("must be a table of agents and numbers greater than 0 and at most 1,000,000"),
 ]
-_Similarity = Annotated[InstanceOf[Similarity], explained("must be a named function of texts, or None")]
-_Breakers = Annotated[InstanceOf[Breakers], explained("must be Breakers or None")]
-_Archive = Annotated[InstanceOf[Archive], explained("must be an Archive or None")]
+_Similarity = Annotated[InstanceOf[Similarity], explained("must be a named function of texts")]
+_Breakers = Annotated[InstanceOf[Breakers], explained("must be Breakers")]
+_Archive = Annotated[InstanceOf[Archive], explained("must be an Archive")]
 _CountOrZero = Annotated[int, Field(ge=0), number(whole=True, minimum=0)]
 
 

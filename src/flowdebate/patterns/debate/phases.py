@@ -69,7 +69,7 @@ class Phase:
         location = f"Phase {self.name!r}"
         check_count(location, maximum=1_000, rounds=self.rounds)
         if self.asks not in (None, "pairs"):
-            raise ConfigurationError(location, "asks", self.asks, "must be pairs or None")
+            raise ConfigurationError(location, "asks", self.asks, choices=["pairs"])
         places = tuple(self.speakers) if isinstance(self.speakers, (list, tuple)) else None
         if places is None or len(places) > _MAX_PHASES or not all(type(place) is int and place > 0 for place in places):
             problem = f"must be at most {_MAX_PHASES} positions on the roster, counted from 1"
@@ -111,7 +111,7 @@ def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, 
     if value is None:
         return ()
     if isinstance(value, str) or not isinstance(value, Sequence) or not 0 < len(value) <= _MAX_PHASES:
-        raise ConfigurationError(location, "phases", value, f"must be 1 to {_MAX_PHASES} phases, or None")
+        raise ConfigurationError(location, "phases", value, f"must be 1 to {_MAX_PHASES} phases")
     names = {item.name for item in fields(Phase)}
     phases: list[Phase] = []
     for index, phase_value in enumerate(value):

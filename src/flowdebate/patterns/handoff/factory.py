@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate._text import Trimmed, is_blank, join_choices, one_line
+from flowdebate._text import Trimmed, is_blank, one_line
 from flowdebate._util.option_types import check_option
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.base import Block, Outline
@@ -525,7 +525,7 @@ def _first_state(loop: Loop[HandoffOptions]) -> HandoffState:
     first, names = loop.options.first, loop.names
     plain = first.value if isinstance(first, Enum) else names[0] if first is None else first
     if not isinstance(plain, str) or plain not in names:
-        raise ConfigurationError(loop.location, "first", first, f"must be {join_choices(names)}, or None")
+        raise ConfigurationError(loop.location, "first", first, choices=names)
     return HandoffState(speaker=plain)
 
 

@@ -170,11 +170,11 @@ class JudgeOptions:
         weighed = rubric is None or (isinstance(rubric, dict) and 0 < len(rubric) <= MAX_CRITERIA)
         for name, weight in (rubric or {}).items() if weighed else ():
             weighed = weighed and isinstance(name, str) and bool(name.strip()) and is_number(weight, maximum=MAX_WEIGHT)
-        problem = f"must be 1 to {MAX_CRITERIA} names with weights greater than 0 and at most {MAX_WEIGHT:,}, or None"
+        problem = f"must be 1 to {MAX_CRITERIA} names with weights greater than 0 and at most {MAX_WEIGHT:,}"
         self._require(weighed, "criteria", problem)
         self._require(rubric is None or self.form == "scores", "criteria", "requires answers with scores")
         check_number(_WHERE, minimum=0, optional=True, min_log_odds=self.min_log_odds)
-        self._require(self.fit is None or isinstance(self.fit, LetterFit), "fit", "must be a LetterFit or None")
+        self._require(self.fit is None or isinstance(self.fit, LetterFit), "fit", "must be a LetterFit")
         self._require(isinstance(self.quotes, bool), "quotes", "must be true or false")
         models = (*self.panel, *(() if self.model is None else (self.model,))) if self.answer_form in LETTERS else ()
         for model in models:
@@ -244,7 +244,7 @@ def as_judge_options(value: object, *, location: str) -> JudgeOptions | None:
         return value
     if not isinstance(value, (str, Schedule)):
         return None
-    problem = f"must be None, JudgeOptions, a schedule ({NAMES}), a block, or a function of (input, ctx)"
+    problem = f"must be JudgeOptions, a schedule ({NAMES}), a block or a function of (input, ctx)"
     return JudgeOptions(schedule=as_schedule(value, location=location, field="judge", problem=problem))
 
 
