@@ -430,7 +430,8 @@ def make_default(
         maker = value.maker
     merged = merge_options(options, own_options(value))
     template = merged.get("template")
-    if not isinstance(template, (maker.template, NoneType)):  # for another role: it would lack parts during the run
+    # a template for another role would turn out to lack parts during the run
+    if not isinstance(template, (maker.template, NoneType)):
         raise ConfigurationError(location, f"template of {field}", template, f"must be a {maker.template.__name__}")
     return maker.create(**merged)
 
