@@ -480,7 +480,7 @@ async def test_allowed_models_apply_to_roles_forks_and_imports(vendor_stubs: Fou
 
 @pytest.mark.anyio
 async def test_a_server_allows_configured_models_by_default(vendor_stubs: Found) -> None:
-    """These are the default model of each provider with a key, and models of servers on this machine."""
+    """The defaults are the default model of each provider with a key, and models of servers on this machine."""
     service = Service(store="memory:")
     create_server(service)
     async with service:

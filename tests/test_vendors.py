@@ -41,7 +41,7 @@ def vendor_stubs() -> Iterator[dict[VendorName, Vendor]]:
 
 
 def test_four_vendors_debate(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """All argue, the judge's answer fits its schema, and every vendor received only its own key."""
+    """All debaters argue, the judge's answer fits its schema, and every vendor received only its own key."""
     sides = [Debater(name.split("/")[0], f"side {name}", model=name) for name in MODELS]
     block = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
     result = block.run_sync("Should rents be capped?", model={"synthesize": "openai/gpt-5.6-luna"})

@@ -111,7 +111,7 @@ def test_a_chain_can_be_a_model() -> None:
 
 
 def test_request_settings_reach_the_chat_model() -> None:
-    """They become LangChain's parameters `temperature` and `max_tokens`."""
+    """Temperature and token limit become LangChain's parameters `temperature` and `max_tokens`."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
     settings: dict[str, Any] = {}

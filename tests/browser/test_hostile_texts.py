@@ -286,7 +286,7 @@ def test_every_page_of_every_pattern_shows_hostile_text_as_text(
 
 
 def test_forbidden_page_activity_is_detected(stage: Stage, chromium: Browser) -> None:
-    """These are dialogs, errors, requests to other servers, and violations of the Content-Security-Policy."""
+    """Dialogs, errors, requests to other servers, and violations of the Content-Security-Policy are problems."""
     visitor = Visit(chromium, stage.url)
     page = visitor.open("/")
     with page.expect_event("dialog"):

@@ -79,7 +79,7 @@ def stage() -> Iterator[Stage]:
 
 
 def test_a_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stage) -> None:
-    """Its frames, scripts, images, navigation and reloads are covered."""
+    """The page's frames, scripts, images, navigation and reloads are covered."""
     run_id = stage.begin()
     context = chromium.new_context()
     try:

@@ -98,7 +98,7 @@ def dictate(page: Page, dictated: Dictated, number: int) -> None:
 
 
 def test_the_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """It scrolls while the reader is at the end.
+    """The page scrolls while the reader is at the end.
 
     Readers who scroll up stay there, and can jump to the latest text to follow again.
 

@@ -148,7 +148,7 @@ def current_slide(page: Page) -> tuple[str, str]:
 
 
 def test_presentation_is_controlled_by_keys(stage: Stage, owner_visit: Visit, stranger: Visit) -> None:
-    """It shows the question, each turn and the verdict. The address keeps the position, and Escape leads back."""
+    """The slides are the question, each turn and the verdict. The address keeps the position, and Escape leads back."""
     page = owner_visit.open("/runs/rents")
     page.get_by_role("link", name="Present").click()
     page.get_by_role("button", name="Next").wait_for()

@@ -99,7 +99,7 @@ def test_text_appears_while_it_is_written(folder: Path, visit: Callable[[str], V
 
 
 def test_a_run_is_stopped_and_resumed_on_its_page(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """One button each stops and resumes the run. Earlier contributions stay and are not requested again."""
+    """Separate buttons stop and resume the run. Earlier contributions stay and are not requested again."""
     with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")
         allow_calls(folder, 1)

@@ -39,7 +39,7 @@ VERBS = {
     "round-robin": ("round_robin", ("--max-rounds", "1", "--referee")),
     "consensus": ("consensus", ("--max-rounds", "1", "--seed", "5")),
 }
-"""Each command's pattern, with options for a short run."""
+"""Each command's pattern, with the options for a short run."""
 
 
 def serve_stage(**more: Any) -> Stage:

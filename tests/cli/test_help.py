@@ -52,7 +52,7 @@ def test_group_help_summarizes_each_command(group: str) -> None:
 
 @pytest.mark.parametrize("command", ["show", "export", "import"])
 def test_three_run_commands_also_work_without_their_group(command: str) -> None:
-    """They are the same commands with the same help text."""
+    """The commands are the same and have the same help text."""
     short, full = (CliRunner().invoke(app, [*words, command, "--help"]).stdout for words in ([], ["runs"]))
     assert short == full
 

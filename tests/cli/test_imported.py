@@ -76,7 +76,7 @@ def change_plan(file: Path, change: Mapping[str, Any]) -> None:
 def test_an_imported_run_uses_no_reference_without_consent(
     how: tuple[str, ...], sender_stage: Stage, private_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It contacts no server and reads no file.
+    """The run contacts no server and reads no file.
 
     Without a terminal, the error lists the references and the options that permit them.
     """

@@ -142,7 +142,7 @@ def test_a_change_to_excluded_files_passes(hub_with_pull_request: Hub, scripted_
 
 @pytest.mark.parametrize("how", ["author", "edited", "state", "other"])
 def test_a_foreign_comment_is_ignored(hub_with_pull_request: Hub, scripted_models: Models, how: str) -> None:
-    """Its stored state is not used, and the whole change is read."""
+    """The comment's stored state is not used, and the whole change is read."""
     scripted_models.flaws = []
     assert run_review(*GATE).exit_code == 0
     comment = hub_with_pull_request.reviews[0]
@@ -316,7 +316,7 @@ def test_a_fork_without_a_key_gets_an_explanation(hub_with_pull_request: Hub, mo
 
 @pytest.mark.usefixtures("scripted_models")
 def test_the_example_workflow_gives_forks_no_key(hub_with_pull_request: Hub) -> None:
-    """It checks out nothing from the change, and pins the same actions as our workflows."""
+    """The workflow checks out nothing from the change, and pins the same actions as our workflows."""
     root = Path(__file__).parents[2]
     text = (root / "examples/review/flowdebate-review.yml").read_text()
     workflows = "".join(workflow.read_text() for workflow in (root / ".github" / "workflows").glob("*.yml"))

@@ -234,7 +234,6 @@ def test_replay_with_a_different_request_fails(tmp_path: Path) -> None:
 
 
 def test_recording_includes_the_models_of_all_roles(tmp_path: Path) -> None:
-    """One file contains all of them."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:
         result = run_command(

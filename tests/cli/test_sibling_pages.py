@@ -84,7 +84,7 @@ HEADS = {
 @each_pattern
 @given(text=HOSTILE)
 def test_untrusted_text_never_starts_at_the_left_edge(pattern: str, shared_folder: Path, text: str) -> None:
-    """It cannot look like a heading, another speaker or a result. Names precede a colon."""
+    """Untrusted text cannot look like a heading, another speaker or a result. Names precede a colon."""
     run_document = load_document(pattern, text, shared_folder)
     page = io.StringIO()
     render(run_document, Page(page, run_document.speakers, environ={}))

@@ -350,7 +350,7 @@ def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
 
 
 def test_runs_in_progress_are_not_deleted(store: Path) -> None:
-    """They are listed as running and cannot be resumed either. After the owner's death they count as abandoned."""
+    """Such runs are listed as running and cannot be resumed either. After the owner's death they count as abandoned."""
     with Stage() as on:
         run_id = run_to_limit(on)
 

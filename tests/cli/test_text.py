@@ -51,7 +51,10 @@ def test_long_text_is_written_at_once() -> None:
 @given(FOREIGN)
 @example("\x1b[31m\x9b2J\x07\u202e\u2066\U000e0041\u2028\ud800\x7f\x00\r\ufeff\xad")
 def test_printable_text_has_no_control_or_hidden_characters(text: str) -> None:
-    """It has no controls except line feed and tab, no formats except joiners, no surrogates, and no line separators."""
+    """The only controls are line feed and tab, and the only formats are joiners.
+
+    There are no surrogates or line separators.
+    """
     remaining = {char for char in printable(text) if category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
     assert remaining <= {"\n", "\t", *JOINERS}
 
@@ -89,7 +92,7 @@ def test_characters_needed_by_scripts_and_emoji_are_kept(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["a\u200db", "\u200d", "👩\u200d", "👩\u200d\u200d👩", "\u200c👩", "pay\u200cpal"])
 def test_isolated_joiners_are_escaped(text: str) -> None:
-    """Such a joiner could only serve to hide something."""
+    """An isolated joiner could only serve to hide something."""
     assert not set(printable(text)) & set(JOINERS)
 
 

@@ -94,7 +94,10 @@ def list_files(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_program_gets_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
-    """It has no tools, MCP servers, hooks, plugins, memory, skills, files or sessions. An answer takes one request."""
+    """The program has no tools, MCP servers, hooks, plugins, memory, skills, files or sessions.
+
+    An answer takes one request.
+    """
     before = list_files(home)
     model = CliModel(program)
     await check_ready(model)

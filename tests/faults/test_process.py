@@ -27,7 +27,7 @@ SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 
 async def test_a_second_cancellation_changes_nothing() -> None:
-    """It arrives during the cleanup of the first, and leaves no task."""
+    """The second cancellation arrives during the cleanup of the first, and leaves no task."""
     started, cleaning, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:

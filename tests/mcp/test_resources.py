@@ -34,7 +34,7 @@ async def resource_text(client: Client, uri: str) -> str:
 
 
 async def test_a_run_is_available_as_report_transcript_and_document(local_stage: Stage) -> None:
-    """They are Markdown, text, and the JSON read by `flowdebate runs render`."""
+    """The formats are Markdown, text, and the JSON read by `flowdebate runs render`."""
     async with local_stage.connect() as client:
         templates = (await client.list_resource_templates()).resource_templates
         run = structured_output(

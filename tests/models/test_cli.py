@@ -130,7 +130,7 @@ async def spied(model: CliModel, **options: Any) -> Any:
 async def test_a_program_can_only_answer(
     install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It runs in an empty temporary folder, with the prompt on stdin and without keys for other providers."""
+    """The program runs in an empty temporary folder, with the prompt on stdin and without keys for other providers."""
     install_fake("claude", SPY)
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, f"value of {name}")
@@ -646,7 +646,7 @@ def _runs(pid: int) -> bool:
 
 
 async def test_unsupported_requests_are_rejected_before_the_call(install_fake: Callable[..., None]) -> None:
-    """These are application tools, an effort that has no option, and choices with probabilities."""
+    """Unsupported are application tools, an effort without an option for it, and choices with probabilities."""
     install_fake("gemini", "sys.exit('it was called')")
     model = CliModel("gemini")
     assert not model.takes_effort

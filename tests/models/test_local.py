@@ -82,7 +82,7 @@ def question(
 
 
 async def test_the_engine_returns_log_probabilities_of_choices(model_path: Path) -> None:
-    """They do not depend on the order of requests or on sampling settings."""
+    """The log-probabilities do not depend on the order of requests or on sampling settings."""
     request = question("Answer A or B.", choices=("A", "B"), max_tokens=None)
     warm = question("Answer A or B.", choices=("A", "B"), temperature=1.8, extra={"seed": 3})
     first, second = await ask(LocalModel(model_path), request), await ask(LocalModel(model_path), warm)

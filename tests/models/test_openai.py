@@ -153,7 +153,7 @@ async def test_a_stream_can_be_split_anywhere() -> None:
 
 
 async def test_a_listener_s_exception_is_raised_and_frees_the_connection() -> None:
-    """It does not count as an error of the provider."""
+    """A listener's own exception does not count as an error of the provider."""
 
     def listen(_: str) -> None:
         raise ZeroDivisionError
@@ -359,7 +359,7 @@ async def test_a_complete_answer_replaces_a_stream() -> None:
 
 
 async def test_a_web_page_is_not_a_stream() -> None:
-    """It counts as malformed, not as an empty answer."""
+    """A web page counts as malformed, not as an empty answer."""
 
     async def page(exchange: Exchange) -> None:
         await exchange.answer(json.dumps(completion()).encode(), kind="text/html")

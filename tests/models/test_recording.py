@@ -539,7 +539,7 @@ async def test_a_call_beyond_the_recording_is_a_mismatch(path: Path) -> None:
 
 
 async def test_unused_recorded_calls_are_listed(path: Path) -> None:
-    """They are listed by block and line, also in the message of a failing test."""
+    """Unused calls are listed by block and line, also in the message of a failing test."""
     model = RecordingModel(Leaf(), path)
     for number in range(8):
         await ask(model, make_request(messages=[{"role": "user", "content": str(number)}]))

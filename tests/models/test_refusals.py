@@ -267,7 +267,7 @@ async def test_only_the_rejected_part_is_omitted() -> None:
 
 
 async def test_two_rejected_parts_are_both_omitted() -> None:
-    """Each refusal names one of them.
+    """Each refusal names one of the parts.
 
     If all refusals have the same text, the request is sent without any optional part.
     """
@@ -602,7 +602,7 @@ async def test_other_debaters_continue_when_a_filter_stops_one(case: FinalRefusa
     ids=["a detail", "a sentence", "a16: behind another vendor"],
 )
 async def test_a_limit_per_minute_is_awaited(body: Any, wait: float | None) -> None:
-    """Such a limit is not an exhausted quota. The error names the vendor behind the endpoint."""
+    """A limit per minute is not an exhausted quota. The error names the vendor behind the endpoint."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:

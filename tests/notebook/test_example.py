@@ -46,7 +46,7 @@ def outputs_of_kind(notebook: Any, kind: str) -> Sequence[str]:
 
 
 def test_the_example_runs(executed_notebook: Any) -> None:
-    """Its outputs are the reports of two runs, an audit table, and a human turn answered in code."""
+    """The outputs are the reports of two runs, an audit table, and a human turn answered in code."""
     reports = [html for html in outputs_of_kind(executed_notebook, "text/html") if "<iframe" in html]
     assert len(reports) == 2
     assert "A covered pool teaches on two hundred days." in reports[1]

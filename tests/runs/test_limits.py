@@ -141,7 +141,7 @@ def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
 
 
 def test_a_model_without_a_price_is_not_called() -> None:
-    """Its cost would be unknown."""
+    """The cost of such a call would be unknown."""
     model = ScriptedModel("never")
     with pytest.raises(ConfigurationError, match="every model of the run"):
         generator(name="ask").run_sync(

@@ -169,7 +169,7 @@ def test_a_reset_replays_the_run(play: Play) -> None:
 
 
 def test_text_of_a_failed_attempt_is_void() -> None:
-    """It becomes a separate message that is marked as void."""
+    """The text becomes a separate message that is marked as void."""
     path = "poet"
     events = [
         Update("event", RunStarted(run_id="r", block="poet", seed=1, path=path)),

@@ -47,7 +47,7 @@ def read_counts(page: str) -> dict[str, str]:
 
 
 def test_the_audit_of_an_empty_server_is_empty() -> None:
-    """It has neither figures nor claims."""
+    """The audit has neither figures nor claims."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first))) as stage:
         assert "These runs have no ballots of a judge yet." in get_page(stage, "/audit")
 
@@ -64,7 +64,7 @@ def test_figures_are_shown_with_their_sample_sizes(stage: Stage) -> None:
 
 
 def test_filters_select_the_runs(stage: Stage) -> None:
-    """They are the filters of the run list."""
+    """The filters are those of the run list."""
     assert read_counts(get_page(stage, "/audit?label=half%3D1"))["Debates"] == str(RUNS // 2)
     assert read_counts(get_page(stage, "/audit?text=release+11&pattern=debate"))["Debates"] == "1"
     assert "These runs have no ballots of a judge yet" in get_page(stage, "/audit?pattern=council")

@@ -182,5 +182,5 @@ def test_a_waiting_or_incomplete_run_gives_the_reason() -> None:
     ids=["the output", "the verdict"],
 )
 def test_the_answer_is_the_result_of_the_run(block: Any, replies: list[Any], answer: str) -> None:
-    """It is the output of the synthesizer, or otherwise the pattern's own answer."""
+    """The answer is the output of the synthesizer, or otherwise the pattern's own answer."""
     assert answer_of(follow_single_run(block, ScriptedModel(*replies)).details) == answer

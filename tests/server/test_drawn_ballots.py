@@ -29,7 +29,7 @@ def judge_first_read(request: ModelRequest) -> str | dict[str, Any]:
 
 
 def test_a_single_ballot_is_drawn_once() -> None:
-    """It is not drawn as a full share. The page offers the reverse order with its cost."""
+    """The ballot is not drawn as a full share. The page offers the reverse order with its cost."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first_read))) as stage:
         run_id = stage.finished()
         page = stage.http.get(f"/runs/{run_id}").text
@@ -67,7 +67,7 @@ def test_a_verdict_reports_that_the_order_decided() -> None:
 
 @pytest.mark.parametrize("without", ["synthesizer", "both"])
 def test_a_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
-    """It makes one call, or two with a summary. A scoring judge keeps its ballot as well."""
+    """The fork makes one call, or two with a summary. A scoring judge keeps its ballot as well."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:

@@ -332,7 +332,7 @@ def test_options_read_no_file_and_reach_no_server(shared_stage: Stage, options: 
 
 
 def test_a_fifo_is_not_opened(shared_stage: Stage, tmp_path: Path) -> None:
-    """It is not even opened for a check, since a pipe would block the server."""
+    """The pipe is not even opened for a check, since that would block the server."""
     import os
 
     os.mkfifo(tmp_path / "pipe")
@@ -386,7 +386,7 @@ def test_server_limits_apply_to_every_run(gate: Gate) -> None:
 
 
 def test_a_read_only_server_starts_no_runs(tmp_path: Path) -> None:
-    """It shows the runs of its store and rejects all changes."""
+    """The server shows the runs of its store and rejects all changes."""
     store = str(tmp_path / "runs.sqlite3")
     with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
         run_id = stage.finished()
@@ -418,7 +418,7 @@ def test_a_short_token_is_rejected() -> None:
 
 
 def test_a_mounted_application_is_guarded() -> None:
-    """Its paths, redirect and cookie are below the path of the enclosing application."""
+    """The application's paths, redirect and cookie are below the path of the enclosing application."""
     import threading
 
     import uvicorn

@@ -40,7 +40,7 @@ def answer(request: Any) -> Any:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 @pytest.mark.parametrize("text", [PAGE, (ROOT / "README.md").read_text("utf-8")], ids=["docs/http.md", "README.md"])
 def test_curl_examples_run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They run in order, and none is rejected."""
+    """The commands run in order, and none is rejected."""
     monkeypatch.setenv("OPENAI_API_KEY", "none-is-asked")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     lines = extract_commands(text)
@@ -79,7 +79,6 @@ def test_the_documented_problem_matches_a_real_one() -> None:
 
 
 def test_documented_conflicts_are_complete() -> None:
-    """All conflict classes that a request can cause are listed."""
     row = next(line for line in PAGE.splitlines() if line.startswith("| 409 |"))
     names = set(re.findall(r"`([A-Z]\w+)`", row))
     conflicts = {kind.__name__ for kind, status in STATUSES.items() if status == 409}

@@ -230,7 +230,7 @@ def test_the_link_page_links_to_no_other_page(stage: Stage) -> None:
 
 
 def test_a_link_expires() -> None:
-    """It ends after its duration, or when the server's secret changes."""
+    """The link ends after its duration, or when the server's secret changes."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         run_id = waiting_run(stage)
         path = stage.post(f"/runs/{run_id}/links", {"seconds": 0.01}).json()["path"]
@@ -288,7 +288,10 @@ def test_link_duration_is_limited(stage: Stage, seconds: float) -> None:
 
 
 def test_a_repeated_answer_counts_once(stage: Stage) -> None:
-    """It does not answer the next round unless it names that path. A different answer is a new answer."""
+    """A repeated answer does not answer the next round unless it names that path.
+
+    A different answer is a new answer.
+    """
     run_id = waiting_run(stage, options={"max_rounds": 3, "debaters": SIDES, "humans": ["Ann"]})
     assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."}).status_code == 200
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"

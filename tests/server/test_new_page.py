@@ -95,7 +95,7 @@ def test_the_question_is_kept_when_switching_patterns(shared: Stage) -> None:
 
 
 def test_a_registered_pattern_has_a_form() -> None:
-    """It shows the steps. The options are those of the application, and there is no plan file."""
+    """The form shows the steps. The options are those of the application, and there is no plan file."""
     rent = debate(name="rent", debaters=[Debater("ann", "cap rents"), Debater("bob", "build more")])
     with staged(lambda: Service({"rent": rent}, store="memory:", model=FunctionModel(answer_debate))) as stage:
         page = stage.http.get("/new?pattern=rent").text

@@ -126,7 +126,7 @@ def test_built_in_patterns_can_be_disabled() -> None:
 
 
 def test_a_completion_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
-    """It contains the transcript, the verdict and the output. Its id is that of the run."""
+    """The completion contains the transcript, the verdict and the output. Its id is that of the run."""
     completion = ask(client)
     choice = completion.choices[0]
     assert choice.message.content == WHOLE
@@ -171,7 +171,7 @@ def test_a_stream_includes_usage_on_request() -> None:
 
 
 def test_usage_is_present_if_tokens_are_unknown() -> None:
-    """It contains the known part, and a header marks it as incomplete, since clients fail without usage."""
+    """The usage contains the known part, and a header marks it as incomplete, since clients fail without usage."""
     from flowdebate.models.base import ModelResponse, Usage
 
     def half(request: ModelRequest) -> Any:
@@ -526,7 +526,7 @@ HIDDEN: dict[str, list[tuple[str, str]]] = {
 
 
 def test_a_hidden_task_makes_one_call_and_no_run() -> None:
-    """Its messages are passed unchanged for any pattern, with and without a stream, and as a response."""
+    """The messages are passed unchanged for any pattern, with and without a stream, and as a response."""
     requests: list[ModelRequest] = []
 
     def titled(request: ModelRequest) -> str:
@@ -634,7 +634,7 @@ def test_a_wrong_key_returns_401(stage: Stage) -> None:
 
 
 def test_a_read_only_server_returns_403() -> None:
-    """It lists its models but does not start runs."""
+    """The server lists its models but does not start runs."""
     with staged(make_service, openai=True, read_only=True) as stage, make_client(stage) as client:
         assert len(client.models.list().data) > 4
         with pytest.raises(openai.PermissionDeniedError):
@@ -768,8 +768,6 @@ def test_a_cancelled_run_is_resumed_by_its_key() -> None:
 
 
 def test_simultaneous_clients_are_served() -> None:
-    """Each client receives the answer to its own question."""
-
     def echo(request: ModelRequest) -> Any:
         reply = answer(request)
         if isinstance(reply, dict):

@@ -73,7 +73,7 @@ def new_id() -> str:
 
 
 def test_an_owned_service_has_the_methods_of_the_service() -> None:
-    """It has all methods about runs. Those about the process are left to the application."""
+    """The service has all methods about runs. Those about the process are left to the application."""
     methods = {name for name in vars(Service) if not name.startswith("_")}
     method_names = {name for name in vars(OwnedService) if not name.startswith("_")}
     assert methods - method_names == {

@@ -117,7 +117,7 @@ def test_internal_errors_are_not_described() -> None:
     ],
 )
 def test_unknown_paths_and_methods_are_problems(shared: Stage, method: str, path: str, status: int) -> None:
-    """They have the same form as all other problems."""
+    """These problems have the same form as all others."""
     answer = shared.http.request(method, path)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"

@@ -118,7 +118,7 @@ def test_pages_and_streams_work_under_a_prefix(
 
 
 def test_a_prefix_header_is_used_only_for_allowed_hosts() -> None:
-    """It is ignored for the machine's own names and for invalid paths."""
+    """The header is ignored for the machine's own names and for invalid paths."""
     with staged(make_service, allow_hosts=[HOST]) as stage:
         for host, header, root in (
             (HOST, "/debates", "/debates"),

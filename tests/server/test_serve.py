@@ -163,7 +163,7 @@ def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
 
 
 def test_the_token_survives_a_restart(tmp_path: Path) -> None:
-    """It is in a private file, so bookmarks, cookies and scripts keep working.
+    """The token is in a private file, so bookmarks, cookies and scripts keep working.
 
     The option --new-token invalidates them.
     """

@@ -205,7 +205,7 @@ def test_failure_details_are_not_public() -> None:
 
 
 def test_a_public_page_names_missing_speakers_without_the_reason() -> None:
-    """They are named above the result and in the answer, even if their names have quotation marks."""
+    """The speakers are named above the result and in the answer, even if their names have quotation marks."""
 
     def failing(request: Any) -> Any:
         if request.block.endswith('-member-An"n'):

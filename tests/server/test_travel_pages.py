@@ -167,7 +167,7 @@ def test_any_two_runs_can_be_compared(stage: Stage) -> None:
 
 
 def test_a_read_only_server_offers_no_changes() -> None:
-    """Its pages show the transcript without forms."""
+    """The pages show the transcript without forms."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
         run_id = stage.finished()

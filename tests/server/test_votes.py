@@ -135,7 +135,7 @@ def test_only_finished_debates_accept_votes(stage: Stage) -> None:
 
 
 def test_votes_survive_a_restart_and_are_exported(tmp_path: Path) -> None:
-    """They are in the export, and still present after a restart and after an import."""
+    """The votes are in the export, and still present after a restart and after an import."""
 
     def make_service() -> Service:
         return Service(store=SqliteStore(tmp_path / "runs.sqlite3"), model=FunctionModel(answer))

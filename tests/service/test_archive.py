@@ -117,7 +117,7 @@ async def test_a_run_can_skip_the_archive(make_service: Service) -> None:
 
 
 async def test_a_deleted_run_is_removed_from_the_archive(make_service: Service) -> None:
-    """Its ratings are removed too, and no document of the archive mentions it."""
+    """The run's ratings are removed too, and no document of the archive mentions it."""
     first = await finish_debate(make_service)
     await finish_debate(make_service, "Are trams affordable?")
     assert (await make_service.archive().ratings.of(["ann"]))["ann"].debates == 2

@@ -73,7 +73,7 @@ async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) 
 
 @pytest.mark.anyio
 async def test_a_disputed_auto_run_ends_at_the_last_depth() -> None:
-    """It has the result of a thorough debate, whatever that is."""
+    """The run has the result of a thorough debate, whatever that is."""
     document: Any = (await finish_run(judged_model([]), depth="auto", **DEBATE)).document
     assert [step.name for step in document.raw.escalation] == ["quick", "balanced", "thorough"]
     assert document.raw.verdict.winner is None
@@ -141,7 +141,7 @@ def test_depth_sets_the_documented_options(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["handoff", "round_robin"])
 def test_auto_is_rejected_for_patterns_without_an_agreement_measure(pattern: str) -> None:
-    """It could never end before its last step."""
+    """A run without such a measure could never end before its last step."""
     with pytest.raises(ConfigurationError, match="`--depth` must be one of quick, balanced, thorough"):
         build_plan(pattern, depth="auto")
 

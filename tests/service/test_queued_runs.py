@@ -150,7 +150,7 @@ async def test_a_stopping_run_cannot_be_resumed(fleet: Fleet) -> None:
 
 
 async def test_a_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) -> None:
-    """Its readers see the end."""
+    """Readers of the run see the end."""
     async with make_service(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
         reader = asyncio.ensure_future(read_updates(service.follow(run.run_id)))
@@ -180,7 +180,7 @@ async def test_a_worker_continues_after_a_human_answer_through_the_service(fleet
 
 
 async def test_services_sharing_a_store_control_each_other_s_runs(fleet: Fleet) -> None:
-    """Each can list, follow, cancel and resume runs of the other. Starting a run again returns the same run."""
+    """Each service can list, follow, cancel and resume runs of the other. Starting a run again returns the same run."""
     async with make_service(fleet.workers()) as first, make_service(fleet.workers()) as second:
         run = await first.begin("city", QUESTION, run_id=f"{fleet.given['name']}-both", seed=2)
         assert run.run_id in {summary.run_id for summary in (await second.runs(status="queued")).runs}
@@ -220,7 +220,7 @@ async def test_queued_runs_have_the_limits_of_their_service(fleet: Fleet) -> Non
 
 
 async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None:
-    """They would have no effect, since a queued run is resumed with the configuration of its workers."""
+    """These options would have no effect, since a queued run is resumed with the configuration of its workers."""
     async with make_service(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
         await service.cancel(run.run_id)
@@ -258,7 +258,7 @@ async def test_an_abandoned_run_without_a_worker_is_not_awaited(fleet: Fleet) ->
 
 
 async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> None:
-    """They make only changed calls, even if the parent is queued or a worker is killed."""
+    """The forks make only changed calls, even if the parent is queued or a worker is killed."""
     async with make_service(fleet.workers()) as service, fleet.working(fleet.workers()):
         run = await service.begin("city", QUESTION, seed=4)
         assert (await service.wait(run.run_id)).status == "complete"

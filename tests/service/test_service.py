@@ -211,7 +211,7 @@ async def test_a_run_in_another_process_is_followed_live(tmp_path: Path) -> None
 
 
 async def test_the_document_of_a_run_in_progress_has_its_transcript() -> None:
-    """It is built from the journal, without a call or a change."""
+    """The document is built from the journal, without a call or a change."""
     model = Gate(at=2)
     async with Service(store="memory:", model=model) as service:
         run = await service.begin("debate", "Should we ship?", options={"max_rounds": 2})
@@ -259,7 +259,7 @@ async def test_repeated_requests_with_one_id_start_one_run() -> None:
 
 
 async def test_simultaneous_starts_with_one_id_start_one_run() -> None:
-    """They can be arbitrarily close together."""
+    """The starts can be arbitrarily close together."""
     model = Gate()
     async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         runs = await asyncio.gather(*(service.begin("it", QUESTION, run_id="r", seed=1) for _ in range(4)))
@@ -342,7 +342,10 @@ async def test_owners_of_queued_runs_take_turns() -> None:
 
 
 async def test_a_queued_run_starts_when_the_local_run_ends() -> None:
-    """It does not wait for the next poll. This includes waiting readers and the recovery of earlier runs."""
+    """The queued run does not wait for the next poll.
+
+    This includes waiting readers and the recovery of earlier runs.
+    """
     store, patterns, model = MemoryStore(), {"it": rent_debate()}, Gate(at=0)
     async with asyncio.timeout(60), Service(patterns, store=store, model=model, max_concurrency=1, poll=300) as service:
         for number in range(3):
@@ -646,7 +649,7 @@ async def test_a_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
 
 
 async def test_an_abandoned_run_is_not_awaited() -> None:
-    """Its state is returned unchanged."""
+    """The run's state is returned unchanged."""
     store = MemoryStore()
     await store.create(header("r"))
     await store.release("r")
@@ -686,7 +689,7 @@ async def test_a_failed_proposal_of_sides_starts_no_run() -> None:
 
 
 async def test_a_run_with_an_unknown_pattern_gives_the_reason() -> None:
-    """Its end can still be followed."""
+    """The end of the run can still be followed."""
     store = MemoryStore()
     await rent_debate().run(QUESTION, model=constant_model(), store=store, run_id="r")
     async with Service(store=store) as service:

@@ -87,7 +87,7 @@ def stage() -> Iterator[Stage]:
 
 
 def test_help_lists_the_pattern_with_options_and_examples() -> None:
-    """It appears in the line of other patterns, in its own help, and in the help of batches."""
+    """The pattern appears in the line of other patterns, in its own help, and in the help of batches."""
     listed = build_command("--help").stdout
     assert "riddle" in listed[listed.index("Other patterns:") :].partition("\n\n")[0]
     help_text = build_command("riddle", "--help").stdout
@@ -98,7 +98,7 @@ def test_help_lists_the_pattern_with_options_and_examples() -> None:
 
 
 def test_the_pattern_keeps_the_promises_of_all_patterns(register_riddles: ModuleType) -> None:
-    """It ends, is reproducible, and loses no more to a failed provider than necessary."""
+    """The pattern ends, is reproducible, and loses no more to a failed provider than necessary."""
     check_pattern(register_riddles.riddle(name="keys", debaters=[{"name": "Ada"}, {"name": "Ben"}]), max_examples=5)
 
 
@@ -209,7 +209,10 @@ def test_the_form_starts_the_pattern_and_its_page_shows_it(stage: Stage) -> None
 
 
 def test_the_live_page_shows_speakers_and_workers() -> None:
-    """It shows guessing solvers and the ruling sphinx in the pattern's words, then the ruling as on the run's page."""
+    """The page shows guessing solvers and the ruling sphinx in the pattern's words.
+
+    Afterwards it shows the ruling as on the run's page.
+    """
     gate = Gate(answer)
     with staged(lambda: make_service(gate)) as stage:
         run_id = stage.begin(pattern="riddle", question=RIDDLE, options={"max_rounds": 1})

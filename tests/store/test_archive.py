@@ -309,7 +309,7 @@ async def test_outcomes_and_answers_can_be_corrected() -> None:
 
 
 async def test_a_deleted_debate_leaves_no_trace() -> None:
-    """None of its words remain, and other debates are kept."""
+    """None of the debate's words remain, and other debates are kept."""
     store = MemoryStore()
     archive = stored_archive(store)
     one, second = await agreed_debate(archive), await agreed_debate(archive)

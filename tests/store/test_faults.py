@@ -415,7 +415,7 @@ async def test_an_impossible_path_is_reported(tmp_path: Path, path: str) -> None
 
 
 async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
-    """It is treated like a missing file."""
+    """An empty file is treated like a missing one."""
     (tmp_path / "runs.sqlite3").touch()
     assert await closed_store(tmp_path / "runs.sqlite3")
     assert len(await read_keys(tmp_path / "runs.sqlite3")) == 20

@@ -172,7 +172,7 @@ async def test_a_run_continued_without_a_role_is_verified(role: str) -> None:
 
 
 async def test_a_run_of_a_small_model_object_is_verified() -> None:
-    """Its journal does not record that its prompts are concise."""
+    """The journal does not record that the model's prompts are concise."""
 
     class Small(FunctionModel):
         profile = "concise"
@@ -329,7 +329,7 @@ async def test_a_consistently_changed_answer_is_detected_by_later_prompts() -> N
 
 
 async def test_a_report_of_another_version_is_unknown() -> None:
-    """Its page may have a different layout, so the report does not count as false."""
+    """The page may have a different layout, so the report does not count as false."""
     html = REPORT.replace('generator" content="flowdebate ', 'generator" content="flowdebate 0.0.1-')
     finding = await verify_report(html)
     assert finding.outcome == "unknown"

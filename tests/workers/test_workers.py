@@ -63,7 +63,7 @@ async def wait_for_end(workers: Workers, run_id: str) -> QueuedRunStatus:
 
 
 async def test_a_killed_worker_s_runs_are_resumed_by_another(fleet: Fleet) -> None:
-    """All of 20 debates end, and only calls in flight are repeated."""
+    """All of the 20 debates end, and only calls in flight are repeated."""
     workers, fleet.models.seconds = fleet.workers(), 0.1
     ids = [await workers.submit("city", f"Question {number}?", run_id=f"it-{number}") for number in range(20)]
     processes = {process.pid: process for process in (fleet.process(), fleet.process())}
@@ -100,7 +100,7 @@ async def test_a_killed_worker_s_runs_are_resumed_by_another(fleet: Fleet) -> No
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_only_the_run_that_kills_its_workers_is_abandoned(fleet: Fleet) -> None:
-    """It crashes twice next to other runs and three times by itself.
+    """The poison run crashes twice next to other runs and three times by itself.
 
     The other runs complete with few repeated calls.
     """

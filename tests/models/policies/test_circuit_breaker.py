@@ -321,7 +321,7 @@ async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
 
 @pytest.mark.parametrize("error", NEUTRAL, ids=lambda error: type(error()).__name__)
 async def test_unrelated_errors_are_not_counted(error: Any) -> None:
-    """They count neither as failures nor as successes in any state, and they release a trial slot."""
+    """Such errors count neither as failures nor as successes in any state, and they release a trial slot."""
     clock = Clock()
     leaf = Leaf([endpoint_error, *[error()] * 5, endpoint_error, error(), error(), "fine"])
     model = CircuitBreaker(leaf, failures=2, successes=1, clock=clock)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
     max_concurrency: int, calls: list[tuple[int, int, int | None]]
 ) -> None:
-    """All other calls are answered whichever calls are cancelled, and all slots are free at the end."""
+    """Whichever calls are cancelled, all others are answered, and all slots are free at the end."""
     calls = sorted(calls, key=lambda call: call[0])
     leaf = Leaf([delayed(seconds) for _, seconds, _ in calls] + [delayed(1)])
 

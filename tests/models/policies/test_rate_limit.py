@@ -173,7 +173,7 @@ def test_a_late_arrival_waits_behind_earlier_requests() -> None:
 
 
 def test_cancelled_waiters_do_not_block_others() -> None:
-    """Some of many calls are sent, some cancelled and some rejected. The next call is still sent on time."""
+    """Of many calls, some are sent, some cancelled and some rejected. The next call is still sent on time."""
 
     async def after() -> float:
         model = RateLimit(Leaf(), requests=1, per=10.0)

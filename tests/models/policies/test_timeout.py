@@ -116,7 +116,7 @@ def test_silence_is_limited_before_and_between_pieces(
 
 
 def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None:
-    """It cannot be distinguished from a model that hangs."""
+    """A non-streaming model cannot be distinguished from a model that hangs."""
     check_end(Timeout(Leaf([delayed(3)]), first_text=5), 3, "fine")
     check_end(Timeout(Leaf([delayed(3)]), first_text=2), 2, "no text within 2 s")
 

@@ -348,7 +348,7 @@ async def test_a_step_failure_can_be_recorded() -> None:
 
 
 def test_errors_survive_storage() -> None:
-    """All fields of an error are restored, so patterns handle it like the original."""
+    """All fields of an error are restored, so patterns treat it like the original."""
     error = ProviderFailed("down", status=503, retry_after=2.0, model="m", block="b")
     error.add_note("in block 'b'")
     decoded = failure_of(failure_text(error))

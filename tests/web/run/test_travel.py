@@ -46,7 +46,7 @@ def turn_numbers(moment: Moment) -> list[int]:
 
 
 def test_the_transcript_at_a_step_has_all_earlier_turns(pattern_sheet: Sheet) -> None:
-    """It has neither the step's own turn nor a later one."""
+    """The transcript has neither the step's own turn nor a later one."""
     every = [turn for sheet_round in pattern_sheet.rounds for turn in sheet_round.parts if isinstance(turn, Turn)]
     spoken = sorted(turn.call.number for turn in every if turn.call is not None)
     assert spoken
