@@ -204,7 +204,7 @@ def problems_of(
 
 def describe_problem(item: Mapping[str, Any], *, got: bool = True, show: Callable[[object], str] = typed) -> str:
     """Describe one of pydantic's errors in plain words; with `got`, end with the invalid value."""
-    problem = in_plain_words(str(item["msg"]))
+    problem = rephrase_problem(str(item["msg"]))
     is_told = item["type"] in _WITHOUT_VALUE or (item["type"] == "value_error" and not isinstance(item["input"], str))
     return problem if is_told or not got else f"{problem} (got {show(item.get('input'))})"
 
@@ -258,10 +258,10 @@ _PYDANTIC = tuple(
 _LITERAL, _QUOTED = re.compile(r"'([^'\s]+)'"), re.compile(r"'([^']+)'")
 
 
-def in_plain_words(problem: str) -> str:
+def rephrase_problem(problem: str) -> str:
     """Describe the problem with an answer's field in plain words instead of pydantic's.
 
-    >>> in_plain_words("Field required"), in_plain_words("Input should be 'cap' or 'free'")
+    >>> rephrase_problem("Field required"), rephrase_problem("Input should be 'cap' or 'free'")
     ('is missing', 'must be cap or free')
     """
     for pattern, words in _PYDANTIC:

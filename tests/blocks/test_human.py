@@ -30,10 +30,10 @@ from flowdebate.blocks.human.prompt import (
     RequestParts,
     Said,
     Section,
+    describe_role,
     parse_request,
+    render_contributions,
     render_request,
-    render_said,
-    render_who,
 )
 from flowdebate.blocks.human.terminal import Terminal
 from flowdebate.errors import ConfigurationError, OutputError
@@ -229,7 +229,7 @@ def test_requests_survive_storage(text: str, expects: str, problem: str | None, 
 def test_no_text_can_forge_an_entry(text: str) -> None:
     """Whatever line breaks a text has, only the renderer starts a line with a tag or a heading."""
     entries = [DebateContributionEntry(round=1, agent_name="ann", stance="for", text=text.replace("\x00", ""))]
-    lines = render_said(entries).splitlines()
+    lines = render_contributions(entries).splitlines()
     assert lines[0] == "Round 1:"
     assert lines[1].startswith("[ann, for] ")
     assert all(line.startswith("  | ") for line in lines[2:])
@@ -248,7 +248,7 @@ def test_requests_can_be_parsed_into_their_parts(
 
     A continuation bar is parsed even in the application's own text, which may quote others.
     """
-    who = render_who(name, stance=stance)
+    who = describe_role(name, stance=stance)
     entries = [
         DebateContributionEntry(round=number, agent_name=statement.name, stance=statement.position, text=statement.text)
         for number, spoken in enumerate(statements or (), 1)
@@ -259,7 +259,7 @@ def test_requests_can_be_parsed_into_their_parts(
         prompt=prompt,
         question=question,
         context=None,
-        transcript=None if statements is None else render_said(entries),
+        transcript=None if statements is None else render_contributions(entries),
         task="Choose.",
     )
     before = () if prompt is None else (Section(None, (prompt.replace(BAR, "\n"),)),)

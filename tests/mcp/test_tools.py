@@ -284,7 +284,7 @@ async def test_a_finished_debate_can_be_continued(stage: Stage) -> None:
     assert calls == 2 + 3
     assert (none.is_error, "more_rounds" in str(none.content)) == (True, True)
     assert "`ask` must be a question of at most 4,000 characters" in blank
-    assert "`goes_on` cannot be set: only a debate can be continued" in never
+    assert "`continuation` cannot be set: only a debate can be continued" in never
 
 
 async def test_a_budget_is_shared_by_all_runs(tmp_path: Path) -> None:

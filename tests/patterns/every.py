@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import Debater, consensus, council, critique, debate, deliberation, handoff, review, round_robin
-from flowdebate.patterns.council.schemas import ReviewAsked
+from flowdebate.patterns.council.schemas import ReviewRequest
 from flowdebate.patterns.review import ReviewInput
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ WITH_ROUNDS = PATTERNS[:-3]
 
 def answer_of(request: Any) -> object:  # noqa: PLR0911 - one for each pattern
     """Return a speaker's answer to any request of the pattern."""
-    if isinstance(request, ReviewAsked):
+    if isinstance(request, ReviewRequest):
         return {"ranking": [{"answer": letter, "reason": "Sound."} for letter, _ in request.answers]}
     if isinstance(request, ReviewInput):
         return [{"title": "No figures", "claim": "I say so.", "severity": "major"}]

@@ -35,7 +35,7 @@ from flowdebate import (
 from flowdebate.errors import FlowDebateError
 from flowdebate.events import CallFellBack, CallStarted, Event, ModelCalled, TextDelta
 from flowdebate.models import CircuitBreaker, Fallback, ModelResponse, Retry, Retrying, ToolCall
-from flowdebate.patterns.review import FindingsAsked
+from flowdebate.patterns.review import FindingsRequest
 from flowdebate.testing import SimJudge
 from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.examples import Example, ExampleModel
@@ -135,7 +135,7 @@ PATTERNS: Mapping[str, Callable[[], Any]] = {
 
 
 def _find_nothing(request: Any) -> Any:
-    return {"verdicts": []} if isinstance(request, FindingsAsked) else []
+    return {"verdicts": []} if isinstance(request, FindingsRequest) else []
 
 
 def _find_a_fault(_: Any) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, Persona, council, debate, deliberation, handoff, round_robin
-from flowdebate.chassis.own_words import OwnWords
+from flowdebate.chassis.own_words import LabelParser
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.store import MemoryStore
 from flowdebate.testing import ScriptedModel
@@ -18,8 +18,8 @@ from flowdebate.web.notebook import document_of_view
 
 pytestmark = pytest.mark.anyio
 
-ADA = OwnWords(name="Ada", stance="cap rents", other_stances={"Ben": "free rents"})
-A = OwnWords(name="a", stance="for", other_stances={"b": "against"})
+ADA = LabelParser(name="Ada", stance="cap rents", other_stances={"Ben": "free rents"})
+A = LabelParser(name="a", stance="for", other_stances={"b": "against"})
 
 LABELED = {
     "bold name": (ADA, "**Ada:** Rents rise."),
@@ -91,7 +91,7 @@ def test_other_texts_are_unchanged(kind: str) -> None:
 def test_requested_labels_are_unchanged(instructions: str) -> None:
     """Instructions or the speaker's own prompt may ask for a label."""
     assert ADA.separate("Ada: Rents rise.", instructions=instructions) == ("Ada: Rents rise.", None)
-    parser = OwnWords(name="Ada", other_stances={}, system_prompt=instructions)
+    parser = LabelParser(name="Ada", other_stances={}, system_prompt=instructions)
     assert parser.separate("Ada: Rents rise.") == ("Ada: Rents rise.", None)
 
 
@@ -123,7 +123,7 @@ def test_streamed_answers_have_no_label(text: str, cuts: list[int]) -> None:
     for begin, end in pairwise([0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]):
         listen(text[begin:end])
     listen.finish()
-    complete = OwnWords(name="Ada", stance="cap rents", other_stances={}).separate(text)[0]
+    complete = LabelParser(name="Ada", stance="cap rents", other_stances={}).separate(text)[0]
     assert "".join(pieces) == complete
 
 

@@ -25,7 +25,7 @@ from flowdebate import (
     format_transcript_for_judge,
 )
 from flowdebate._text import clean_text
-from flowdebate.chassis.own_words import OwnWords
+from flowdebate.chassis.own_words import LabelParser
 from flowdebate.cli.terminal.page import Page, render
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.debater import DebaterIdentity, Guidance, render_debater_system, render_debater_turn
@@ -320,8 +320,8 @@ def test_only_judge_and_moderator_decide_a_debate(attack: Attack) -> None:
     assert (raw.rounds, raw.stop_reason, result.status) == (2, "max_rounds", "complete")
     assert [one.done for one in raw.moderator_decisions] == [False, False]
     argument = clean_text(f"Mine is right.{attack.written()}")
-    anna = OwnWords(name="anna", stance="for", other_stances={"ben": "against"})
-    ben = OwnWords(name="ben", stance="against", other_stances={"anna": "for"})
+    anna = LabelParser(name="anna", stance="for", other_stances={"ben": "against"})
+    ben = LabelParser(name="ben", stance="against", other_stances={"anna": "for"})
     assert [(one.round, one.agent_name, one.stance, one.text) for one in raw.transcript] == [
         (number, words.name, words.stance, words.separate(argument)[0]) for number in (1, 2) for words in (anna, ben)
     ]

@@ -10,7 +10,7 @@ import httpx2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.blocks.human.prompt import Said, render_request, render_said
+from flowdebate.blocks.human.prompt import Said, render_contributions, render_request
 from flowdebate.patterns.debate.schemas import DebateContributionEntry
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput
@@ -81,7 +81,7 @@ def test_the_page_exists_only_while_the_run_waits(stage: Stage) -> None:
 
 def test_participants_other_than_judges_see_names() -> None:
     """A moderator must name the next speaker. Stances that are not choices are shown unchanged."""
-    transcript = render_said([DebateContributionEntry(round=1, agent_name="Ann", stance="Ship", text="Yes.")])
+    transcript = render_contributions([DebateContributionEntry(round=1, agent_name="Ann", stance="Ship", text="Yes.")])
     view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
     moderator = {"properties": {"nextSpeakers": {"type": "array", "items": {"enum": ["Ann"]}}}}
     for schema in (None, moderator, {"properties": {"winner": {"enum": ["Buy", "Sell"]}}}):

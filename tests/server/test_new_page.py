@@ -44,7 +44,11 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
     """The form has exactly the options that a request accepts."""
     described = next(info for info in shared.get("/patterns").json() if info["name"] == pattern)
     page = shared.http.get(f"/new?pattern={pattern}").text
-    options = set(described["options"]["properties"]) - {"suspend", "goes_on", "earlier"}  # only programs can do this
+    options = set(described["options"]["properties"]) - {
+        "suspend",
+        "continuation",
+        "earlier",
+    }  # only programs can do this
     entry = described["options"]["$defs"][{"debate": "SideEntry"}.get(pattern, "PersonaEntry")]["properties"]
     seats = {"default", *PATTERNS[pattern].load_page().options.ROLES}
     names = set(NAMES.findall(page))

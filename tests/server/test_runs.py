@@ -151,10 +151,10 @@ def test_a_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
     gate.let(20)
     assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
     calls = gate.calls
-    wrong = gated.post(f"/runs/{run_id}/fork", {"options": {"goes_on": {"rounds": 0}}})
+    wrong = gated.post(f"/runs/{run_id}/fork", {"options": {"continuation": {"rounds": 0}}})
     assert (wrong.status_code, "rounds" in wrong.json()["detail"]) == (422, True)
     more = {"rounds": 2, "ask": "What would it cost?"}
-    longer = gated.post(f"/runs/{run_id}/fork", {"forkId": "longer", "options": {"goes_on": more}})
+    longer = gated.post(f"/runs/{run_id}/fork", {"forkId": "longer", "options": {"continuation": more}})
     assert (longer.status_code, longer.json()["parent"]) == (201, "parent")
     run = gated.get("/runs/longer?wait=30").json()
     raw = run["document"]["raw"]

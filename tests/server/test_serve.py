@@ -225,7 +225,7 @@ def test_an_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "is_own"),
+    ("arguments", "is_custom_code"),
     [
         ((), True),
         (("--allow-model", "openai/gpt-5"), False),
@@ -234,12 +234,12 @@ def test_an_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
     ],
 )
 def test_a_local_server_allows_all_models_of_its_providers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, is_own: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, is_custom_code: bool
 ) -> None:
     """Nobody else can reach it. With an option that admits others, only configured models are allowed."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     with start_server(tmp_path, *arguments) as (_, url, token), make_client(url, token) as http:
-        assert ("openai/*" in http.get("/api/v1/models").json()["allowed"]) == is_own
+        assert ("openai/*" in http.get("/api/v1/models").json()["allowed"]) == is_custom_code
 
 
 def start_failing_server(folder: Path, *arguments: str) -> tuple[int, str]:

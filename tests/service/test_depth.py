@@ -146,7 +146,7 @@ def test_auto_is_rejected_for_patterns_without_an_agreement_measure(pattern: str
         build_plan(pattern, depth="auto")
 
 
-@pytest.mark.parametrize("option", [{"baselines": True}, {"goes_on": {"rounds": 1}}])
+@pytest.mark.parametrize("option", [{"baselines": True}, {"continuation": {"rounds": 1}}])
 def test_auto_is_rejected_with_single_debate_options(option: dict[str, Any]) -> None:
     """Baselines are compared with one debate, and a continued debate already has a depth."""
     info = PATTERNS["debate"]

@@ -14,7 +14,7 @@ from flowdebate import Debater, Limits, council, debate
 from flowdebate.cli.app import app
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models import Fallback, OpenAIModel
-from flowdebate.models.base import has_eyes
+from flowdebate.models.base import accepts_images
 from flowdebate.models.resolve import resolve_model
 from flowdebate.patterns import PATTERNS
 from flowdebate.sources.files import make_source, read_sources
@@ -195,11 +195,11 @@ def test_models_without_vision_are_rejected_before_any_call(
 def test_vision_support_depends_on_the_model_name() -> None:
     """Models are assumed to support images unless their name excludes it; an option overrides this."""
     for name in ("openai/gpt-5.6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-flash-latest", "ollama/gemma3"):
-        assert has_eyes(resolve_model(name)), name
+        assert accepts_images(resolve_model(name)), name
     for name in ("groq/openai/gpt-oss-120b", "mistral/codestral-latest", "ollama/llama3", "openai/o3-mini"):
-        assert not has_eyes(resolve_model(name)), name
-    assert has_eyes(OpenAIModel("gpt-oss-vision", images=True))
-    assert not has_eyes(OpenAIModel("gpt-5", images=False))
+        assert not accepts_images(resolve_model(name)), name
+    assert accepts_images(OpenAIModel("gpt-oss-vision", images=True))
+    assert not accepts_images(OpenAIModel("gpt-5", images=False))
 
 
 # Recognizing images

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flowdebate import consensus
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.measures import Ballot, Position
-from flowdebate.patterns.consensus.questions import CritiqueAsked, ProposalAsked, RevisionAsked, VoteAsked
+from flowdebate.patterns.consensus.questions import CritiqueRequest, ProposalRequest, RevisionRequest, VoteRequest
 from flowdebate.resources.archive import Archive, CritiquePattern, Log, PastDebate, PersonaRecord, VerdictOutcome
 from flowdebate.store.archive import stored_archive
 from flowdebate.store.memory import MemoryStore
@@ -178,13 +178,13 @@ async def test_concurrent_rating_changes_lose_nothing(tmp_path: Path) -> None:
 
 async def voter(request: Any, ctx: Context) -> Any:
     """Return an agent that criticizes, revises, and votes for ann."""
-    if isinstance(request, ProposalAsked):
+    if isinstance(request, ProposalRequest):
         return f"{request.agent}: cap rents"
-    if isinstance(request, CritiqueAsked):
+    if isinstance(request, CritiqueRequest):
         return {"issues": ["It is dear."], "suggestions": ["Say who pays."]}
-    if isinstance(request, RevisionAsked):
+    if isinstance(request, RevisionRequest):
         return {"proposal": f"{request.agent}: cap rents at 3%", "position": "cap"}
-    assert isinstance(request, VoteAsked)
+    assert isinstance(request, VoteRequest)
     return {"choice": "ann", "confidence": 0.9}
 
 

@@ -35,7 +35,7 @@ from flowdebate import (
     stop,
 )
 from flowdebate.chassis import rounds
-from flowdebate.chassis.rounds import AnotherRound
+from flowdebate.chassis.rounds import RoundCondition
 from flowdebate.chassis.state import TurnsOrdered, accepted
 from flowdebate.models.base import Usage
 from flowdebate.patterns.debate import factory as debate_factory
@@ -361,13 +361,13 @@ def misattributing(state: DebateTranscriptState, *entries: DebateContributionEnt
     return DebateTranscriptState(entries=[*state.entries, *misattributed])
 
 
-async def for_another_reason(condition: AnotherRound, value: object, ctx: Context) -> bool:
+async def for_another_reason(condition: RoundCondition, value: object, ctx: Context) -> bool:
     """Return True if another round follows, but always attribute the end to the moderator."""
     wrong = replace(condition, stop_reason=lambda state: condition.stop_reason(state) and "moderator_done")
     return await ANOTHER_ROUND(wrong, value, ctx)
 
 
-ANOTHER_ROUND = AnotherRound.__call__
+ANOTHER_ROUND = RoundCondition.__call__
 
 
 async def for_the_audience(*args: Any, **options: Any) -> Any:
@@ -525,7 +525,7 @@ PLANTED: dict[str, Planted] = {
     "a wrong stop reason": Planted(
         make=rent,
         promise="stops_for_the_reason_it_says",
-        library=lambda: patched(AnotherRound, "__call__", for_another_reason),
+        library=lambda: patched(RoundCondition, "__call__", for_another_reason),
     ),
     "a winner of the library's own": Planted(
         make=rent,

@@ -54,7 +54,7 @@ def titles_of(place: str) -> Titles:
     page, _, section = place.partition("#")
     headings = headings_of(read_page(page) or "")
     titles = {slug(heading): heading for heading in reversed(headings)}
-    return Titles(headings[0] if headings else _in_words(page), section and titles.get(section, _in_words(section)))
+    return Titles(headings[0] if headings else _title_of(page), section and titles.get(section, _title_of(section)))
 
 
 def headings_of(text: str) -> list[str]:
@@ -91,5 +91,5 @@ def _plain(heading: str) -> str:
     return re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading)
 
 
-def _in_words(name: str) -> str:
+def _title_of(name: str) -> str:
     return re.sub(r"[-_]", " ", name).capitalize()

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from flowdebate._text import in_plain_words, number_problem, text_problem
+from flowdebate._text import number_problem, rephrase_problem, text_problem
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -161,4 +161,4 @@ def problem_of(error: ErrorDetails, needed: tuple[str, ...] = ()) -> str:
         case "model_type" | "model_attributes_type" | "dict_type":
             return f"must be a table{keys}"
         case _:
-            return in_plain_words(error["msg"])
+            return rephrase_problem(error["msg"])

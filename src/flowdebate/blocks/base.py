@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.batch import Batch, BatchOptions, BatchResult
-    from flowdebate.runs.durable.fork import GoesOn
+    from flowdebate.runs.durable.fork import Continuation
     from flowdebate.runs.header import StoreOptions
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
@@ -97,7 +97,7 @@ def _lines(node: Outline, depth: int, *, notes: bool) -> Iterator[str]:
     arrow = "  " * depth + ("→ " if depth else "")
     back = f" ↺ {node.target}" if node.target else ""
     note = f", {node.note}" if notes and node.note else ""
-    yield arrow + _on_one_line(f"{node.text}{back}{note}")
+    yield arrow + _escape_line_breaks(f"{node.text}{back}{note}")
     for child in node.children:
         yield from _lines(child, depth + 1, notes=notes)
 
@@ -131,10 +131,10 @@ class _Mermaid:
 
 
 def _quoted(text: str) -> str:
-    return f'"{_on_one_line(text).translate(_ENTITIES)}"'
+    return f'"{_escape_line_breaks(text).translate(_ENTITIES)}"'
 
 
-def _on_one_line(text: str) -> str:
+def _escape_line_breaks(text: str) -> str:
     """Escape line breaks and invisible characters in `text`."""
     if text.isprintable():
         return text
@@ -162,7 +162,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
     keeps: str | None = None
     """Substring of step keys; a fork reuses matching steps even if their requests differ."""
-    lengthen: Callable[[GoesOn], Block[Any, Any]] | None = None
+    with_continuation: Callable[[Continuation], Block[Any, Any]] | None = None
     """Function that converts a pattern to one that continues a finished run; None if the pattern does not
     support this.
     """
@@ -371,13 +371,13 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         unchanged; judges and other deciders are called again. Raises ConfigurationError for an unfinished run or for a
         pattern that cannot be continued, and all errors of `fork`.
         """
-        from flowdebate.runs.durable.fork import read_goes_on
+        from flowdebate.runs.durable.fork import plan_continuation_of
 
         location = f"{self.name}.continue_run()"
-        if self.lengthen is None:
+        if self.with_continuation is None:
             raise ConfigurationError(location, "pattern", self, "must be a debate: no other pattern can be continued")
-        more = await read_goes_on(location, run_id, rounds=rounds, ask=ask, store=options.get("store"))
-        return await self.lengthen(more).fork(run_id, **options)
+        more = await plan_continuation_of(location, run_id, rounds=rounds, ask=ask, store=options.get("store"))
+        return await self.with_continuation(more).fork(run_id, **options)
 
     def batch(
         self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]

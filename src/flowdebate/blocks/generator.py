@@ -238,10 +238,10 @@ class Generator(Block[Any, OutT]):
         if self.output is not None or self.choices or not self.visibility.client or not ctx.run.records.listeners:
             return None  # the model need not stream
 
-        def tell(text: str) -> None:
+        def emit_delta(text: str) -> None:
             ctx.run.tell(TextDelta(block=self.name, role=ctx.role, text=text, path=path, at=ctx.now()))
 
-        return tell if self._reading is None else self._reading.listen(tell)
+        return emit_delta if self._reading is None else self._reading.listen(emit_delta)
 
     async def _tool_message(self, call: ToolCall, ctx: Context, place: str) -> Message:
         """Return the message with the result of `call`; `place` numbers the calls, because models choose the ids."""

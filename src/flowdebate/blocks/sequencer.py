@@ -244,16 +244,19 @@ class Sequencer(Block[InT, OutT, RawT]):
         current: object = value if accepts is None else accepts(value)
         inner, at = self._inner(ctx), self._beside
         if at is None:
-            return await self._go(current, inner, ctx, 0, len(self.steps))
+            return await self._run_steps(current, inner, ctx, 0, len(self.steps))
         step, place = self.steps[at], self._path(at, 1, ctx)
         assert isinstance(step, Beside)  # noqa: S101 - see `_beside`
-        current = await self._go(current, inner, ctx, 0, step.since)
-        halves = [partial(self._go, current, inner, ctx, step.since, at + 2), partial(step.run, current, inner, place)]
+        current = await self._run_steps(current, inner, ctx, 0, step.since)
+        halves = [
+            partial(self._run_steps, current, inner, ctx, step.since, at + 2),
+            partial(step.run, current, inner, place),
+        ]
         with ctx.run.records.hold(place):
             current, _ = await in_order(halves)
-        return await self._go(current, inner, ctx, at + 2, len(self.steps))
+        return await self._run_steps(current, inner, ctx, at + 2, len(self.steps))
 
-    async def _go(self, current: object, inner: Context, ctx: Context, index: int, stop: int) -> object:
+    async def _run_steps(self, current: object, inner: Context, ctx: Context, index: int, stop: int) -> object:
         """Run the steps from `index` up to (but not including) `stop`, and return the resulting value."""
         cancels = _count_cancellations() if self._rescues else 0
         passes = 1
@@ -261,7 +264,7 @@ class Sequencer(Block[InT, OutT, RawT]):
             step = self.steps[index]
             try:
                 if isinstance(step, LoopBack):
-                    if await step.goes_back(current, inner, self._path(index, passes, ctx), passes):
+                    if await step.repeats(current, inner, self._path(index, passes, ctx), passes):
                         passes, index = passes + 1, step.target
                         continue
                     passes = 1  # a later loop in this sequencer starts counting again

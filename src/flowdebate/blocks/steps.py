@@ -213,7 +213,7 @@ class LoopBack(Step):
     note: str = ""
     """Condition that ends the loop, for readers of the outline."""
 
-    async def goes_back(self, value: object, ctx: Context, path: str, passes: int) -> bool:
+    async def repeats(self, value: object, ctx: Context, path: str, passes: int) -> bool:
         """Return whether to start another pass after the given number of passes."""
         return await _holds(self.when, value, ctx, f"{path}[{passes}]") and passes < self.max_iterations
 

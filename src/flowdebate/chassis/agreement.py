@@ -37,10 +37,10 @@ class AnswerPair:
     @property
     def is_identical(self) -> bool:
         """True if the answers consist of the same words, ignoring case and whitespace."""
-        return _words_of(self.first) == _words_of(self.second)
+        return _fold_words(self.first) == _fold_words(self.second)
 
 
-def _words_of(text: str) -> list[str]:
+def _fold_words(text: str) -> list[str]:
     return text.casefold().split()
 
 

@@ -212,7 +212,7 @@ def make_pipeline(
         rule = None if number == len(blocks) else rules.get(block.name)
         check = None if rule is None or (number == 1 and _compares(rule)) else _Check(rule)
         step = _Step(block, number, check, last=number == len(blocks), failures=policy)
-        pipeline = pipeline.tap_if(_goes_on, step)
+        pipeline = pipeline.tap_if(_is_undecided, step)
     return pipeline
 
 
@@ -272,7 +272,7 @@ def _stamp(name: str, make: MakeOutput) -> Handler[Any, None]:
     return stamp
 
 
-def _goes_on(_: object, ctx: Context) -> bool:
+def _is_undecided(_: object, ctx: Context) -> bool:
     return not state_of(ctx, EscalationState).is_decided
 
 

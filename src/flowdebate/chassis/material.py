@@ -15,7 +15,7 @@ from flowdebate.blocks.functions import Capability
 from flowdebate.blocks.generator import Visibility, generator
 from flowdebate.chassis.state import Older, entries_of, pattern_state, recent_entries, round_of
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.base import Message, Model, context_of, estimate_tokens, has_eyes
+from flowdebate.models.base import Message, Model, accepts_images, context_of, estimate_tokens
 from flowdebate.prompts import explain_escapes, filled, frame, quoted, tag_text
 from flowdebate.sources.quotes import Passage, divide, find_passages, look_up
 from flowdebate.sources.source import AN_IMAGE, Source, Sources, SourcesLike, check_sources, numbered
@@ -107,7 +107,7 @@ class Material:
         sources = await ctx.decide(read, returns=list[Source])
         ctx.run.cache[self] = self.sources if self.in_plan else tuple(sources)
 
-    def told(self, output: OutputT, ctx: Context) -> OutputT:
+    def add_sources(self, output: OutputT, ctx: Context) -> OutputT:
         """Add to `output` the list of sources and the quotes found in each contribution."""
         sources = self.of_run(ctx)
         update: dict[str, Any] = {
@@ -125,7 +125,7 @@ class Material:
             if not (seen := [source for source in self.of_run(ctx) if source.image is not None]):
                 return []
             if not ctx.run.is_replay:  # a resumed run may use a different model
-                self.check_eyes(ctx.model(prompt.model), ctx.block)
+                self.check_image_support(ctx.model(prompt.model), ctx.block)
             labels = [{"type": "text", "text": f"[{tag_text(source.name)}]"} for source in seen]
             parts = [{"type": "image_url", "image_url": {"url": source.image}} for source in seen]
             return [{"role": "user", "content": [part for pair in zip(labels, parts, strict=True) for part in pair]}]
@@ -161,13 +161,13 @@ class Material:
             )
 
         return Capability(
-            name="sources", instructions=instructions, context=images, revise=revise, check=self.check_eyes
+            name="sources", instructions=instructions, context=images, revise=revise, check=self.check_image_support
         )
 
-    def check_eyes(self, model: Model, block: str) -> None:
+    def check_image_support(self, model: Model, block: str) -> None:
         """Raise ConfigurationError if the material contains an image and the block's model cannot read images."""
         seen = next((source.name for source in self.sources if source.image is not None), None)
-        if seen is not None and not has_eyes(model):
+        if seen is not None and not accepts_images(model):
             problem = f"include images, which {model.name} cannot read"
             raise ConfigurationError(
                 block, "sources", seen, problem, hint="Choose a model that reads images for this block"
@@ -316,10 +316,16 @@ def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]
         before = pattern_state(ctx).older
         entries = [entry for entry in recent_entries(ctx) if entry.round <= until]
         parts = [] if before is None else [f"Your summary of the earlier rounds: {quoted(before.text)}"]
-        from flowdebate.blocks.human.prompt import render_said  # imported late: most discussions have no history window
+        from flowdebate.blocks.human.prompt import (
+            render_contributions,
+        )  # imported late: most discussions have no history window
 
         return "\n\n".join(
-            [*parts, f"The discussion since then:\n{render_said(entries)}", "Write a summary that covers all of it."]
+            [
+                *parts,
+                f"The discussion since then:\n{render_contributions(entries)}",
+                "Write a summary that covers all of it.",
+            ]
         )
 
     return generator(

@@ -15,7 +15,7 @@ from flowdebate.blocks.base import Block, Wrapped
 from flowdebate.blocks.functions import Handler, handler
 from flowdebate.chassis.material import Material, Shown
 from flowdebate.chassis.options import OptionsT
-from flowdebate.chassis.roster import Role, own_options
+from flowdebate.chassis.roster import Role, role_options
 from flowdebate.chassis.sentences import first_sentences
 from flowdebate.chassis.state import (
     CutAnswer,
@@ -24,7 +24,7 @@ from flowdebate.chassis.state import (
     Older,
     PatternInput,
     ProviderFailure,
-    anything_heard,
+    has_contributions,
     missing_line,
     pattern_state,
 )
@@ -253,7 +253,7 @@ def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
 
 def status_of(ctx: Context) -> RunStatus:
     """Return the status of a finished pattern: "no_verdict" if nobody contributed, "degraded" after any failure."""
-    if not anything_heard(ctx):
+    if not has_contributions(ctx):
         ctx.run.degrade("no_verdict")
         return "no_verdict"
     return "degraded" if pattern_state(ctx).losses else "complete"
@@ -268,7 +268,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
     """
     if not loop.has(role):
         return pipeline
-    schema, synthesizer_options = loop.schema, own_options(loop.choice(role))
+    schema, synthesizer_options = loop.schema, role_options(loop.choice(role))
     block = loop.role(role, answer=lambda: schema, output_schema=schema)
 
     def recover(error: Exception, _: object, ctx: Context) -> None:
@@ -280,7 +280,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
     if schema is None or (synthesizer_options is not None and "output_schema" not in synthesizer_options):
         return pipeline
     validate = _validate_output(loop.name, block.name, schema)
-    if not loop.policy_of(role).goes_on:
+    if not loop.policy_of(role).continues:
         return pipeline.then(validate)
     # None means that the provider failed, and schemas need not allow it
     return pipeline.then_if(lambda value: value is not None, validate)

@@ -29,10 +29,10 @@ _MAX_FRAME_LENGTH = len("**The debater for [], []:** ")
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnWords:
+class LabelParser:
     r"""Parser that extracts a speaker's own words from an answer in a discussion.
 
-    >>> ada = OwnWords(name="Ada", stance="cap rents", other_stances={"Ben": "free rents"})
+    >>> ada = LabelParser(name="Ada", stance="cap rents", other_stances={"Ben": "free rents"})
     >>> ada.separate("**Ada:** Rents rise.\n\n[free rents] No, they fall.")
     ('Rents rise.', 'Ben')
     """
@@ -45,7 +45,7 @@ class OwnWords:
     """The application's description of the speaker. If it asks for a label, the label is kept."""
 
     @classmethod
-    def of(cls, member: Debater | Persona, roster: Iterable[Debater | Persona]) -> OwnWords:
+    def of(cls, member: Debater | Persona, roster: Iterable[Debater | Persona]) -> LabelParser:
         """Create the parser for answers from `member` of `roster`."""
         return cls(
             name=member.name,
@@ -76,7 +76,7 @@ class OwnWords:
 
     def separate(self, text: str, *, instructions: str = "") -> tuple[str, str | None]:
         """Return the speaker's own words in `text`, and the name of any other speaker as whom it goes on."""
-        other = self._find_other(text)
+        other = self._find_other_speaker(text)
         own_text = text if other is None else text[: other[0]].rstrip()
         return self.without_label(own_text, instructions), None if other is None else other[1]
 
@@ -93,10 +93,8 @@ class OwnWords:
             rest = text[label.end() :]
             word = label[0].strip()
             is_item = len(self.name) == 1 and word[:1].isalnum() and _LETTERED.search(rest) is not None
-            is_asked_for = (
-                word.strip("*_# ").casefold() in prompt.casefold() or _ASKS_FOR_LABEL.search(prompt) is not None
-            )
-            if not rest.strip() or is_item or is_asked_for:
+            is_needed = word.strip("*_# ").casefold() in prompt.casefold() or _ASKS_FOR_LABEL.search(prompt) is not None
+            if not rest.strip() or is_item or is_needed:
                 break
             text = rest
         return text
@@ -109,13 +107,13 @@ class OwnWords:
         if not begins or begins[0] in "[*_#":
             return True
         folded = begins.casefold()
-        for label in self._first_words:  # noqa: SIM110 - a generator takes four calls, for each part of a stream
+        for label in self._label_beginnings:  # noqa: SIM110 - a generator takes four calls, for each part of a stream
             if label.startswith(folded[: len(label)]):
                 return True
         return False
 
     @cached_property
-    def _first_words(self) -> tuple[str, ...]:
+    def _label_beginnings(self) -> tuple[str, ...]:
         return (self.name.casefold(), "debater for", "the debater for")
 
     @cached_property
@@ -127,16 +125,16 @@ class OwnWords:
         return re.compile(rf"\s*(?:{_label_of(self.name, self.stance)})[ \t]*:?\s*", re.IGNORECASE)
 
     @cached_property
-    def _others(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    def _other_patterns(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
         """Patterns matching the lines that begin another speaker's turn, by name."""
         return tuple(
             (name, re.compile(_turn_of(name, stance), re.MULTILINE)) for name, stance in self.other_stances.items()
         )
 
-    def _find_other(self, text: str) -> tuple[int, str] | None:
+    def _find_other_speaker(self, text: str) -> tuple[int, str] | None:
         """Find the first line of another speaker's turn after some of the speaker's own words."""
         other_line = min(
-            (line for line in map(partial(_first_turn, text), self._others) if line is not None), default=None
+            (line for line in map(partial(_first_turn, text), self._other_patterns) if line is not None), default=None
         )
         if (
             other_line is None
@@ -165,7 +163,7 @@ def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str
 class LabelFilter:
     """Listener that forwards a streamed answer without the speaker's label, holding back only what may be a label."""
 
-    def __init__(self, words: OwnWords, listener: Callable[[str], None]) -> None:
+    def __init__(self, words: LabelParser, listener: Callable[[str], None]) -> None:
         self._words = words
         self._listener = listener
         self.begin()

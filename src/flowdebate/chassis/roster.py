@@ -145,7 +145,7 @@ def check_roster(
         problem = "must not be empty" if minimum == 1 else f"must have at least {minimum} entries"
         raise ConfigurationError(location, field, list(members), problem)
     names = [member.name for member in roster]
-    for index, same in _alike(names):
+    for index, same in _find_lookalikes(names):
         unseen = "" if names[index] == names[same] else _NOT_UNSEEN
         raise ConfigurationError(
             location, f"{field}[{index}].name", names[index], f"must differ from the name of {field}[{same}]{unseen}"
@@ -187,7 +187,7 @@ def _name_after_models(members: Sequence[object], location: str, field: str) -> 
 _NOT_UNSEEN = " by more than case or invisible characters"
 
 
-def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _find_lookalikes(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Find strings that look like an earlier one; yield the index of each together with that of the earlier one."""
     # neither models nor readers can tell such strings apart, even if `==` can
     first: dict[str, int] = {}
@@ -202,7 +202,7 @@ def _check_stances(stances: Sequence[str], location: str, field: str) -> None:
 
     At least two stances are required, and no two different stances may look alike.
     """
-    for index, same in _alike(stances):
+    for index, same in _find_lookalikes(stances):
         if stances[index] != stances[same]:
             problem = f"must equal the stance of {field}[{same}] or differ from it{_NOT_UNSEEN}"
             raise ConfigurationError(location, f"{field}[{index}].stance", stances[index], problem)
@@ -373,7 +373,7 @@ def bindable(
     return lambda create: Bindable(create, needs, pattern, role, template)
 
 
-def own_options(value: object) -> Mapping[str, object] | None:
+def role_options(value: object) -> Mapping[str, object] | None:
     """Return a role's own options, which override the pattern's; None for a custom block or function."""
     if value is None or isinstance(value, bool):
         return {}  # use the default block with the pattern's options
@@ -384,10 +384,10 @@ def own_options(value: object) -> Mapping[str, object] | None:
 
 def is_custom(value: RoleChoice) -> TypeGuard[BlockLike]:
     """Return whether a custom block or function fills a role instead of a default block."""
-    return own_options(value) is None
+    return role_options(value) is None
 
 
-def is_own(value: object) -> bool:
+def is_custom_code(value: object) -> bool:
     """Return whether application code fills a role; answers from models and people are recorded in any case."""
     coded = (Handler, Router, Sequencer)
     return isinstance(value, coded) or (callable(value) and not isinstance(value, Block))
@@ -428,7 +428,7 @@ def make_default(
                 location, field, value, f"must come from {' or '.join(f'{role.name}()' for role in makers)}"
             )
         maker = value.maker
-    merged = merge_options(options, own_options(value))
+    merged = merge_options(options, role_options(value))
     template = merged.get("template")
     # a template for another role would turn out to lack parts during the run
     if not isinstance(template, (maker.template, NoneType)):

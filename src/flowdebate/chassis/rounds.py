@@ -69,7 +69,7 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AnotherRound:
+class RoundCondition:
     """Condition in a pattern's loop that decides whether there is another round. The state stores the stop reason.
 
     `terminate_when` is evaluated only if the pattern itself has no reason to stop.
@@ -88,10 +88,10 @@ class AnotherRound:
         if state.round <= self.earlier_rounds:
             return True
         reason: str | None = self.stop_reason(state)
-        if reason is None and self._asked is not None:
+        if reason is None and self._condition_block is not None:
             # use a separate path for each round, so that a resumed run finds the answer
-            inside = ctx.child(self._asked.name, f"{ctx.path}/{self._asked.place}[{state.round}]")
-            answer = await inside.decide(partial(self._asked, None, inside))
+            inside = ctx.child(self._condition_block.name, f"{ctx.path}/{self._condition_block.place}[{state.round}]")
+            answer = await inside.decide(partial(self._condition_block, None, inside))
             reason = "predicate" if answer is True else answer or None
         if reason is None:
             return True
@@ -100,7 +100,7 @@ class AnotherRound:
         return False
 
     @cached_property
-    def _asked(self) -> Handler[Any, bool | str] | None:
+    def _condition_block(self) -> Handler[Any, bool | str] | None:
         """`terminate_when` as a block; for a plain function, the block returns True or False."""
         if self.terminate_when is None:
             return None

@@ -164,7 +164,7 @@ def check_makers(
         raise ConfigurationError(location, "min_vendors", min_vendors, message=sentence)
 
 
-def each_by_default(model: ModelChoice, *, location: str, without: Sequence[str] = ()) -> ModelChoice:
+def default_vendor_models(model: ModelChoice, *, location: str, without: Sequence[str] = ()) -> ModelChoice:
     """Choose the models for a multi-vendor pattern if none are specified, and warn about the choice.
 
     Models from vendors in `without` are not used.

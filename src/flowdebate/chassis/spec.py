@@ -33,7 +33,7 @@ from flowdebate.chassis.material import (
 )
 from flowdebate.chassis.options import Constraint, OptionsT, PromptOptions, RoleChoice, check_prompts
 from flowdebate.chassis.output import PatternOutput, stamp_subject
-from flowdebate.chassis.own_words import OwnWords
+from flowdebate.chassis.own_words import LabelParser
 from flowdebate.chassis.roles import BlockOptions, Members, RoleOptions, RosterBlock, SpeakerOptions
 from flowdebate.chassis.roster import (
     Debater,
@@ -45,15 +45,15 @@ from flowdebate.chassis.roster import (
     check_roster,
     check_transcript,
     is_custom,
-    is_own,
+    is_custom_code,
     listed_models,
     make_default,
     merge_options,
-    own_options,
+    role_options,
     speaker_options,
     with_answer_schema,
 )
-from flowdebate.chassis.rounds import AnotherRound, RoundOfTurns, end_turns, input_validator, note_of_ends
+from flowdebate.chassis.rounds import RoundCondition, RoundOfTurns, end_turns, input_validator, note_of_ends
 from flowdebate.chassis.seats import Seats, seat_models, with_first
 from flowdebate.chassis.state import (
     FLAGS,
@@ -63,14 +63,14 @@ from flowdebate.chassis.state import (
     RoundStarted,
     TranscriptState,
     TurnOrder,
-    anything_heard,
+    has_contributions,
     pattern_state,
 )
 from flowdebate.chassis.turn import (
     FAIL,
     MISSING,
     FailurePolicy,
-    IfHeard,
+    SkipIfSilent,
     Turn,
     audit_resources,
     create_init_transcript,
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models.base import Model
     from flowdebate.runs.context import Context
-    from flowdebate.runs.durable.fork import GoesOn
+    from flowdebate.runs.durable.fork import Continuation
     from flowdebate.runs.events import RunStatus
 
 
@@ -179,7 +179,7 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
     prompts = check_prompts(options.prompts, template, accepted=spec.prompt_options, location=location)
     for constraint in spec.constraints:
         constraint.check(options, location=location)
-    _warn_of_many_rounds(spec, options, location=location)
+    _warn_about_rounds(spec, options, location=location)
     return Loop(
         spec=spec,
         name=name,
@@ -212,18 +212,18 @@ def _seat_models(
     """Assign models to the members and roles that have default blocks."""
     return seat_models(
         with_first(options.model, listed_models(options.roster)),
-        {member.name: member.model for member in roster if own_options(member.block) is not None},
+        {member.name: member.model for member in roster if role_options(member.block) is not None},
         [
             role.name
             for role in spec.roles
-            if role.is_filled(choice := options.roles.get(role.name)) and own_options(choice) is not None
+            if role.is_filled(choice := options.roles.get(role.name)) and role_options(choice) is not None
         ],
         speaker=spec.speaker.name,
         location=location,
     )
 
 
-def _warn_of_many_rounds(spec: PatternSpec[OptionsT], options: OptionsT, *, location: str) -> None:
+def _warn_about_rounds(spec: PatternSpec[OptionsT], options: OptionsT, *, location: str) -> None:
     if spec.many_rounds is not None and options.max_rounds > spec.many_rounds and not options.has_planned_rounds:
         warnings.warn(
             f"{location}: max_rounds={options.max_rounds}: debaters tend to agree after {spec.many_rounds} rounds, and "
@@ -266,7 +266,7 @@ class Loop(Generic[OptionsT]):
     """True to reverse the order of turns."""
     anonymity: Anonymity | None = None
     """Aliases for names in prompts; None if names are shown."""
-    goes_on: GoesOn | None = None
+    continuation: Continuation | None = None
     """Rounds of the finished run being continued; None for a new run."""
 
     @property
@@ -298,7 +298,7 @@ class Loop(Generic[OptionsT]):
             output = output.model_copy(update={"older": older})
         if cut_answers := pattern_state(ctx).cut_answers:
             output = output.model_copy(update={"cut_answers": cut_answers})
-        return output if self.material is None else self.material.told(output, ctx)
+        return output if self.material is None else self.material.add_sources(output, ctx)
 
     def opening(self, before: Block[Any, Any] | None = None) -> Sequencer[Any, Any]:
         """Build the pattern's sequencer up to the first turn of a round; `before` runs before the first round."""
@@ -370,12 +370,12 @@ class Loop(Generic[OptionsT]):
 
         return pipeline.loop_back(
             f"{self.name}-{first}",
-            when=AnotherRound(
+            when=RoundCondition(
                 stop_reason=stop_reason,
                 terminate_when=terminate_when,
                 quorum=self.failures.least,
                 voice_of=self.spec.voice_of,
-                earlier_rounds=0 if self.goes_on is None else self.goes_on.held,
+                earlier_rounds=0 if self.continuation is None else self.continuation.held,
             ),
             max_iterations=self.max_rounds,
             label=self.spec.round,
@@ -429,7 +429,7 @@ class Loop(Generic[OptionsT]):
                 agent_name=member.name,
                 transcript=self.transcript,
                 collection_id=self.collection_id,
-                custom=is_own(member.block),
+                custom=is_custom_code(member.block),
             ),
             stand_in=stand_in,
             failures=self.failures,
@@ -449,7 +449,7 @@ class Loop(Generic[OptionsT]):
         # a fallback has the member's options except the model, but a custom block has no such options
         field, model = f"block of {member.name!r}", self.failures.stand_in
         if is_custom(member.block):
-            block = self.own_speaker(member, answer)
+            block = self.custom_speaker(member, answer)
         else:
             block = self.reading(
                 make_default(member.block, makers, options, location=self.location, field=field), member
@@ -457,23 +457,23 @@ class Loop(Generic[OptionsT]):
         stand_in: Block[Any, Any] | None = None
         if model is not None:
             stand_in_options = {"model": model, "name": f"{self.name}-stand-in"}
-            stand_in = makers[0].create(**merge_options(options, own_options(member.block), stand_in_options))
+            stand_in = makers[0].create(**merge_options(options, role_options(member.block), stand_in_options))
             stand_in = self.reading(stand_in, member)
         return block, stand_in
 
     def reading(self, block: Block[Any, Any], member: Debater | Persona) -> Block[Any, Any]:
         """Return the default `block` for `member`, with its answers reduced to the member's own words."""
         if isinstance(block, Generator) and block.output is None:
-            return block.with_reading(OwnWords.of(member, self.roster))
+            return block.with_reading(LabelParser.of(member, self.roster))
         return block
 
-    def own_speaker(self, member: Debater | Persona, answer: Callable[[], object] | None = None) -> Block[Any, Any]:
+    def custom_speaker(self, member: Debater | Persona, answer: Callable[[], object] | None = None) -> Block[Any, Any]:
         """Return the custom block for `member`."""
-        from flowdebate.blocks.human.prompt import render_who  # imported late: most speakers are models
+        from flowdebate.blocks.human.prompt import describe_role  # imported late: most speakers are models
 
         name = f"{self.name}-{self.spec.speaker.name}-{member.name}"
         block = as_block(member.block, name=name, location=self.location, field=f"block of {member.name!r}")
-        who = render_who(member.name, stance=getattr(member, "stance", None), role=member.role)
+        who = describe_role(member.name, stance=getattr(member, "stance", None), role=member.role)
         return with_answer_schema(block, answer, who=who, material=self.material).in_role("debater")
 
     def options_of(self, role: Role, member: Debater | Persona | None = None) -> SpeakerOptions:
@@ -526,7 +526,7 @@ class Loop(Generic[OptionsT]):
         return block.in_role(role.acts_as or role.name)
 
     def guard(
-        self, role: Role, block: Block[Any, Any], heard: Callable[[Context], bool] = anything_heard
+        self, role: Role, block: Block[Any, Any], heard: Callable[[Context], bool] = has_contributions
     ) -> Block[Any, Any]:
         """Apply the time limit and the failure policy for `role` to `block`, which decides about the `heard` answers.
 
@@ -539,7 +539,7 @@ class Loop(Generic[OptionsT]):
             return MISSING
 
         guard = guarded(block, self.policy_of(role), recover, closes=role.closes)
-        return IfHeard(guard, role=name, instead=role.instead, heard=heard)
+        return SkipIfSilent(guard, role=name, instead=role.instead, heard=heard)
 
     def policy_of(self, role: Role) -> FailurePolicy:
         """Return the failure policy for `role`."""

@@ -29,7 +29,7 @@ and "chair"; in a debate, also "proposer" (of its sides) and "baseline". Other p
 """
 
 
-def _on_one_line(text: str) -> str:
+def _check_one_line(text: str) -> str:
     if not text.isprintable():
         message = "a stop reason is printable text of one line"
         raise ValueError(message)
@@ -71,7 +71,7 @@ Flag = Literal["cut_off", "empty"]
 """Fault in a contribution: truncated, or empty."""
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 
-NamedStop = Annotated[str, AfterValidator(_on_one_line)]
+NamedStop = Annotated[str, AfterValidator(_check_one_line)]
 """A stop reason named after the `terminate_when` condition that was met: printable text on one line."""
 
 DebateStatus: TypeAlias = RunStatus
@@ -294,7 +294,7 @@ def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[A
     return so_far
 
 
-def anything_heard(ctx: Context) -> bool:
+def has_contributions(ctx: Context) -> bool:
     """Return whether anybody has spoken in the pattern so far."""
     return any(entry.flag != "empty" for entry in entries_of(ctx))
 

@@ -22,7 +22,7 @@ from flowdebate.chassis.state import (
     TurnFinished,
     TurnStarted,
     accepted,
-    anything_heard,
+    has_contributions,
     pattern_state,
     round_of,
 )
@@ -90,13 +90,13 @@ class FailurePolicy:
         return DEFAULT_QUORUM if self.quorum is None else self.quorum
 
     @property
-    def goes_on(self) -> bool:
+    def continues(self) -> bool:
         """True if the pattern continues after a provider failure."""
         return self.on_failure not in ("fail", None)
 
     def tolerates(self, error: BaseException) -> bool:
         """Return whether the pattern continues after `error`."""
-        return self.goes_on and is_provider_failure(error)
+        return self.continues and is_provider_failure(error)
 
     @property
     def stand_in(self) -> Model | str | None:
@@ -298,7 +298,7 @@ class WithFallback(Wrapped):
             return self._recover(error, value, ctx)
 
 
-class IfHeard(Wrapped):
+class SkipIfSilent(Wrapped):
     """Block that runs `inner`, a role deciding about contributions.
 
     If nothing was `heard`, the role is skipped and the result is `MISSING`, as after a failure.
@@ -310,7 +310,7 @@ class IfHeard(Wrapped):
         *,
         role: Role,
         instead: Recovery,
-        heard: Callable[[Context], bool] = anything_heard,
+        heard: Callable[[Context], bool] = has_contributions,
     ) -> None:
         super().__init__(inner)
         self._role = role
@@ -336,7 +336,7 @@ def guarded(
 
     A resumed run calls a closing role (`closes`) again.
     """
-    if not failures.goes_on and failures.turn_timeout is None:
+    if not failures.continues and failures.turn_timeout is None:
         return role
     return WithFallback(role, recover=recover, losses=failures.tolerates, timeout=failures.turn_timeout, closes=closes)
 
@@ -537,7 +537,7 @@ def record_turn(
         if custom:
 
             def read() -> tuple[str, bool]:
-                text = text_said(value, agent_name, ctx)
+                text = speech_text(value, agent_name, ctx)
                 return str(text), isinstance(text, CutOff)
 
             text, cut_off = await accepted(read, ctx, returns=tuple[str, bool], custom=True)
@@ -576,12 +576,12 @@ def contribution_of(
     value: object, agent_name: str, ctx: Context, *, stance: str | None = None
 ) -> tuple[str, Flag | None]:
     """Read text and flag from the block of `agent_name`, and record truncated or empty text as a failure."""
-    text = text_said(value, agent_name, ctx)
+    text = speech_text(value, agent_name, ctx)
     flag: Flag | None = "empty" if is_blank(text) else "cut_off" if isinstance(text, CutOff) else None
     if flag is not None:
         record_flag(flag, agent_name, ctx, stance=stance)
     if flag == "empty":
-        warn_of_nothing(agent_name, ctx)
+        warn_about_empty_text(agent_name, ctx)
     return "" if flag == "empty" else str(text), flag
 
 
@@ -593,7 +593,7 @@ def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None
     record_failure(error, ctx, block=ctx.block, role="debater", name=agent_name, stance=stance, instead=flag)
 
 
-def warn_of_nothing(agent_name: str, ctx: Context) -> None:
+def warn_about_empty_text(agent_name: str, ctx: Context) -> None:
     """Warn once that a custom block returned empty text."""
     ctx.run.warn_once(
         f"{ctx.block}: empty",
@@ -602,7 +602,7 @@ def warn_of_nothing(agent_name: str, ctx: Context) -> None:
     )
 
 
-def text_said(value: object, agent_name: str, ctx: Context) -> str:
+def speech_text(value: object, agent_name: str, ctx: Context) -> str:
     """Convert the output of a debater's block to text.
 
     The output is a `str`, `{"text": str}` or a model with a `text` field. None counts as empty text. Anything else is

@@ -158,7 +158,7 @@ class Group(TyperGroup):
     """Command group with one sentence per command; its help begins with the two most common forms of usage."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        with plain_words(ctx, args, self.get_params(ctx)):
+        with explain_error(ctx, args, self.get_params(ctx)):
             return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, ClickCommand | None, list[str]]:
@@ -246,7 +246,7 @@ class Command(TyperCommand):
             # Commit names contain no spaces, so text with a space is a question.
             if args[at] in flags & BARE.keys() and not (behind and behind[0][:1] != "-" and " " not in behind[0]):
                 args.insert(at + 1, BARE[args[at]])
-        with plain_words(ctx, args, self.get_params(ctx)):
+        with explain_error(ctx, args, self.get_params(ctx)):
             return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -310,7 +310,7 @@ _KINDS = {"int": "a whole number", "number": "a number", "float": "a number"}
 
 
 @contextmanager
-def plain_words(ctx: Context, args: Sequence[str], parameters: Sequence[ClickParameter]) -> Iterator[None]:
+def explain_error(ctx: Context, args: Sequence[str], parameters: Sequence[ClickParameter]) -> Iterator[None]:
     """Rewrite a parser error in plain words, with the problem and the likely intention."""
     typed = list(args)  # copied, because the parser consumes the list
     try:
@@ -388,15 +388,15 @@ def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter
                 name = f"--[no-]{second}"
             panel = getattr(parameter, "rich_help_panel", None)
             default = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            panels.setdefault(_title(panel, default), []).append((name, _in_words(text)))
+            panels.setdefault(_title(panel, default), []).append((name, _render_default(text)))
     order = ("Arguments", *get_args(Panel), "Options")
     _write(dict(sorted(panels.items(), key=lambda item: order.index(item[0]))), formatter)
 
 
-def _in_words(text: str) -> str:
+def _render_default(text: str) -> str:
     """Render an option's default and bounds as a sentence, unless its help text already mentions them.
 
-    >>> _in_words("Maximum number of rows.  [default: 20]"), _in_words("Width of pages.  [x>=20]")
+    >>> _render_default("Maximum number of rows.  [default: 20]"), _render_default("Width of pages.  [x>=20]")
     ('Maximum number of rows. Default: 20.', 'Width of pages. At least 20.')
     """
     return re.sub(r" *\[x>=(\S+)\]$", r" At least \1.", re.sub(r" *\[default: ([^\];]+)\]$", r" Default: \1.", text))

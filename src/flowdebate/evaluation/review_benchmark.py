@@ -89,7 +89,7 @@ FAULT_KINDS: dict[str, str] = {
 """Regular expressions for words identifying a fault in a finding, keyed by kind of fault."""
 
 
-class ReportedPlace(Protocol):
+class ReportedLocation(Protocol):
     """Location of a finding."""
 
     @property
@@ -117,7 +117,7 @@ class ReportedFinding(Protocol):
     @property
     def state(self) -> str: ...
     @property
-    def place(self) -> ReportedPlace: ...
+    def place(self) -> ReportedLocation: ...
     @property
     def raised(self) -> Sequence[ReportedText]: ...
 

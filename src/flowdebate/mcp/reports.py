@@ -123,7 +123,7 @@ def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunRep
         **_summary(details, None if document is None else document.usage),
         speakers=[Speaker(name=shorten(speaker.name), about=shorten(speaker.about)) for speaker in speakers],
         parts=len(parts),
-        said=render_said(parts[seen:]),
+        said=render_contributions(parts[seen:]),
         result=None if document is None else render_result(document),
         pending=[
             AskedTurn(
@@ -217,7 +217,7 @@ def split_said(document: Document) -> list[Section]:
     return sections[size:] if sections[:size] == result else sections[: len(sections) - size]
 
 
-def render_said(sections: Sequence[Section]) -> str:
+def render_contributions(sections: Sequence[Section]) -> str:
     """Render contributions and the pattern's remarks about them, each on one or more lines."""
     return "\n".join(_lines(sections))
 

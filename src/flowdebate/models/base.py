@@ -570,7 +570,7 @@ async def check_ready(model: Model) -> None:
         await check()
 
 
-def has_eyes(model: Model) -> bool:
+def accepts_images(model: Model) -> bool:
     """Return whether `model` accepts images: its `takes_images` attribute, or False if it has none."""
     return getattr(model, "takes_images", False) is True
 

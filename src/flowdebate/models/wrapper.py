@@ -18,9 +18,9 @@ from flowdebate.models.base import (
     ModelRequest,
     ModelResponse,
     ModelSettings,
+    accepts_images,
     check_ready,
     context_of,
-    has_eyes,
     profile_of,
 )
 from flowdebate.models.call import Retry, answer, within
@@ -75,7 +75,7 @@ class Wrapper:
     @property
     def takes_images(self) -> bool:
         """True if all models that may be called accept images."""
-        return all(map(has_eyes, self.models()))
+        return all(map(accepts_images, self.models()))
 
     async def check_ready(self) -> None:
         """Check that the inner model can be called; other models are not checked, because they may never be needed."""

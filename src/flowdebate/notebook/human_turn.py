@@ -158,10 +158,10 @@ class HumanTurn:
     # Requests of a durable run
 
     async def _look_again(self) -> None:
-        goes_on = True
-        while goes_on:
+        is_open = True
+        while is_open:
             try:
-                goes_on = await self._look()
+                is_open = await self._look()
             except FlowDebateError as error:
                 self._say(error_text(error), answered=False)
             if self._handle is not None and not self._handle.done():

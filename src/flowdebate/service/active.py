@@ -60,7 +60,7 @@ class ActiveRuns:
 
     At most `max_concurrency` runs are executed at once, and at most `owner_concurrency` per owner. Up to `max_queued`
     more wait for their turn: runs with the lowest priority value come first, and owners take turns. For each run in
-    another process, a `follower` reads the journal every `poll` seconds, as long as `goes_on` returns True.
+    another process, a `follower` reads the journal every `poll` seconds, as long as `continuation` returns True.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ActiveRuns:
         max_queued: int,
         poll: float,
         follower: Callable[[StoredRun], Follower],
-        goes_on: Callable[[StoredRun], bool],
+        continuation: Callable[[StoredRun], bool],
     ) -> None:
         self._store = store
         self._max_concurrency = max_concurrency
@@ -80,7 +80,7 @@ class ActiveRuns:
         self._max_queued = max_queued
         self._poll = poll
         self._follower = follower
-        self._goes_on = goes_on
+        self._continues = continuation
         self._executed: dict[str, _Executed] = {}
         self._watched: dict[str, _Watched] = {}
         self._starting = Counter[str]()  # keyed by owner
@@ -275,7 +275,7 @@ class ActiveRuns:
                         take = channel.update if news.anew else channel.extend
                         take(news.events, news.calls if stored.owned else ())
                 read.set()
-                if not self._goes_on(stored):
+                if not self._continues(stored):
                     return
                 await asyncio.sleep(self._poll)
         except RunNotFound:  # the run was deleted in the meantime

@@ -15,7 +15,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import EACH, ModelChoice
 from flowdebate.patterns import PATTERNS, PatternInfo, find_pattern
-from flowdebate.runs.durable.fork import GoesOn, asked_to_go_on
+from flowdebate.runs.durable.fork import Continuation, plan_requested_continuation
 from flowdebate.runs.limits import Limits
 from flowdebate.service.runs import archive_of
 from flowdebate.sources.files import is_file
@@ -233,7 +233,7 @@ class Recipes:
         name = self._registered(run)
         if name is None:
             return None
-        return self._of_registered(name, None, seed=None, limits=limits, more=_goes_on(run))
+        return self._of_registered(name, None, seed=None, limits=limits, more=_find_continuation(run))
 
     def of_fork(
         self,
@@ -256,11 +256,11 @@ class Recipes:
             raise ConfigurationError("Service.fork()", "pattern", pattern, choices=self.patterns)
         name = pattern or self._registered(run)
         if name is not None or run.header.plan is None:
-            if set(options) - ({"goes_on"} if pattern is None and name is not None else set()):
+            if set(options) - ({"continuation"} if pattern is None and name is not None else set()):
                 raise ConfigurationError("Service.fork()", "options", None, "requires a run with a plan")
             if name is None:
                 return self.of_run(run)
-            more = asked_to_go_on(run, options["goes_on"]) if options else _goes_on(run)
+            more = plan_requested_continuation(run, options["continuation"]) if options else _find_continuation(run)
             return self._of_registered(name, None, seed=seed, limits=limits, more=more)
         info = pattern_of_run(run)
         if check is not None and options and info is not None:
@@ -298,14 +298,14 @@ class Recipes:
         return name if isinstance(name, str) and name in self.patterns else None
 
     def _of_registered(
-        self, name: str, value: object, *, seed: int | None, limits: Limits | None, more: GoesOn | None = None
+        self, name: str, value: object, *, seed: int | None, limits: Limits | None, more: Continuation | None = None
     ) -> Recipe:
         block, stored = self.patterns[name], {"registered": name, **self._recover}
         if more is not None:
-            if block.lengthen is None or name in self._queued:
+            if block.with_continuation is None or name in self._queued:
                 problem = "cannot be set: only a debate outside the queue of workers can be continued"
-                raise ConfigurationError("options", "goes_on", None, problem)
-            block, stored = block.lengthen(more), {**stored, "goes_on": more.to_plan()}
+                raise ConfigurationError("options", "continuation", None, problem)
+            block, stored = block.with_continuation(more), {**stored, "continuation": more.to_plan()}
         return Recipe(
             name=name,
             block=block,
@@ -356,6 +356,6 @@ class Recipes:
         return limits.within(self._limits)
 
 
-def _goes_on(run: StoredRun) -> GoesOn | None:
+def _find_continuation(run: StoredRun) -> Continuation | None:
     """Return how a run of a registered pattern continues an earlier run; None if it does not."""
-    return GoesOn.of_plan((run.header.plan or {}).get("goes_on"))
+    return Continuation.of_plan((run.header.plan or {}).get("continuation"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from flowdebate._text import error_text
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.blocks.generator import generator
-from flowdebate.blocks.human.answers import asked_in, check_not_repeated, open_requests, submit_answer
+from flowdebate.blocks.human.answers import check_not_repeated, list_requests, open_requests, submit_answer
 from flowdebate.errors import (
     BudgetReached,
     ConfigurationError,
@@ -183,7 +183,7 @@ class Service(Readership):
             max_queued=max_queued,
             poll=poll,
             follower=self._follower,
-            goes_on=self._goes_on,
+            continuation=self._is_executing,
         )
         self._recovery = Recovery(self.store, self._recipes, self._active, poll=poll)
 
@@ -602,7 +602,7 @@ class Service(Readership):
         people = list[str]()
         with suppress(ConfigurationError):  # for an unknown pattern, only blocks with requests are listed
             people += self._recipes.of_run(stored, to_ask=False).block.outline().texts_of("human")
-        people += [request.block for request, _ in asked_in(steps, stored.header.run_id, store=self.store.name)]
+        people += [request.block for request, _ in list_requests(steps, stored.header.run_id, store=self.store.name)]
         return list(dict.fromkeys(people))
 
     async def call(self, run_id: str, place: str, *, record: RunRecord | None = None) -> CallDetails | None:
@@ -632,7 +632,7 @@ class Service(Readership):
     async def wait(self, run_id: str, seconds: float | None = None) -> RunDetails:
         """Wait until the run is over, suspended or abandoned, or until `seconds` have passed."""
         ends = None if seconds is None else time.monotonic() + seconds
-        while self._goes_on(await self.store.run(run_id)):
+        while self._is_executing(await self.store.run(run_id)):
             remaining = None if ends is None else ends - time.monotonic()
             if remaining is not None and remaining <= 0:
                 break
@@ -642,7 +642,7 @@ class Service(Readership):
                 await self._active.wait_for_change(self._poll if remaining is None else min(self._poll, remaining))
         return await self.run(run_id)
 
-    def _goes_on(self, stored: StoredRun) -> bool:
+    def _is_executing(self, stored: StoredRun) -> bool:
         """Check whether a run is in progress or waiting, or will be resumed by a worker or by recovery."""
         if state_of(stored) != "left_behind":
             return stored.status in _UNFINISHED

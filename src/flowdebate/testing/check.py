@@ -26,7 +26,7 @@ from flowdebate._util.validation import check_count, check_library, check_second
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.human.answers import submit_answer
 from flowdebate.blocks.steps import LoopBack, Step
-from flowdebate.chassis.rounds import AnotherRound
+from flowdebate.chassis.rounds import RoundCondition
 from flowdebate.chassis.turn import Turn
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, PromiseBroken
 from flowdebate.models.call import forbid_real_models
@@ -47,7 +47,7 @@ from flowdebate.testing.invariants import (
     Runs,
     ends_within_its_rounds,
 )
-from flowdebate.testing.play import Clock, RunHangs, Wait, place_of_task, run_in_time, watching
+from flowdebate.testing.play import Clock, RunHangs, Wait, location_of_task, run_in_time, watching
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -423,7 +423,7 @@ class _Check:
         if handle.done():
             return None
         self.finding.hung = True
-        places = [place_of_task(task) for task in asyncio.all_tasks() - {asyncio.current_task()}]
+        places = [location_of_task(task) for task in asyncio.all_tasks() - {asyncio.current_task()}]
         handle.cancel()
         await handle.wait(1)
         return _describe_hang(self.clock.seconds, next(filter(None, places), None))
@@ -481,7 +481,7 @@ def _parts_of(root: object) -> Iterator[object]:
 def _predicates_of(parts: Iterable[Any]) -> list[Any]:
     """Collect the `terminate_when` of each pattern among the parts; None for patterns that have none."""
     loops = [part.when for part in parts if isinstance(part, LoopBack)]
-    return [loop.terminate_when for loop in loops if isinstance(loop, AnotherRound)]
+    return [loop.terminate_when for loop in loops if isinstance(loop, RoundCondition)]
 
 
 def _waits_outside(predicate: StopWhen) -> bool:

@@ -132,7 +132,7 @@ def _drive(call: Coroutine[Any, Any, Any], notice: Callable[[Wait | None], objec
             error = raised
 
 
-def place_of_task(task: asyncio.Task[Any]) -> Wait | None:
+def location_of_task(task: asyncio.Task[Any]) -> Wait | None:
     """Return the location in the application's code where a task waits."""
     return _application_place(_inwards(task.get_coro()))
 

@@ -226,7 +226,7 @@ class Document(InNotebooks, WireModel):
         cost = [] if self.cost is None else [f"Cost: {cost_text(self.cost, self.prices, complete=True)}"]
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
 
-    def reason_in_words(self, reason: str) -> str:
+    def describe_reason(self, reason: str) -> str:
         """Describe a stop reason in words, including the name of a condition."""
         return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"stopped by {reason}"
 
@@ -285,7 +285,7 @@ class Document(InNotebooks, WireModel):
     def ending(self) -> str | None:
         """Description of the run's length and why it ended; None if the run ended early."""
         reason = self.raw.stop_reason
-        return None if reason is None else f"Rounds: {self.raw.rounds}, {self.reason_in_words(reason)}"
+        return None if reason is None else f"Rounds: {self.raw.rounds}, {self.describe_reason(reason)}"
 
     def about(self) -> Callable[[str, str | None], str]:
         """Return a function that decides on the text next to a speaker's name.

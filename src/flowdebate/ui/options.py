@@ -179,7 +179,7 @@ def join_models(before: object, after: object) -> object:
     return {**(before if isinstance(before, Mapping) else {DEFAULT: before}), **after}
 
 
-def in_words(length: str) -> int | str:
+def format_length(length: str) -> int | str:
     """Convert a length to its command-line form: a number of words, or a name."""
     return int(length) if length.isdecimal() else length
 
@@ -438,7 +438,7 @@ class PlanOptions(BaseModel):
         "concise prompts, medium with full ones.",
         panel="Prompts",
         metavar="LENGTH",
-        read=in_words,
+        read=format_length,
     )
     instructions: Text | None = option(
         "Instructions for all models, before the rules of their prompts.", panel="Prompts", metavar="TEXT"
@@ -476,7 +476,7 @@ class PlanOptions(BaseModel):
         "Number of recent rounds that prompts show in full, with a summary of older ones; or all. Default: all.",
         panel="Prompts",
         metavar="ROUNDS",
-        read=in_words,
+        read=format_length,
     )
     depth: Depth | None = option(
         "Depth of the run: quick, balanced (the default) or thorough; auto starts quick and goes deeper if those who "

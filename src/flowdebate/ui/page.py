@@ -139,8 +139,8 @@ class PatternPage(ABC):
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
         """Return the options changed by a fork of `run`, together with options derived from the run."""
-        if "goes_on" in options:
-            raise ConfigurationError("fork", "goes_on", None, "cannot be set: only a debate can be continued")
+        if "continuation" in options:
+            raise ConfigurationError("fork", "continuation", None, "cannot be set: only a debate can be continued")
         return options
 
     def fitting(self, options: PlanOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns

@@ -535,7 +535,7 @@ def going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
     """Build the option for a fork that continues a finished debate; return no options for other forks."""
     continuation = {"rounds": more_rounds, "ask": ask}
     values = {key: value for key, value in continuation.items() if value is not None}
-    return {"goes_on": values} if values else {}
+    return {"continuation": values} if values else {}
 
 
 def plan_of_fork(

@@ -72,7 +72,7 @@ _LABELS: Mapping[str, str] = {
     "turn_timeout": "Most seconds for an answer",
 }
 """Labels of options without a self-explanatory name."""
-_ELSEWHERE = frozenset({"suspend", "goes_on", "earlier"})
+_ELSEWHERE = frozenset({"suspend", "continuation", "earlier"})
 """Options for terminals, forks and programs, which the form omits."""
 _SPECIAL = frozenset({"humans", "sources"})
 _HELP: Mapping[str, str] = {
@@ -214,7 +214,7 @@ def form_of(
         field = replace(
             field,
             label=_LABELS.get(name, field.label),
-            help=_HELP.get(name) or _in_words(option.help),
+            help=_HELP.get(name) or _without_flags(option.help),
             kind="text" if field.kind == "long" and option.metavar not in _LONG_TEXTS else field.kind,
             value=option.on or None,
             flag=options.flag_of(name),
@@ -425,10 +425,10 @@ def _label(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _in_words(help: str) -> str:  # noqa: A002 - as in Option
+def _without_flags(help: str) -> str:  # noqa: A002 - as in Option
     """Rewrite an option's help without command-line flags.
 
-    >>> _in_words("Default: that of --model.")
+    >>> _without_flags("Default: that of --model.")
     'Default: that of “Models”.'
     """
     plain = _REPEATED.sub("", help)
@@ -478,10 +478,10 @@ def _by_stance(part: Said | str, stances: Sequence[str]) -> Said | str:
     return part
 
 
-def role_in_words(block: str, pattern: str) -> str:
+def role_title(block: str, pattern: str) -> str:
     """Describe a block's role to the person in that role.
 
-    >>> role_in_words("rent-judge", "rent"), role_in_words("rent-debater-Ann", "rent"), role_in_words("chair", "rent")
+    >>> role_title("rent-judge", "rent"), role_title("rent-debater-Ann", "rent"), role_title("chair", "rent")
     ('the judge', 'Ann', 'chair')
     """
     role = role_in_name(block, place_of(pattern))

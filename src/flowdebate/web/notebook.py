@@ -245,9 +245,9 @@ def excerpt(
     start, end = spoken[first], spoken[last] + 1
     remark = Remark(text=f"{counted(last + 1 - first, 'contribution')} not shown here; the run has all of them")
     headings = [section for section in cut[start:end] if isinstance(section, Heading)]
-    goes_on = headings[-1:] if end < len(cut) and not isinstance(cut[end], Heading) else []
+    next_heading = headings[-1:] if end < len(cut) and not isinstance(cut[end], Heading) else []
     results = [section for section in cut[start:end] if isinstance(section, (Card, Output))]
-    return [*cut[:start], remark, *goes_on, *results, *cut[end:]]
+    return [*cut[:start], remark, *next_heading, *results, *cut[end:]]
 
 
 def shortened(text: str, longest: int) -> str:

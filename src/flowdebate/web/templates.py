@@ -14,7 +14,7 @@ from flowdebate.service.runs import ago, moment, short_id
 from flowdebate.ui.sections import FLAGS
 from flowdebate.ui.statuses import RESUMABLE, STATUSES, status_mark
 from flowdebate.ui.text import as_json, cost_text, printable
-from flowdebate.web.forms import role_in_words
+from flowdebate.web.forms import role_title
 from flowdebate.web.manual import cited
 from flowdebate.web.prose import inline, prose
 from flowdebate.web.run.sheet import duration
@@ -92,7 +92,7 @@ def _environment() -> Environment:
         singular=_singular,
         error=_error_words,
         failure=_failure,
-        role=role_in_words,
+        role=role_title,
         count=lambda number: _UNKNOWN if number is None else f"{number:,}",
         seconds=lambda number: _UNKNOWN if number is None else f"{number:.1f}",
         when=lambda seconds: ago(time.time() - seconds) or f"{moment(seconds):%Y-%m-%d}",

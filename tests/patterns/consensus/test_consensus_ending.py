@@ -16,7 +16,7 @@ from flowdebate.patterns.consensus.agents import create_conclusive_judge, create
 from .debates import NAMES, TASK, THREE, Call, answer_of, check_emitted, model, plan
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.consensus.questions import RoundsAsked
+    from flowdebate.patterns.consensus.questions import StopRequest
     from flowdebate.patterns.consensus.schemas import ConsensusOutput, EarlyEnd
     from flowdebate.runs.context import Context
 
@@ -201,9 +201,9 @@ def test_failed_revisions_do_not_vote_to_end() -> None:
 )
 def test_judge_can_end_the_rounds(answer: Any) -> None:
     """The application's function receives the round, and its reason is recorded."""
-    requests: list[RoundsAsked] = []
+    requests: list[StopRequest] = []
 
-    def judge(value: RoundsAsked) -> Any:
+    def judge(value: StopRequest) -> Any:
         requests.append(value)
         return answer if value.round == 2 else False
 

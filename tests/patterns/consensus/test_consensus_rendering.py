@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.consensus.prompts import CONSENSUS, ConsensusTemplate, render_agent_system
 from flowdebate.patterns.consensus.questions import (
-    CritiqueAsked,
-    ProposalAsked,
-    RevisionAsked,
-    RoundsAsked,
-    TieAsked,
-    VoteAsked,
+    CritiqueRequest,
+    ProposalRequest,
+    RevisionRequest,
+    StopRequest,
+    TieBreakRequest,
+    VoteRequest,
     render_turn,
 )
 from flowdebate.patterns.consensus.schemas import ConsensusContext, Critique, Proposal
@@ -65,12 +65,12 @@ def context_of(text: str) -> ConsensusContext:
 VIEWS: dict[str, Callable[[str, str], str]] = {
     "system": lambda name, text: render_agent_system(task=text, context=context_of(text), name=name, role=name),
     "judge's system": lambda _, text: render_agent_system(task=text, context=context_of(text)),
-    "proposal": lambda *_: render_turn(ProposalAsked(task="Q?", agent="bob")),
+    "proposal": lambda *_: render_turn(ProposalRequest(task="Q?", agent="bob")),
     "critique": lambda name, text: render_turn(
-        CritiqueAsked(task="Q?", agent="bob", proposal=proposal(name, text), round=1)
+        CritiqueRequest(task="Q?", agent="bob", proposal=proposal(name, text), round=1)
     ),
     "revision": lambda name, text: render_turn(
-        RevisionAsked(
+        RevisionRequest(
             task="Q?",
             agent="bob",
             proposal=proposal(name, text),
@@ -79,12 +79,14 @@ VIEWS: dict[str, Callable[[str, str], str]] = {
         )
     ),
     "vote": lambda name, text: render_turn(
-        VoteAsked(task="Q?", agent="bob", proposals=[proposal(name, text), proposal("bob", text)])
+        VoteRequest(task="Q?", agent="bob", proposals=[proposal(name, text), proposal("bob", text)])
     ),
     "judge": lambda name, text: render_turn(
-        RoundsAsked(task="Q?", round=3, proposals=[proposal(name, text)], critiques=[critique("bob", name, text)])
+        StopRequest(task="Q?", round=3, proposals=[proposal(name, text)], critiques=[critique("bob", name, text)])
     ),
-    "tie": lambda name, text: render_turn(TieAsked(task="Q?", proposals=[proposal(name, text), proposal("bob", text)])),
+    "tie": lambda name, text: render_turn(
+        TieBreakRequest(task="Q?", proposals=[proposal(name, text), proposal("bob", text)])
+    ),
 }
 each_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 
@@ -133,7 +135,7 @@ def test_arbitrary_text_never_begins_a_line(view: Callable[[str, str], str], nam
 def test_rendered_proposals_can_be_parsed(written: list[tuple[str, str]]) -> None:
     """The rule in the system message is enough to determine who proposed what."""
     rendered = render_turn(
-        VoteAsked(task="Q?", agent="bob", proposals=[proposal(name, text) for name, text in written])
+        VoteRequest(task="Q?", agent="bob", proposals=[proposal(name, text) for name, text in written])
     )
     entries: list[list[str]] = []
     for line in rendered.split("\n\nVote for the best one")[0].split("\n")[1:]:
@@ -164,14 +166,14 @@ def test_agent_instructions_come_last_and_unchanged() -> None:
 
 
 def test_proposals_without_critiques_are_rendered_as_such() -> None:
-    request = RoundsAsked(task="Q?", round=1, proposals=[proposal("a", "b")], critiques=[])
+    request = StopRequest(task="Q?", round=1, proposals=[proposal("a", "b")], critiques=[])
     assert "in this round:\n(nothing)\n" in render_turn(request)
 
 
 def test_custom_templates_are_filled() -> None:
     """Each part of the template can be replaced separately."""
     template = ConsensusTemplate(vote="Choose:\n{proposals}\nNow.")
-    request = VoteAsked(task="Q?", agent="bob", proposals=[proposal("ann", "Cap.")])
+    request = VoteRequest(task="Q?", agent="bob", proposals=[proposal("ann", "Cap.")])
     assert render_turn(request, template=template) == "Choose:\n[ann] Cap.\nNow."
 
 

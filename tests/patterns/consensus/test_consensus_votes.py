@@ -26,7 +26,7 @@ from .debates import NAMES, TASK, THREE, Call, answer_of, check_emitted, model, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.patterns.consensus.questions import TieAsked
+    from flowdebate.patterns.consensus.questions import TieBreakRequest
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
 
 STRENGTHS = ("contested", "split", "weak", "moderate", "strong", "unanimous")
@@ -346,9 +346,9 @@ def test_ties_have_no_winner_without_a_tie_rule() -> None:
 )
 def test_tie_rule_chooses_a_tied_agent(answer: Any) -> None:
     """The rule receives only the tied proposals and determines a winner, but not a consensus."""
-    requests: list[TieAsked] = []
+    requests: list[TieBreakRequest] = []
 
-    def choose(value: TieAsked) -> Any:
+    def choose(value: TieBreakRequest) -> Any:
         requests.append(value)
         return answer
 

@@ -19,7 +19,7 @@ from flowdebate import (
     outline,
 )
 from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError, ProviderFailed
-from flowdebate.patterns.council import ReviewAsked
+from flowdebate.patterns.council import ReviewRequest
 from flowdebate.patterns.council.page import CouncilDocument
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.ui.sections import Group
@@ -214,7 +214,7 @@ def test_custom_blocks_can_take_any_role() -> None:
     """A member receives first the question and later the answers, and a chair receives everything."""
 
     def member(value: Any) -> Any:
-        if isinstance(value, ReviewAsked):
+        if isinstance(value, ReviewRequest):
             return {"ranking": [{"answer": letter, "reason": "-"} for letter, _ in value.answers]}
         return f"On {value.question}: no."
 

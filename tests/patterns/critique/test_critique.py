@@ -18,7 +18,7 @@ from flowdebate import (
     outline,
 )
 from flowdebate.errors import ConfigurationError, ProviderFailed, QuorumLost
-from flowdebate.patterns.critique import ClaimsAsked, CritiqueInput, RevisionAsked, RulingsAsked
+from flowdebate.patterns.critique import ClaimsRequest, CritiqueInput, RevisionRequest, RulingsRequest
 from flowdebate.testing import FunctionModel, check_pattern
 
 from .critiques import ANSWER, APART, CLAIM, LEASE, QUESTION, QUOTE, REVISED, ids_in, model_of, run_critique
@@ -221,7 +221,7 @@ def test_functions_fill_every_role() -> None:
 
     def author(value: Any) -> str:
         inputs.append(value)
-        return REVISED if isinstance(value, RevisionAsked) else ANSWER
+        return REVISED if isinstance(value, RevisionRequest) else ANSWER
 
     def critic(value: Any) -> object:
         inputs.append(value)
@@ -236,7 +236,7 @@ def test_functions_fill_every_role() -> None:
     )
     result = pattern.run_sync(QUESTION)
     assert result.output.answer == REVISED
-    assert [type(value) for value in inputs] == [CritiqueInput, ClaimsAsked, RulingsAsked, RevisionAsked]
+    assert [type(value) for value in inputs] == [CritiqueInput, ClaimsRequest, RulingsRequest, RevisionRequest]
     assert result.usage.calls == 0
 
 

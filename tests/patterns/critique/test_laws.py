@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import critique
-from flowdebate.patterns.critique import ClaimDraft, apply_rulings, collect_claims, decide, find_evidence, rule_on
+from flowdebate.patterns.critique import ClaimDraft, apply_rulings, collect_claims, decide, final_ruling, find_evidence
 from flowdebate.patterns.critique.schemas import MAX_QUOTES, Claim, Evidence, rulings_on
 from flowdebate.testing import FunctionModel
 
@@ -170,7 +170,7 @@ def test_claims_without_evidence_never_hold(judged: Any, places: list[str]) -> N
         for index, place in enumerate(places)
     ]
     claim = Claim(id="C1", agent_names=["ann"], claim="-", kind="false")
-    ruling, why = rule_on(claim, judged, evidence)
+    ruling, why = final_ruling(claim, judged, evidence)
     proven = "source" in places or places.count("answer") >= 2
     assert (ruling == "holds") == (judged == "holds" and proven)
     assert ruling in (judged, "cannot_tell")

@@ -9,7 +9,7 @@ import pytest
 
 from flowdebate import Debater, Persona, debate, handler, round_robin
 from flowdebate.errors import ConfigurationError
-from flowdebate.runs.durable.fork import GoesOn
+from flowdebate.runs.durable.fork import Continuation
 from flowdebate.runs.events import ModelCalled
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
@@ -136,10 +136,10 @@ def test_front_ends_continue_debates_with_a_fork() -> None:
             sides = [{"name": side.name, "stance": side.stance} for side in SIDES]
             options = {"debaters": sides, "synthesizer": False, "max_rounds": 1}
             with pytest.raises(ConfigurationError, match="cannot be set for a new run"):
-                await service.begin("debate", "Trams or buses?", options={**options, "goes_on": {"rounds": 1}})
+                await service.begin("debate", "Trams or buses?", options={**options, "continuation": {"rounds": 1}})
             first = await service.begin("debate", "Trams or buses?", options=options)
             await service.wait(first.run_id)
-            second = await service.fork(first.run_id, options={"goes_on": {"ask": "What would it cost?"}})
+            second = await service.fork(first.run_id, options={"continuation": {"ask": "What would it cost?"}})
             return await service.wait(second.run_id)
 
     details = asyncio.run(continue_debate())
@@ -167,13 +167,15 @@ def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
         async with Service({"city": city, "talk": talk}, store=store, model=counting.model) as service:
             first = await service.begin("city", "Trams or buses?")
             await service.wait(first.run_id)
-            second = await service.fork(first.run_id, options={"goes_on": {"rounds": 2, "ask": "When?"}}, fork_id="two")
+            second = await service.fork(
+                first.run_id, options={"continuation": {"rounds": 2, "ask": "When?"}}, fork_id="two"
+            )
             details = await service.wait(second.run_id)
             assert [question.text for question in raw_of(details).reader_questions] == ["When?"]
             assert (raw_of(details).rounds, len(counting.prompts)) == (3, 3 + 4 + 1)
             forked = await service.wait((await service.fork("two", fork_id="again")).run_id)
             assert (raw_of(forked).rounds, len(counting.prompts)) == (3, 8)
-            third = await service.wait((await service.fork("two", options={"goes_on": {"ask": "Where?"}})).run_id)
+            third = await service.wait((await service.fork("two", options={"continuation": {"ask": "Where?"}})).run_id)
             assert [(question.round, question.text) for question in raw_of(third).reader_questions] == [
                 (2, "When?"),
                 (4, "Where?"),
@@ -185,8 +187,10 @@ def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
             assert (resumed.status, raw_of(resumed).rounds) == ("complete", 3)
             other = await service.begin("talk", "Trams or buses?")
             await service.wait(other.run_id)
-            with pytest.raises(ConfigurationError, match="`goes_on` cannot be set: only a debate outside the queue"):
-                await service.fork(other.run_id, options={"goes_on": {"rounds": 1}})
+            with pytest.raises(
+                ConfigurationError, match="`continuation` cannot be set: only a debate outside the queue"
+            ):
+                await service.fork(other.run_id, options={"continuation": {"rounds": 1}})
 
     asyncio.run(continue_debate())
 
@@ -194,12 +198,12 @@ def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
 @pytest.mark.parametrize(
     ("more", "field", "problem"),
     [
-        ({"rounds": 0}, "goes_on.rounds", "must be between 1 and 1,000"),
-        ({"rounds": True}, "goes_on.rounds", "must be a whole number between 1 and 1,000"),
-        ({"ask": "x" * 4_001}, "goes_on.ask", "must be a question of at most 4,000 characters"),
-        ({"ask": " "}, "goes_on.ask", "must be a question of at most 4,000 characters"),
-        ({"rounds": 1, "held": 9}, "goes_on", 'a table with "rounds" (default: 1), "ask" or both'),
-        ("one more", "goes_on", "must be a table"),
+        ({"rounds": 0}, "continuation.rounds", "must be between 1 and 1,000"),
+        ({"rounds": True}, "continuation.rounds", "must be a whole number between 1 and 1,000"),
+        ({"ask": "x" * 4_001}, "continuation.ask", "must be a question of at most 4,000 characters"),
+        ({"ask": " "}, "continuation.ask", "must be a question of at most 4,000 characters"),
+        ({"rounds": 1, "held": 9}, "continuation", 'a table with "rounds" (default: 1), "ask" or both'),
+        ("one more", "continuation", "must be a table"),
     ],
 )
 def test_forks_over_http_continue_a_debate_or_report_the_error(more: Any, field: str, problem: str) -> None:
@@ -207,11 +211,11 @@ def test_forks_over_http_continue_a_debate_or_report_the_error(more: Any, field:
     counting = Counting()
     with staged(lambda: Service(store="memory:", model=counting.model)) as stage:
         run_id, call_count = stage.finished(), len(counting.prompts)
-        refused = stage.post(f"/runs/{run_id}/fork", {"options": {"goes_on": more}})
+        refused = stage.post(f"/runs/{run_id}/fork", {"options": {"continuation": more}})
         assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, field)
         assert problem in refused.text.replace('\\"', '"')
         assert len(counting.prompts) == call_count
-        forked = stage.post(f"/runs/{run_id}/fork", {"options": {"goes_on": {"ask": "What would it cost?"}}})
+        forked = stage.post(f"/runs/{run_id}/fork", {"options": {"continuation": {"ask": "What would it cost?"}}})
         assert forked.status_code == 201, forked.text
         raw = stage.get(f"/runs/{forked.json()['runId']}?wait=30").json()["document"]["raw"]
     assert (raw["rounds"], len(counting.prompts)) == (2, call_count + 4)
@@ -221,6 +225,6 @@ def test_forks_over_http_continue_a_debate_or_report_the_error(more: Any, field:
 @pytest.mark.parametrize("rounds", [0, 10_001, "two", None])
 def test_imports_with_impossible_round_counts_are_rejected(rounds: Any) -> None:
     """The stored plan is validated strictly, because anybody may have written it."""
-    assert GoesOn.of_plan(GoesOn(held=2, rounds=1, asked=((3, "When?"),)).to_plan()) is not None
-    with pytest.raises(ConfigurationError, match="goes_on"):
-        GoesOn.of_plan({"held": rounds, "rounds": 1, "asked": []})
+    assert Continuation.of_plan(Continuation(held=2, rounds=1, asked=((3, "When?"),)).to_plan()) is not None
+    with pytest.raises(ConfigurationError, match="continuation"):
+        Continuation.of_plan({"held": rounds, "rounds": 1, "asked": []})

@@ -13,7 +13,7 @@ from flowdebate.chassis.state import RoundStarted, TurnStarted
 from flowdebate.errors import OutputError, RosterError
 from flowdebate.models import Retry, Retrying
 from flowdebate.patterns.debate.events import ModeratorDecided
-from flowdebate.patterns.debate.moderator import owed_a_turn
+from flowdebate.patterns.debate.moderator import find_omitted_speakers
 from flowdebate.patterns.debate.schemas import DebateContributionEntry
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, blocks_asked, by_role, decision, events, moderated, turn_of
@@ -159,7 +159,7 @@ def test_every_side_gets_a_turn_to_reply(data: st.DataObject) -> None:
         data.draw(st.sampled_from([None, "So."])),
     )
     moderator_output = DebateModeratorOutput(next_speakers=next_speakers, done=True, reason=reason)
-    added = owed_a_turn(moderator_output, stances=stances, entries=entries)
+    added = find_omitted_speakers(moderator_output, stances=stances, entries=entries)
     last_turns = {entry.stance: place for place, entry in enumerate(entries) if entry.flag != "empty"}
     speaking = {stances[name] for name in [*next_speakers, *added]}
     silent = set(stances.values()) - speaking
@@ -175,7 +175,7 @@ def test_one_debater_speaks_for_a_shared_stance() -> None:
     entries = [DebateContributionEntry(round=1, agent_name=name, stance=stances[name], text="-") for name in "abc"]
     for speakers, expected in ((["c"], ["a"]), (["a", "c"], []), (["b", "c"], [])):
         decided = DebateModeratorOutput(next_speakers=speakers)
-        assert owed_a_turn(decided, stances=stances, entries=entries) == expected
+        assert find_omitted_speakers(decided, stances=stances, entries=entries) == expected
 
 
 @pytest.mark.parametrize("given_to", ["debate", "maker"])

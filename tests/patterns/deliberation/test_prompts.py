@@ -21,10 +21,10 @@ from flowdebate.patterns.deliberation.agents import (
     PERSONA,
     ModeratorTemplate,
     PersonaTemplate,
+    render_contributions,
     render_moderator_system,
     render_moderator_turn,
     render_persona_turn,
-    render_said,
 )
 from flowdebate.patterns.deliberation.schemas import DeliberationEntry, ModeratorReport
 from flowdebate.testing import ScriptedModel
@@ -242,7 +242,9 @@ def test_no_text_passes_for_another_speaker_or_for_the_prompt(
 def test_transcripts_only_grow(before: list[DeliberationEntry], after: list[DeliberationEntry]) -> None:
     """A server can reuse its prompt cache if new entries are only appended."""
     if before:
-        assert render_said([*before, *after], own_name="bull").startswith(render_said(before, own_name="bull"))
+        assert render_contributions([*before, *after], own_name="bull").startswith(
+            render_contributions(before, own_name="bull")
+        )
 
 
 def test_prompts_for_a_persona_share_a_prefix() -> None:

@@ -19,10 +19,10 @@ from flowdebate.patterns.handoff import HandoffEntry
 from flowdebate.patterns.handoff.factory import (
     SPEAKER,
     SpeakerTemplate,
-    render_again,
+    describe_proposition,
+    render_retry,
     render_speaker_turn,
     render_turns,
-    tell_proposition,
 )
 from flowdebate.prompts import tag_name
 from flowdebate.testing import ScriptedModel
@@ -174,7 +174,7 @@ def test_no_text_begins_a_prompt_line(proposition: str, turns: list[tuple[str, s
     turn_lines = set(_turn(form).split("\n"))
     for line in render_speaker_turn(CON, entries=entries, round=1, **options).split("\n"):
         assert line.startswith(("[", "  | ", "(nothing yet)")) or line in turn_lines or line in _reply(form)
-    retry_prompt = render_again(CON, entries=entries, problem=proposition, **options).split(
+    retry_prompt = render_retry(CON, entries=entries, problem=proposition, **options).split(
         "\n\nWhat you said has been recorded"
     )[1]
     assert all(line.startswith("  | ") for line in retry_prompt.split("\n")[1:])
@@ -184,7 +184,7 @@ def test_no_text_begins_a_prompt_line(proposition: str, turns: list[tuple[str, s
 
 
 def _system(proposition: str, speaker: Identity = CON) -> str:
-    informed = tell_proposition(speaker, proposition)
+    informed = describe_proposition(speaker, proposition)
     return informed.render_system(SPEAKER.system, SPEAKER.speaker, proposition=proposition)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from flowdebate import FlowDebateError, FlowDebateWarning, Limits, review
 from flowdebate._text import is_blank
 from flowdebate.errors import ConfigurationError, OutputError
-from flowdebate.patterns.review import FindingDraft, FindingsAsked, ReviewRawOutput
+from flowdebate.patterns.review import FindingDraft, FindingsRequest, ReviewRawOutput
 from flowdebate.patterns.review.findings import MAX_PAIRS, STATE_RULES, decide, group, join, locate, pairs_to_compare
 from flowdebate.patterns.review.schemas import Defence, Finding, Place, Raised, Verdict
 from flowdebate.sources.source import Source
@@ -352,7 +352,7 @@ def test_reviews_end_whatever_the_outputs(answers: list[Any]) -> None:
     outputs, fallback = iter(answers * 20), {"findings": [{"title": "T", "claim": "C", "severity": "nit"}]}
 
     def block(request: Any) -> Any:
-        return fallback if not isinstance(request, FindingsAsked) and answers[0] is None else next(outputs)
+        return fallback if not isinstance(request, FindingsRequest) and answers[0] is None else next(outputs)
 
     pattern = review(name="x", reviewers=[{"name": name, "block": block} for name in NAMES[:2]], merger=block)
     with suppress(OutputError):

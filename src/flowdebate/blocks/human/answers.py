@@ -175,7 +175,7 @@ def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
     return tuple(source for source in sources[nearest] if source.left_out is None)
 
 
-def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tuple[HumanRequest, Any]]:
+def list_requests(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tuple[HumanRequest, Any]]:
     """List all requests among the steps of a run with their answers; None is the answer to an open request."""
     return [
         (_request(store, run_id, row), None if row.body is None else read_answer(row.body)[0])
@@ -186,7 +186,7 @@ def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tu
 
 def check_not_repeated(steps: Iterable[StepRow], run_id: str, answer: object, /, *, store: str) -> None:
     """Raise NotAwaited if the last answer is submitted again for the waiting block, because it must not count twice."""
-    requests = asked_in(steps, run_id, store=store)
+    requests = list_requests(steps, run_id, store=store)
     waiting = {request.block: request.place for request, reply in requests if reply is None}
     for request, last_reply in [pair for pair in requests if pair[1] is not None][-1:]:
         if last_reply == answer and request.block in waiting:

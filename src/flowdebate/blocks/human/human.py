@@ -15,7 +15,7 @@ from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.functions import Invocation, invocation, result_of
 from flowdebate.blocks.generator import TextSlot
 from flowdebate.blocks.human.answers import parse_data, parse_text
-from flowdebate.blocks.human.prompt import render_expected, render_request, render_said, render_task
+from flowdebate.blocks.human.prompt import render_contributions, render_expected, render_request, render_task
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
 from flowdebate.models.output import OutputSchema
 from flowdebate.resources.resource import ResourceScope
@@ -30,13 +30,13 @@ Ask = Callable[[HumanRequest], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class NeedsStore:
+class StoreRequirement:
     """Resource of humans who answer later; it rejects a run without a store before the run begins."""
 
     key: str = "flowdebate.human"
     needs_store: bool = True
 
-    def open(self, scope: ResourceScope, /) -> NeedsStore:
+    def open(self, scope: ResourceScope, /) -> StoreRequirement:
         """Return the resource itself, because there is nothing to open."""
         del scope
         return self
@@ -54,7 +54,7 @@ class Human(Block[Any, Any]):
         output: OutputSchema | None,
         ask: Ask | None,
     ) -> None:
-        resource = NeedsStore()
+        resource = StoreRequirement()
         super().__init__(name, resources=None if ask is not None else {resource.key: resource})
         self.output = output
         self._prompt = prompt
@@ -154,7 +154,9 @@ class Human(Block[Any, Any]):
         if transcript is not None and not getattr(value, "is_complete", False):  # a complete input needs no transcript
             blind = self._blind
             transcript_text = (
-                render_said(transcript.state.entries) if blind is None else render_said(blind(ctx), names=False)
+                render_contributions(transcript.state.entries)
+                if blind is None
+                else render_contributions(blind(ctx), names=False)
             )
         return HumanRequest(
             block=self.name,

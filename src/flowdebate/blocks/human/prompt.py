@@ -39,10 +39,10 @@ def render_request(
     return "\n\n".join(part for part in parts if part)
 
 
-def render_who(name: str, *, stance: str | None = None, role: str | None = None) -> str:
+def describe_role(name: str, *, stance: str | None = None, role: str | None = None) -> str:
     """Describe the human's role.
 
-    >>> render_who("ann", stance="for")
+    >>> describe_role("ann", stance="for")
     'You are ann. You argue for this position: for'
     """
     role_text = "" if role is None else f", {tag_text(role)}"
@@ -55,11 +55,11 @@ def _lines(text: str) -> str:
     return "\n".join(map(quoted, text.split("\n")))
 
 
-def render_said(entries: Iterable[Any], *, names: bool = True) -> str:
+def render_contributions(entries: Iterable[Any], *, names: bool = True) -> str:
     """Render the transcript of any pattern, with a heading for each round; without `names`, tags show only stances.
 
     >>> from types import SimpleNamespace
-    >>> print(render_said([SimpleNamespace(round=1, agent_name="ann", stance="for", text="Yes.")]))
+    >>> print(render_contributions([SimpleNamespace(round=1, agent_name="ann", stance="for", text="Yes.")]))
     Round 1:
     [ann, for] Yes.
     """

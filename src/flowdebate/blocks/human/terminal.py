@@ -48,11 +48,11 @@ class Terminal:
 
     async def ask(self, request: HumanRequest) -> object:
         """Repeat the request until the answer is valid."""
-        self._say(f"\n{request.to_read}\n\n[{request.block}] {request.expects}\n")
+        self._print(f"\n{request.to_read}\n\n[{request.block}] {request.expects}\n")
         problem = request.problem
         while True:
             if problem is not None:
-                self._say(f"Please answer again: {problem}\n")
+                self._print(f"Please answer again: {problem}\n")
             answer = await self._text(request) if request.schema is None else await self._fields(request)
             try:
                 request.check(answer)
@@ -63,7 +63,7 @@ class Terminal:
 
     async def _text(self, request: HumanRequest) -> str:
         """Read lines up to the first empty line."""
-        self._say("(end with an empty line)\n")
+        self._print("(end with an empty line)\n")
         lines: list[str] = []
         while (line := await self._line("> ")) is not None and (line or not lines):
             if line:
@@ -84,13 +84,13 @@ class Terminal:
                 data[name] = value_typed(line, part, definitions)
         return data
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._shown.write(text)
         self._shown.flush()
 
     async def _line(self, prompt: str) -> str | None:
         """Read the next line without its line ending; None at the end of the input."""
-        self._say(prompt)
+        self._print(prompt)
         loop = asyncio.get_running_loop()
         line: asyncio.Future[bytes] = loop.create_future()
 

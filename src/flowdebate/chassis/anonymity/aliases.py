@@ -122,7 +122,7 @@ def make_aliases(
     """
     people, machines = tuple(sorted(set(names))), tuple(sorted(set(models)))
     pattern, words = _compile(people, machines, question, tuple(stances))
-    avoid = words.union(*map(_words_of, used))
+    avoid = words.union(*map(_split_words, used))
     return Aliases(pattern, lambda: _draw_aliases(people, machines, avoid, random))
 
 
@@ -133,11 +133,11 @@ def _compile(
     """Compile the name patterns, and collect the words that aliases must avoid."""
     from .names import Names  # imported late, because importing the module compiles its patterns
 
-    words = frozenset().union(*map(_words_of, (*people, *machines, question, *stances)))
+    words = frozenset().union(*map(_split_words, (*people, *machines, question, *stances)))
     return Names(people, machines, question=question, stances=stances), words
 
 
-def _words_of(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     """Split `text` into words as readers see them; a superscript digit counts both alone and as part of its word."""
     from .names import plain_words
 

@@ -212,7 +212,7 @@ _THAT = re.compile(
 _SENTENCE = re.compile(r"(?:[^.!?。\n]|[.!?](?![\s*_\"')]|\Z))+")
 
 
-def find_own_names(low: str) -> Iterator[Own]:
+def find_claimed_names(low: str) -> Iterator[Own]:
     """Find the families and makers that authors claim as their own, in folded text."""
     patterns = _patterns()
     for match in patterns.family.finditer(low):

@@ -16,7 +16,7 @@ from unicodedata import category
 
 from flowdebate._text import fold, origins, with_accents
 
-from .introductions import FAMILIES, MAKERS, WELL_KNOWN, family_among, find_own_names
+from .introductions import FAMILIES, MAKERS, WELL_KNOWN, family_among, find_claimed_names
 
 if TYPE_CHECKING:
     from .aliases import LeakKind
@@ -72,7 +72,7 @@ Meant: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
 """Owner of an alias: a debater, a model, or a model family or maker (with an empty name)."""
 
 
-class Found(NamedTuple):
+class FoundName(NamedTuple):
     """A name and its position in the text; see `Leak`."""
 
     start: int
@@ -250,7 +250,7 @@ def _is_name(level: Level, low: str, start: int, end: int, spelling: str, after:
     return level == "capital" and capital and not term
 
 
-class _Known(NamedTuple):
+class _KnownName(NamedTuple):
     """A known spelling of a name."""
 
     whose: Meant
@@ -272,7 +272,7 @@ class Names:
         counted = Counter(word for name in names for word in set(plain_words(name)))
         shared = frozenset(word for word in counted if counted[word] > 1).union(*map(plain_words, topic))
         stated = {"".join(plain_words(stance)) for stance in stances}
-        entries: dict[str, _Known] = {}
+        entries: dict[str, _KnownName] = {}
 
         def add(whose: Meant, spelling: str, level: Level) -> None:
             pattern = _write_pattern(spelling)
@@ -281,7 +281,7 @@ class Names:
                     level = "sign"
                 first: str = [*_PIECE.findall(fold(spelling)), fold(spelling)][0]
                 # the name may be followed by 's
-                entries[pattern] = _Known(whose, level, pattern, first.removesuffix("s"))
+                entries[pattern] = _KnownName(whose, level, pattern, first.removesuffix("s"))
 
         for name in names:
             for spelling, level in _spell_name(name, shared):
@@ -295,19 +295,19 @@ class Names:
         self._needles = tuple({one.needle for one in self._known})
         self._families = {family_among(fold(model.rsplit("/", 1)[-1])): model for model in reversed(models)}
 
-    def find(self, text: str) -> list[Found]:
+    def find(self, text: str) -> list[FoundName]:
         """Find the names in `text`, in order, keeping the longest of any that overlap."""
         low = fold(text)
         well_known = any(map(low.__contains__, WELL_KNOWN))
         if not well_known and not any(map(low.__contains__, self._needles)):
             return []
         places = origins(text)
-        matches: list[Found] = []
+        matches: list[FoundName] = []
         roster_matches = [*self._find_roster(text, low, places)]
-        for span, kind, meant in find_own_names(low) if well_known else ():
+        for span, kind, meant in find_claimed_names(low) if well_known else ():
             model = self._families.get(meant) if kind == "family" else None
             roster_matches.append(
-                Found(*span, "family", model or meant, (kind, "") if model is None else ("model", model))
+                FoundName(*span, "family", model or meant, (kind, "") if model is None else ("model", model))
             )
         for one in sorted(roster_matches, key=lambda name: (name.start, -name.end)):
             start, end = one.start, one.end
@@ -317,18 +317,20 @@ class Names:
                 matches.append(one._replace(start=start, end=end))
         return matches
 
-    def _find_roster(self, text: str, low: str, places: list[int] | None) -> Iterator[Found]:
+    def _find_roster(self, text: str, low: str, places: list[int] | None) -> Iterator[FoundName]:
         match = self._pattern.search(low) if self._pattern else None
         while match and self._pattern:
             entry = self._known[(match.lastindex or 1) - 1]
             start, end = match.span()
             first, last = (start, end) if places is None else (places[start], places[end - 1] + 1)
             # a following vowel sign makes it another word
-            goes_on = category(low[end]) in {"Mn", "Mc"} if end < len(low) else False
-            is_name = not goes_on and _is_name(entry.level, low, start, end, text[first:last], text[last : last + 2])
+            is_followed_by_mark = category(low[end]) in {"Mn", "Mc"} if end < len(low) else False
+            is_name = not is_followed_by_mark and _is_name(
+                entry.level, low, start, end, text[first:last], text[last : last + 2]
+            )
             if is_name:
                 # the name includes a preceding "@" or, for a role, its article
                 article = _ARTICLE.search(low, max(0, start - _AROUND), start) if entry.level == "capital" else None
                 led = start - 1 if low[start - 1 : start] == "@" else start if article is None else article.start()
-                yield Found(led, end, "name" if entry.whose[0] == "name" else "model", entry.whose[1], entry.whose)
+                yield FoundName(led, end, "name" if entry.whose[0] == "name" else "model", entry.whose[1], entry.whose)
             match = self._pattern.search(low, end if is_name else start + 1)

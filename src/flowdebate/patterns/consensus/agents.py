@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, create_model
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.chassis.roles import NOT_KEPT, BlockOptions, RolePrompt, generator_options
-from flowdebate.chassis.roster import Persona, Role, bindable, is_custom, is_own, make_default, merge_options
+from flowdebate.chassis.roster import Persona, Role, bindable, is_custom, is_custom_code, make_default, merge_options
 from flowdebate.chassis.sentences import whole_sentences
 from flowdebate.chassis.state import Recovery, accepted, state_of
 from flowdebate.chassis.turn import TurnTask, ask, is_provider_failure, record_failure, take_turn
@@ -22,7 +22,7 @@ from flowdebate.models.reading import find_name
 from flowdebate.prompts import Length
 
 from .prompts import AGENTS, ConsensusTemplate, render_agent_system
-from .questions import AgentQuestion, ChoiceAsked, CritiqueAsked, Question, render_turn
+from .questions import AgentQuestion, ChoiceRequest, CritiqueRequest, Question, render_turn
 from .schemas import (
     MAX_POSITION_LENGTH,
     AgentPhase,
@@ -52,7 +52,7 @@ def create_conclusive_judge(
 ) -> Generator[JudgeAnswer]:
     """Create the block `{name}-judge`.
 
-    The block takes a `RoundsAsked` and returns a `JudgeAnswer`, stating whether the discussion is conclusive.
+    The block takes a `StopRequest` and returns a `JudgeAnswer`, stating whether the discussion is conclusive.
     """
     return create_block(f"{name}-judge", None, output_schema=JudgeAnswer, template=template, **options)
 
@@ -63,7 +63,7 @@ def create_tie_judge(
 ) -> Generator[str]:
     """Create the block `{name}-tie-judge`.
 
-    The block takes a `TieAsked` and returns the name of one of the tied authors.
+    The block takes a `TieBreakRequest` and returns the name of one of the tied authors.
     """
 
     def choice(answer: VoteAnswer, _: ModelResponse, __: Context) -> str:
@@ -100,7 +100,7 @@ def create_block(
 
     def turn(question: Question, ctx: Context) -> str:
         if shuffle and isinstance(
-            question, ChoiceAsked
+            question, ChoiceRequest
         ):  # otherwise, a preference for a slot would favor the same author in every ballot
             proposals = list(question.proposals)
             ctx.random.shuffle(proposals)
@@ -166,11 +166,11 @@ def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
     Any other choice is recorded verbatim and counts as spoiled.
     """
 
-    def as_known(choice: object) -> object:
+    def normalize_choice(choice: object) -> object:
         # models embellish names, as in "the proposal of **Ann**"
         return find_name(choice, choices) or choice if isinstance(choice, str) else choice
 
-    choice_type = Annotated[str, BeforeValidator(as_known), Field(json_schema_extra={"enum": list(choices)})]
+    choice_type = Annotated[str, BeforeValidator(normalize_choice), Field(json_schema_extra={"enum": list(choices)})]
     return create_model(
         "VoteAnswer",
         __base__=VoteAnswer,
@@ -226,7 +226,7 @@ class Phase(Generic[QuestionT, AnswerT]):
         """Return the block for `agent`: a custom block, the default one, or a fallback with the model `stand_in`."""
         loop = self.loop
         if is_custom(agent.block) and stand_in is None:
-            return loop.own_speaker(agent)
+            return loop.custom_speaker(agent)
         options = loop.options_of(AGENT, agent)
         if not self.has_length:  # prompts for critiques and votes state their own limits
             options.pop("length", None)
@@ -255,13 +255,13 @@ class AgentCalls(Block[QuestionT, None]):
         self._failures = loop.failures
         self._agents = agents
         self._stand_ins = stand_ins
-        self._own = {agent.name for agent in loop.roster if is_own(agent.block)}
+        self._own = {agent.name for agent in loop.roster if is_custom_code(agent.block)}
 
     async def act(self, question: QuestionT, ctx: Context, /) -> None:
         phase, agent, failures = self._phase, question.agent, self._failures
         block, number = self._agents[agent], ctx.scope.handle.state.round
         speakers = [block, *([self._stand_ins[agent]] if self._stand_ins else [])]
-        target = question.proposal.agent if isinstance(question, CritiqueAsked) else None
+        target = question.proposal.agent if isinstance(question, CritiqueRequest) else None
 
         def lose(error: Exception, instead: Recovery) -> None:
             record_failure(
@@ -280,7 +280,7 @@ class AgentCalls(Block[QuestionT, None]):
         try:
             step = await _admit(agent, inside, ctx)
         except CircuitOpen as refusal:
-            if not failures.goes_on:
+            if not failures.continues:
                 raise
             speakers = speakers[1:]
             lose(refusal, "stand_in" if speakers else "skipped")
@@ -300,7 +300,7 @@ class AgentCalls(Block[QuestionT, None]):
             finally:
                 # a call to the fallback says nothing about the agent's own model
                 if speaker is block and step.ticket is not None:
-                    _emit_change(breakers_of(ctx).of(agent).settle(step.ticket, succeeded=counts), agent, inside)
+                    _emit_change(find_breakers(ctx).of(agent).settle(step.ticket, succeeded=counts), agent, inside)
             task.heard()
             output = phase.record(answer, question, ctx)
             task.complete(output)
@@ -329,7 +329,7 @@ BREAKERS = "breakers"
 """Resource key for the agents' circuit breakers."""
 
 
-def breakers_of(ctx: Context) -> Breakers:
+def find_breakers(ctx: Context) -> Breakers:
     """Return the enclosing debate's circuit breakers."""
     breakers: Breakers = ctx.scope.handles[BREAKERS]
     return breakers
@@ -345,7 +345,7 @@ async def _admit(agent: str, inside: Context, ctx: Context) -> Step:
     refused = None if journal is None else journal.recorded_failure(key)
     if refused is not None:
         raise refused
-    breaker = breakers_of(ctx).of(agent)
+    breaker = find_breakers(ctx).of(agent)
     step = breaker.admit()
     _emit_change(step, agent, inside)
     if step.ticket is not None or (journal is not None and journal.has_steps(ctx.path)):

@@ -229,11 +229,11 @@ class _ArchiveWriter:
     async def write(self, part: str, call: Callable[[], Awaitable[Any]]) -> bool:
         """Write one part of the results; return True if the archive accepted it."""
 
-        async def nothing() -> None:  # return values from the store are not recorded
+        async def await_only() -> None:  # return values from the store are not recorded
             await call()
 
         try:
-            await _ask(self.archive, nothing, self.ctx, part, None)
+            await _ask(self.archive, await_only, self.ctx, part, None)
         except Exception as error:  # noqa: BLE001 - a store may raise anything; the answer is there already
             self.problems.append(f"{part}: {one_line(error_text(error))}")
             return False

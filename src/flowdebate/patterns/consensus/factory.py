@@ -49,7 +49,7 @@ from .options import (
 )
 from .relations import analyse
 from .rounds import (
-    Criticising,
+    Criticizing,
     Polling,
     Proposing,
     Revising,
@@ -206,25 +206,25 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
     def step(word: str, act: Callable[[Loop[ConsensusOptions], Context], object]) -> Handler[Any, Any]:
         return handler(lambda _, ctx: act(loop, ctx), name=f"{name}-{word}")
 
-    def go_to(*stages: ConsensusStage) -> Handler[Any, Any]:
+    def enter_stages(*stages: ConsensusStage) -> Handler[Any, Any]:
         def enter_all(_: object, ctx: Context) -> None:
             for stage in stages:
                 enter(stage, ctx)
 
         return step(stages[-1].value.lower().replace("_", "-"), enter_all)
 
-    proposing, criticising, revising = Proposing(loop), Criticising(loop), Revising(loop)
+    proposing, criticising, revising = Proposing(loop), Criticizing(loop), Revising(loop)
     polling, voting = Polling(loop), Voting(loop)
     phases = (
         sequencer(name=f"{name}-phases")
-        .tap(go_to(stage.START, stage.INITIALIZING))
+        .tap(enter_stages(stage.START, stage.INITIALIZING))
         .tap(step("context", partial(gather_context, look_up)))
-        .tap(go_to(stage.CONTEXT_READY, stage.GENERATING_PROPOSALS))
+        .tap(enter_stages(stage.CONTEXT_READY, stage.GENERATING_PROPOSALS))
         .tap_each(AgentCalls(proposing), over=proposing.ask)
         .tap(step("check-proposals", check_proposals))
         .tap(step("open-round", open_round))
         .tap_each(AgentCalls(criticising), over=criticising.ask)
-        .tap(go_to(stage.ROUND_N_REVISION))
+        .tap(enter_stages(stage.ROUND_N_REVISION))
         .tap_each(AgentCalls(revising), over=revising.ask)
         .tap(step("convergence", check_convergence))
     )
@@ -234,7 +234,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
         phases = phases.tap_each(AgentCalls(polling), over=polling.ask).tap(step("count-poll", count_poll))
     phases = (
         loop.until_stopped(phases, first="open-round")
-        .tap(go_to(stage.ROUNDS_COMPLETE, stage.VOTING))
+        .tap(enter_stages(stage.ROUNDS_COMPLETE, stage.VOTING))
         .tap_each(AgentCalls(voting), over=voting.ask)
         .tap(step("count-votes", partial(count_votes, tie_judge)))
     )

@@ -34,7 +34,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProposalAsked(Question):
+class ProposalRequest(Question):
     """Request for a proposal; the agent's block returns text, optionally ending with a line "Position: …"."""
 
     kind: ClassVar[str] = "proposal"
@@ -42,7 +42,7 @@ class ProposalAsked(Question):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CritiqueAsked(Question):
+class CritiqueRequest(Question):
     """Request for a critique of a proposal; the agent's block returns a `CriticAnswer` or its fields."""
 
     kind: ClassVar[str] = "critique"
@@ -53,7 +53,7 @@ class CritiqueAsked(Question):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RevisionAsked(Question):
+class RevisionRequest(Question):
     """Request for a revision; the agent's block returns a `RevisionAnswer` or its fields."""
 
     kind: ClassVar[str] = "revision"
@@ -67,7 +67,7 @@ class RevisionAsked(Question):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceAsked(Question):
+class ChoiceRequest(Question):
     """Base class for requests to choose among proposals."""
 
     proposals: list[Proposal]
@@ -87,7 +87,7 @@ class ChoiceAsked(Question):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoteAsked(ChoiceAsked):
+class VoteRequest(ChoiceRequest):
     """Request for a vote; the agent's block returns a `VoteAnswer` or its fields."""
 
     kind: ClassVar[str] = "vote"
@@ -95,14 +95,14 @@ class VoteAsked(ChoiceAsked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TieAsked(ChoiceAsked):
+class TieBreakRequest(ChoiceRequest):
     """Request to break a tie; the block returns the name of one of the tied agents."""
 
     kind: ClassVar[str] = "tie"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundsAsked(Question):
+class StopRequest(Question):
     """Question whether the rounds should end, asked after each one.
 
     The judge returns a `JudgeAnswer`, its fields, or a bool.
@@ -116,7 +116,7 @@ class RoundsAsked(Question):
     """Critiques made in this round."""
 
 
-AgentQuestion: TypeAlias = ProposalAsked | CritiqueAsked | RevisionAsked | VoteAsked
+AgentQuestion: TypeAlias = ProposalRequest | CritiqueRequest | RevisionRequest | VoteRequest
 """Union of all questions addressed to an agent."""
 
 # Rendering
@@ -156,16 +156,16 @@ _PARTS = {
 
 def _proposals_of(question: Question) -> Sequence[Proposal]:
     match question:
-        case CritiqueAsked() | RevisionAsked():
+        case CritiqueRequest() | RevisionRequest():
             return [question.proposal]
-        case ChoiceAsked() | RoundsAsked():
+        case ChoiceRequest() | StopRequest():
             return question.proposals
         case _:
             return ()
 
 
 def _critiques_of(question: Question) -> Sequence[Critique]:
-    return question.critiques if isinstance(question, (RevisionAsked, RoundsAsked)) else ()
+    return question.critiques if isinstance(question, (RevisionRequest, StopRequest)) else ()
 
 
 def _render_proposals(proposals: Sequence[Proposal]) -> str:

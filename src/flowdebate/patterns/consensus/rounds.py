@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from flowdebate._text import CutOff, clean_data, clean_text, is_blank, shown
 from flowdebate._util.wire import WireModel, freeze
-from flowdebate.chassis.roster import is_own
+from flowdebate.chassis.roster import is_custom_code
 from flowdebate.chassis.rounds import check_quorum
 from flowdebate.chassis.state import Flag, accepted, as_model
-from flowdebate.chassis.turn import MISSING, record_failure, start_clock, text_said
+from flowdebate.chassis.turn import MISSING, record_failure, speech_text, start_clock
 from flowdebate.errors import NoProposals, OutputError, OutputTruncated
 from flowdebate.measures import Ballot, Convergence, Jaccard, Strength, Tally, convergence, strength, tally
 from flowdebate.measures.topologies import Edge, edges
@@ -25,11 +25,11 @@ from .agents import (
     CritiqueForm,
     Phase,
     RevisionForm,
-    breakers_of,
     create_vote_form,
+    find_breakers,
 )
 from .events import AgentMessage, ConsensusDecided, CritiqueMade, PollVoteCast, VoteCast, enter
-from .questions import CritiqueAsked, ProposalAsked, RevisionAsked, RoundsAsked, TieAsked, VoteAsked
+from .questions import CritiqueRequest, ProposalRequest, RevisionRequest, StopRequest, TieBreakRequest, VoteRequest
 from .schemas import (
     MAX_POSITION_LENGTH,
     AgentPhase,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 # Proposals
 
 
-class Proposing(Phase[ProposalAsked, Proposal]):
+class Proposing(Phase[ProposalRequest, Proposal]):
     """Phase in which each agent makes a proposal; truncated proposals are cut after their last full sentence."""
 
     name: ClassVar[AgentPhase] = "proposal"
@@ -64,13 +64,13 @@ class Proposing(Phase[ProposalAsked, Proposal]):
     returns: ClassVar[object] = Proposal
     has_length: ClassVar[bool] = True
 
-    def ask(self, _: object, ctx: Context) -> list[ProposalAsked]:
+    def ask(self, _: object, ctx: Context) -> list[ProposalRequest]:
         start_clock(self.loop.failures, ctx)
         state: ConsensusState = ctx.scope.handle.state
-        return [ProposalAsked(task=state.question, agent=name) for name in self.loop.names]
+        return [ProposalRequest(task=state.question, agent=name) for name in self.loop.names]
 
-    def read(self, answer: object, block: str, request: ProposalAsked, ctx: Context) -> Proposal:
-        full_text = text_said(answer, request.agent, ctx)
+    def read(self, answer: object, block: str, request: ProposalRequest, ctx: Context) -> Proposal:
+        full_text = speech_text(answer, request.agent, ctx)
         text, position = split_position(full_text)
         if is_blank(text):
             raise OutputError(block, "a proposal", [("", "got blank text")])
@@ -78,7 +78,7 @@ class Proposing(Phase[ProposalAsked, Proposal]):
         flag: Flag | None = "cut_off" if isinstance(full_text, CutOff) else None
         return Proposal.model_construct(agent=request.agent, text=str(text), round=0, position=position, flag=flag)
 
-    def record(self, answer: Proposal, request: ProposalAsked, ctx: Context) -> str:
+    def record(self, answer: Proposal, request: ProposalRequest, ctx: Context) -> str:
         state: ConsensusState = ctx.scope.handle.state
         state.first[request.agent] = state.proposals[request.agent] = answer
         if answer.flag is not None:
@@ -126,7 +126,7 @@ async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 
     async def choose() -> list[Edge]:
         # an agent with an open circuit does not criticize, but its proposal can still be criticized
-        available = set(breakers_of(ctx).available(loop.names))
+        available = set(find_breakers(ctx).available(loop.names))
         names = [name for name in loop.names if name in available or name in state.proposals]
         return edges(
             options.topology,
@@ -157,7 +157,7 @@ def current_round(ctx: Context) -> ConsensusRound:
     return latest
 
 
-class Criticising(Phase[CritiqueAsked, Critique]):
+class Criticizing(Phase[CritiqueRequest, Critique]):
     """Phase in which each critic criticizes the proposals assigned to it."""
 
     name: ClassVar[AgentPhase] = "critique"
@@ -165,14 +165,14 @@ class Criticising(Phase[CritiqueAsked, Critique]):
     returns: ClassVar[object] = Critique
     form: ClassVar[type[WireModel] | None] = CritiqueForm
 
-    def ask(self, _: object, ctx: Context) -> list[CritiqueAsked]:
+    def ask(self, _: object, ctx: Context) -> list[CritiqueRequest]:
         state: ConsensusState = ctx.scope.handle.state
         return [
-            CritiqueAsked(task=state.question, agent=critic, proposal=state.proposals[target], round=state.round)
+            CritiqueRequest(task=state.question, agent=critic, proposal=state.proposals[target], round=state.round)
             for critic, target in current_round(ctx).edges
         ]
 
-    def read(self, answer: object, block: str, request: CritiqueAsked, ctx: Context) -> Critique:  # noqa: ARG002
+    def read(self, answer: object, block: str, request: CritiqueRequest, ctx: Context) -> Critique:  # noqa: ARG002
         reply = as_model(answer, CriticAnswer, block=block)
         return Critique.model_construct(
             critic=request.agent,
@@ -181,13 +181,13 @@ class Criticising(Phase[CritiqueAsked, Critique]):
             **freeze(clean_data({key: getattr(reply, key) for key in CriticAnswer.model_fields})),
         )
 
-    def record(self, answer: Critique, request: CritiqueAsked, ctx: Context) -> Critique:  # noqa: ARG002
+    def record(self, answer: Critique, request: CritiqueRequest, ctx: Context) -> Critique:  # noqa: ARG002
         current_round(ctx).critiques.append(answer)
         ctx.emit(CritiqueMade(critique=answer))
         return answer
 
 
-class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
+class Revising(Phase[RevisionRequest, tuple[Proposal, bool]]):
     """Phase in which the authors of criticized proposals revise them.
 
     If a call fails, the proposal and its position stay as they were.
@@ -199,14 +199,14 @@ class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
     form: ClassVar[type[WireModel] | None] = RevisionForm
     has_length: ClassVar[bool] = True
 
-    def ask(self, _: object, ctx: Context) -> list[RevisionAsked]:
+    def ask(self, _: object, ctx: Context) -> list[RevisionRequest]:
         state: ConsensusState = ctx.scope.handle.state
         round_critiques = _sort_critiques(ctx)
         critiques_by_target = {
             name: [item for item in round_critiques if item.target == name] for name in self.loop.names
         }
         return [
-            RevisionAsked(
+            RevisionRequest(
                 task=state.question,
                 agent=name,
                 proposal=state.proposals[name],
@@ -217,14 +217,14 @@ class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
             if critiques
         ]
 
-    def read(self, answer: object, block: str, request: RevisionAsked, ctx: Context) -> tuple[Proposal, bool]:  # noqa: ARG002
+    def read(self, answer: object, block: str, request: RevisionRequest, ctx: Context) -> tuple[Proposal, bool]:  # noqa: ARG002
         reply = as_model({"proposal": answer} if isinstance(answer, str) else answer, RevisionAnswer, block=block)
         if is_blank(reply.proposal):
             raise OutputError(block, "a revised proposal", [("proposal", "got blank text")])
         words = clean_data({"text": reply.proposal, "position": reply.position.strip() or None})
         return Proposal.model_construct(agent=request.agent, round=request.round, **words), reply.enough
 
-    def record(self, answer: tuple[Proposal, bool], request: RevisionAsked, ctx: Context) -> str:
+    def record(self, answer: tuple[Proposal, bool], request: RevisionRequest, ctx: Context) -> str:
         proposal, enough = answer
         latest = current_round(ctx)
         latest.revisions.append(proposal)
@@ -305,7 +305,7 @@ async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptio
     state: ConsensusState = ctx.scope.handle.state
     if rounds_are_over(loop, ctx):  # the answer would make no difference, so save the call
         return
-    question = RoundsAsked(
+    question = StopRequest(
         task=state.question,
         round=state.round,
         proposals=freeze([state.proposals[name] for name in loop.names if name in state.proposals]),
@@ -316,7 +316,7 @@ async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptio
         return
     plain = {"conclusive": answer} if isinstance(answer, bool) else answer
     read = partial(as_model, plain, JudgeAnswer, block=judge.name)
-    reply = await accepted(read, ctx, returns=JudgeAnswer, custom=is_own(loop.choice(JUDGE)))
+    reply = await accepted(read, ctx, returns=JudgeAnswer, custom=is_custom_code(loop.choice(JUDGE)))
     if reply.conclusive:
         end_early(ctx, "judge", clean_text(reply.reasoning))
 
@@ -352,7 +352,7 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
     return EarlyEnd(source="predicate", reason=reason, round=state.round)
 
 
-class Voting(Phase[VoteAsked, Ballot]):
+class Voting(Phase[VoteRequest, Ballot]):
     """Phase in which every agent, with or without a proposal of its own, votes for the best one.
 
     If a poll ended the rounds, its ballots count, and no agent is called again.
@@ -366,7 +366,7 @@ class Voting(Phase[VoteAsked, Ballot]):
         # include agents without a proposal, so that the schema does not depend on failures
         return {"output_schema": create_vote_form(tuple(self.loop.names)), "shuffle": self.loop.options.voting.shuffle}
 
-    def ask(self, _: object, ctx: Context) -> list[VoteAsked]:
+    def ask(self, _: object, ctx: Context) -> list[VoteRequest]:
         state: ConsensusState = ctx.scope.handle.state
         if state.early_end is None or state.early_end.source != "confidence":
             return self.ask_all(ctx)
@@ -375,14 +375,14 @@ class Voting(Phase[VoteAsked, Ballot]):
             ctx.emit(VoteCast(ballot=ballot))
         return []
 
-    def ask_all(self, ctx: Context) -> list[VoteAsked]:
+    def ask_all(self, ctx: Context) -> list[VoteRequest]:
         """Build a request for each agent to vote on all current proposals."""
         names, state = self.loop.names, ctx.scope.handle.state
         start_clock(self.loop.failures, ctx)  # all votes together have the time limit of one round
         proposals = freeze([state.proposals[name] for name in names if name in state.proposals])
-        return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in names]
+        return [VoteRequest(task=state.question, agent=name, proposals=proposals) for name in names]
 
-    def read(self, answer: object, block: str, request: VoteAsked, ctx: Context) -> Ballot:  # noqa: ARG002
+    def read(self, answer: object, block: str, request: VoteRequest, ctx: Context) -> Ballot:  # noqa: ARG002
         vote = as_model({"choice": answer} if isinstance(answer, str) else answer, VoteAnswer, block=block)
         words = clean_data({"reasoning": vote.reasoning, "choice": vote.choice})
         match = find_name(words["choice"], [proposal.agent for proposal in request.proposals])
@@ -393,7 +393,7 @@ class Voting(Phase[VoteAsked, Ballot]):
             reasoning=words["reasoning"],
         )
 
-    def record(self, answer: Ballot, request: VoteAsked, ctx: Context) -> Ballot:
+    def record(self, answer: Ballot, request: VoteRequest, ctx: Context) -> Ballot:
         ctx.scope.handle.state.ballots[request.agent] = answer
         ctx.emit(VoteCast(ballot=answer))
         return answer
@@ -404,10 +404,10 @@ class Polling(Voting):
 
     name: ClassVar[AgentPhase] = "poll"
 
-    def ask(self, _: object, ctx: Context) -> list[VoteAsked]:
+    def ask(self, _: object, ctx: Context) -> list[VoteRequest]:
         return [] if rounds_are_over(self.loop, ctx) else self.ask_all(ctx)
 
-    def record(self, answer: Ballot, request: VoteAsked, ctx: Context) -> Ballot:  # noqa: ARG002
+    def record(self, answer: Ballot, request: VoteRequest, ctx: Context) -> Ballot:  # noqa: ARG002
         latest = current_round(ctx)
         latest.poll.append(answer)
         ctx.emit(PollVoteCast(round=latest.round, ballot=answer))
@@ -494,7 +494,7 @@ def _count(
 async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[ConsensusOptions], ctx: Context) -> str | None:
     """Return the tied author chosen by `judge`; None if the judge does not answer or names somebody else."""
     state: ConsensusState = ctx.scope.handle.state
-    question = TieAsked(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
+    question = TieBreakRequest(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
     answer = await judge(question, ctx.below(judge))
     if answer is MISSING:
         return None
@@ -504,7 +504,7 @@ async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[Consensu
     def read() -> str | None:
         return find_name(choice, counted.tied) if isinstance(choice, str) else None
 
-    winner = await accepted(read, ctx, returns=str | None, custom=is_own(loop.choice(TIE_BREAK)))
+    winner = await accepted(read, ctx, returns=str | None, custom=is_custom_code(loop.choice(TIE_BREAK)))
     if winner is None:
         problem = f"chose {shown(choice)}; tied: {', '.join(map(repr, counted.tied))}"
         name, error = judge.name, OutputError(judge.name, "one of the tied agents", [("", problem)])

@@ -11,7 +11,7 @@ from .reviews import agreement as agreement
 from .reviews import rank_answers as rank_answers
 from .reviews import review_orders as review_orders
 from .schemas import ChairAnswer as ChairAnswer
-from .schemas import ChairAsked as ChairAsked
+from .schemas import ChairRequest as ChairRequest
 from .schemas import CouncilAgreement as CouncilAgreement
 from .schemas import CouncilInput as CouncilInput
 from .schemas import CouncilOpinion as CouncilOpinion
@@ -19,5 +19,5 @@ from .schemas import CouncilOutput as CouncilOutput
 from .schemas import CouncilRank as CouncilRank
 from .schemas import CouncilRanked as CouncilRanked
 from .schemas import CouncilReview as CouncilReview
-from .schemas import ReviewAsked as ReviewAsked
+from .schemas import ReviewRequest as ReviewRequest
 from .schemas import create_council_transcript as create_council_transcript

@@ -20,10 +20,10 @@ from .prompts import (
     render_answers,
     render_work,
 )
-from .schemas import ChairAnswer, ChairAsked, CouncilTranscript, ReviewAsked, ranking_of
+from .schemas import ChairAnswer, ChairRequest, CouncilTranscript, ReviewRequest, ranking_of
 
 
-def _who(template: CouncilMemberTemplate, name: str, role: str | None, system_prompt: str | None) -> str:
+def _describe_member(template: CouncilMemberTemplate, name: str, role: str | None, system_prompt: str | None) -> str:
     """Describe a council, then one of its members; `system_prompt` comes from the application and is not escaped."""
     who = None if role is None else filled(template.persona, speaker=speaker_tag(name, role))
     return "\n\n".join(filter(None, [template.system, who, system_prompt]))
@@ -50,7 +50,7 @@ def create_council_member(
         f"{name}-member-{agent_name}",
         COUNCIL_MEMBERS,
         options,
-        system=lambda wording, _, __: _who(wording.template, agent_name, role, system_prompt),
+        system=lambda wording, _, __: _describe_member(wording.template, agent_name, role, system_prompt),
         turn=opinion,
         transcript=transcript,
         template=template,
@@ -70,10 +70,10 @@ def create_council_reviewer(
 ) -> Generator[Any]:
     """Create the block `{name}-reviewer-{agent_name}`.
 
-    The block takes a `ReviewAsked` and ranks the answers in it, identified by their `letters`.
+    The block takes a `ReviewRequest` and ranks the answers in it, identified by their `letters`.
     """
 
-    def review(texts: CouncilMemberTemplate, value: ReviewAsked, _: Context) -> str:
+    def review(texts: CouncilMemberTemplate, value: ReviewRequest, _: Context) -> str:
         answers = filled(texts.answers, question=quoted(value.question), answers=render_answers(value.answers))
         return f"{answers}\n\n{texts.review}"
 
@@ -81,7 +81,7 @@ def create_council_reviewer(
         f"{name}-reviewer-{agent_name}",
         COUNCIL_MEMBERS,
         options,
-        system=lambda texts, _, __: _who(texts, agent_name, role, system_prompt),
+        system=lambda texts, _, __: _describe_member(texts, agent_name, role, system_prompt),
         turn=review,
         template=template,
         output_schema=ranking_of(tuple(letters)),
@@ -102,10 +102,10 @@ def create_chair(
 ) -> Generator[Any]:
     """Create the block `{name}-chair`.
 
-    The block takes a `ChairAsked` and returns data matching `output_schema`, or a `ChairAnswer` if there is no schema.
+    The block takes a `ChairRequest` and returns data matching `output_schema`; a `ChairAnswer` if it is None.
     """
 
-    def answer(texts: ChairTemplate, value: ChairAsked, _: Context) -> str:
+    def answer(texts: ChairTemplate, value: ChairRequest, _: Context) -> str:
         task = texts.task if output_schema is None else texts.task_for_schema
         return f"{render_work(value.question, value.answers, value.reviews, value.ranking, template=texts)}\n\n{task}"
 

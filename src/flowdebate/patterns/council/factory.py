@@ -17,9 +17,9 @@ from flowdebate.chassis.material import Material
 from flowdebate.chassis.options import CommonOptions, PromptOptions, quorum_of
 from flowdebate.chassis.output import ending_of, mark_answer, publish, status_of
 from flowdebate.chassis.roles import NOT_KEPT, CommonKeywords, RoleOptions
-from flowdebate.chassis.roster import MemberLike, Persona, Role, own_options
+from flowdebate.chassis.roster import MemberLike, Persona, Role, role_options
 from flowdebate.chassis.rounds import check_quorum
-from flowdebate.chassis.seats import each_by_default
+from flowdebate.chassis.seats import default_vendor_models
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import as_model, state_of
 from flowdebate.chassis.turn import MISSING, SKIP, FailurePolicy, record_turn
@@ -141,7 +141,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     'ship'
     """
     if members is None:
-        members, model = MEMBERS, each_by_default(model, location=f"council {name!r}")
+        members, model = MEMBERS, default_vendor_models(model, location=f"council {name!r}")
     loop = check_options(
         COUNCIL,
         CommonOptions(
@@ -216,8 +216,8 @@ def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
 def _review(loop: Loop[CommonOptions], member: Persona, hide: Hide) -> ReviewTurn:
     stand_in = loop.failures.stand_in  # fallback with another model but the same member name
     reviewers: list[MakeReviewer] = [partial(_reviewer, loop, member)]
-    if own_options(member.block) is None:
-        reviewer = loop.own_speaker(member).in_role("reviewer")  # a single block answers both kinds of input
+    if role_options(member.block) is None:
+        reviewer = loop.custom_speaker(member).in_role("reviewer")  # a single block answers both kinds of input
         reviewers = [lambda _: reviewer]
     if stand_in is not None:
         reviewers.append(partial(_reviewer, loop, member, stand_in=stand_in))

@@ -76,7 +76,7 @@ class CouncilDocument(Document):
     @property
     def ending(self) -> str | None:
         reason = self.raw.stop_reason
-        return None if reason is None else f"Answers: {len(self.raw.opinions)}, {self.reason_in_words(reason)}"
+        return None if reason is None else f"Answers: {len(self.raw.opinions)}, {self.describe_reason(reason)}"
 
     def sections(self) -> Iterator[Section]:
         raw, introduction = self.raw, self.about()

@@ -20,13 +20,13 @@ from flowdebate.runs.context import Context
 
 from .events import ReviewFinished
 from .schemas import (
-    ChairAsked,
+    ChairRequest,
     CouncilAgreement,
     CouncilRank,
     CouncilRanked,
     CouncilReview,
     CouncilState,
-    ReviewAsked,
+    ReviewRequest,
     ReviewScope,
 )
 
@@ -109,7 +109,7 @@ class ReviewTurn(Block[Any, Any]):
         order = state.orders.get(name)
         if order is None:
             return None
-        request = ReviewAsked(question=state.question, agent_name=name, answers=shown_answers(order, ctx, self._hide))
+        request = ReviewRequest(question=state.question, agent_name=name, answers=shown_answers(order, ctx, self._hide))
         speakers = [make(tuple(label for label, _ in request.answers)) for make in self._makers]
 
         async def rank(block: Block[Any, Any], task: TurnTask) -> ReviewFinished:
@@ -144,7 +144,7 @@ class ReviewTurn(Block[Any, Any]):
         return Outline(text=self.name, kind="sequencer", children=(self._shown,))
 
 
-def read_review(answer: object, request: ReviewAsked, order: Sequence[str], *, block: str) -> CouncilReview:
+def read_review(answer: object, request: ReviewRequest, order: Sequence[str], *, block: str) -> CouncilReview:
     """Parse a reviewer's ranking, replacing letters with names.
 
     Raises OutputError, naming the block, if the ranking is invalid.
@@ -161,11 +161,11 @@ def read_review(answer: object, request: ReviewAsked, order: Sequence[str], *, b
     )
 
 
-def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> Handler[Any, ChairAsked]:
+def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> Handler[Any, ChairRequest]:
     """Create the block that ranks the answers across all reviews and returns the chair's input."""
 
     @handler(name=f"{loop.name}-rank")
-    def rank(_: object, ctx: Context) -> ChairAsked:
+    def rank(_: object, ctx: Context) -> ChairRequest:
         state = state_of(ctx, CouncilState)
         names = [name for name in loop.names if name in state.heard]
         ranking = rank_answers(state.reviews, names)
@@ -174,7 +174,7 @@ def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> 
         ctx.scope.handle.update(ranking=ranking, agreement=agreement(state.reviews), stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
         by_letter = sorted(names, key=state.aliases.__getitem__)
-        return ChairAsked(
+        return ChairRequest(
             question=state.question,
             answers=shown_answers(by_letter, ctx, hide),
             reviews=tuple(

@@ -196,7 +196,7 @@ class CouncilOutput(PatternOutput):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewAsked:
+class ReviewRequest:
     """Input to a member's block for its review. The block returns a ranking (see `answer_schema()`)."""
 
     kind: ClassVar[str] = "review"
@@ -221,7 +221,7 @@ class ReviewAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChairAsked:
+class ChairRequest:
     """Input to the chair's block.
 
     The block returns a `ChairAnswer`, its fields, text, or data matching `output_schema`.
@@ -276,7 +276,7 @@ def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
         ]
 
         @model_validator(mode="after")
-        def _each_once(self) -> Ranking:
+        def _check_complete(self) -> Ranking:
             answers = [item.answer for item in self.ranking]
             if sorted(answers) != sorted(letters):
                 message = f"ranking must name each of {', '.join(letters)} once, got {', '.join(answers)}"

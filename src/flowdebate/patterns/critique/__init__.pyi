@@ -1,8 +1,8 @@
 from .claims import apply_rulings as apply_rulings
 from .claims import collect_claims as collect_claims
 from .claims import decide as decide
+from .claims import final_ruling as final_ruling
 from .claims import find_evidence as find_evidence
-from .claims import rule_on as rule_on
 from .events import AnswerDecided as AnswerDecided
 from .events import AnswerGiven as AnswerGiven
 from .events import ClaimsMade as ClaimsMade
@@ -20,10 +20,10 @@ from .prompts import create_critic as create_critic
 from .schemas import Claim as Claim
 from .schemas import ClaimDraft as ClaimDraft
 from .schemas import Claims as Claims
-from .schemas import ClaimsAsked as ClaimsAsked
+from .schemas import ClaimsRequest as ClaimsRequest
 from .schemas import CritiqueInput as CritiqueInput
 from .schemas import CritiqueOutput as CritiqueOutput
 from .schemas import Evidence as Evidence
-from .schemas import RevisionAsked as RevisionAsked
-from .schemas import RulingsAsked as RulingsAsked
+from .schemas import RevisionRequest as RevisionRequest
+from .schemas import RulingsRequest as RulingsRequest
 from .schemas import create_critique_transcript as create_critique_transcript

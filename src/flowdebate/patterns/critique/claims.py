@@ -90,7 +90,7 @@ def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Sour
     )
 
 
-def rule_on(claim: Claim, judged: Ruling | None, evidence: Sequence[Evidence]) -> tuple[Ruling, str]:
+def final_ruling(claim: Claim, judged: Ruling | None, evidence: Sequence[Evidence]) -> tuple[Ruling, str]:
     """Return the final ruling on a claim, and its basis.
 
     A claim holds if the judge upholds it and either at least one quote is in the material, or two quotes are at
@@ -106,12 +106,12 @@ def rule_on(claim: Claim, judged: Ruling | None, evidence: Sequence[Evidence]) -
     if sources := dict.fromkeys(item.source for item in evidence if item.source is not None):
         return "holds", f"A quote is in: {', '.join(sources)}."
     inside = [item for item in evidence if item.start is not None]
-    if any(_are_apart(one, other) for one, other in combinations(inside, 2)):
+    if any(_are_disjoint(one, other) for one, other in combinations(inside, 2)):
         return "holds", "Two quotes are in the answer."
     return "cannot_tell", f"The judge says that it holds, but {_missing(evidence)}."
 
 
-def _are_apart(one: Evidence, other: Evidence) -> bool:
+def _are_disjoint(one: Evidence, other: Evidence) -> bool:
     first, second = sorted([(one.start or 0, one.end or 0), (other.start or 0, other.end or 0)])
     return first[1] <= second[0]
 
@@ -137,7 +137,7 @@ def apply_rulings(
         quotes = [] if answered is None else [quote for quote in answered.quotes if not is_blank(quote)]
         evidence = [find_evidence(quote, question=question, answer=answer, sources=sources) for quote in quotes]
         judged = None if answered is None else answered.ruling
-        ruling, why = rule_on(claim, judged, evidence)
+        ruling, why = final_ruling(claim, judged, evidence)
         reason = "" if answered is None else clean_text(answered.reason)
         update = {"ruling": ruling, "why": why, "judged": judged, "reason": reason, "evidence": evidence}
         ruled.append(claim.model_copy(update=update))

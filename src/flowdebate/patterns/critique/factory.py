@@ -12,7 +12,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.options import PromptOptions, quorum_of
 from flowdebate.chassis.output import ending_of, mark_answer
 from flowdebate.chassis.roles import NOT_KEPT, RoleOptions
-from flowdebate.chassis.roster import MemberLike, Role, is_own, merge_options, own_options
+from flowdebate.chassis.roster import MemberLike, Role, is_custom_code, merge_options, role_options
 from flowdebate.chassis.seats import independent_by_default
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import state_of
@@ -138,7 +138,7 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
     if AUTHOR in loop.names:
         raise ConfigurationError(loop.location, "critics", AUTHOR, "must not have the author's name")
     critic_turns = {
-        member.name: CriticTurn(loop, member.name, speakers=_critics(loop, member), custom=is_own(member.block))
+        member.name: CriticTurn(loop, member.name, speakers=_critics(loop, member), custom=is_custom_code(member.block))
         for member in loop.roster
     }
 
@@ -152,7 +152,7 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
         .tap(Answering(loop, None if answer is not None else _author_turn(loop, "answer")))
         .tap(sequencer(name=f"{name}-critics").parallel(critic_turns, max_concurrency=max_concurrency))
         .tap(gather_claims(loop))
-        .tap(Judging(loop, make_judge, custom=is_own(judge)))
+        .tap(Judging(loop, make_judge, custom=is_custom_code(judge)))
     )
     if revise:
         pipeline = pipeline.tap(Revising(_author_turn(loop, "revise"), loop))
@@ -178,7 +178,7 @@ def _author_turn(loop: Loop[CritiqueOptions], phase: str) -> Turn:
     stand_in: Block[Any, Any] | None = None
     if fallback is not None:
         identity = {"model": fallback, "name": f"{loop.name}-stand-in"}
-        options: dict[str, Any] = merge_options(facts, loop.options_of(AUTHOR_ROLE), own_options(choice), identity)
+        options: dict[str, Any] = merge_options(facts, loop.options_of(AUTHOR_ROLE), role_options(choice), identity)
         stand_in = create_author.create(**options).in_role(AUTHOR)
     return Turn(
         f"{loop.name}-{phase}",
@@ -191,7 +191,7 @@ def _author_turn(loop: Loop[CritiqueOptions], phase: str) -> Turn:
             transcript=loop.transcript,
             collection_id=loop.collection_id,
             entry=partial(CritiqueEntry, agent_name=AUTHOR),
-            custom=is_own(choice),
+            custom=is_custom_code(choice),
         ),
         stand_in=stand_in,
         failures=loop.failures,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flowdebate.ui.plan import Plan
 
 _PHASES = {1: "Answer", 2: "Claims", 3: "Revision"}
-_GIVEN = "given"
+_PROVIDED = "given"
 """Text displayed next to the author's name if the user provided the answer."""
 _OUTCOMES: Mapping[Outcome, str] = {
     "stands": "The answer stands",
@@ -114,7 +114,7 @@ class CritiqueDocument(Document):
     @property
     def ending(self) -> str | None:
         reason = self.raw.stop_reason
-        return None if reason is None else f"Claims: {len(self.raw.claims)}, {self.reason_in_words(reason)}"
+        return None if reason is None else f"Claims: {len(self.raw.claims)}, {self.describe_reason(reason)}"
 
     def sections(self) -> Iterator[Section]:
         raw = self.raw
@@ -131,7 +131,7 @@ class CritiqueDocument(Document):
 
     def _entries(self, number: int) -> Iterator[Section]:
         if number == 1 and self.raw.is_given:
-            yield Entry(name=AUTHOR, about=_GIVEN, text=self.raw.original or "")
+            yield Entry(name=AUTHOR, about=_PROVIDED, text=self.raw.original or "")
         for index, entry in enumerate(self.raw.transcript):
             if entry.round == number:
                 yield Entry(
@@ -185,11 +185,11 @@ def _quote_fact(evidence: Evidence) -> Fact:
     return Fact(label=label, text=evidence.quote, tone="warning")
 
 
-def _given(event: AnswerGiven) -> Iterator[Section]:
-    yield Entry(name=AUTHOR, about=_GIVEN, text=event.answer)
+def _show_answer(event: AnswerGiven) -> Iterator[Section]:
+    yield Entry(name=AUTHOR, about=_PROVIDED, text=event.answer)
 
 
-def _made(event: ClaimsMade) -> Iterator[Section]:
+def _show_claims(event: ClaimsMade) -> Iterator[Section]:
     yield Entry(name=event.agent_name, about="", text=claims_text(event.claims))
 
 
@@ -199,8 +199,8 @@ class CritiqueLive(Together):
     roles: ClassVar[Mapping[str, str]] = {"author": "answering", "judge": "checking the claims"}
     phases: ClassVar[Mapping[str, str]] = {"criticize": "looking for faults", "revise": "revising the answer"}
     event_sections: ClassVar[OwnSections] = {
-        AnswerGiven: _given,
-        ClaimsMade: _made,
+        AnswerGiven: _show_answer,
+        ClaimsMade: _show_claims,
         ClaimsRuled: lambda event: claim_groups(event.claims),
     }
 

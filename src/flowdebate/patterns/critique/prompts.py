@@ -18,7 +18,7 @@ from flowdebate.chassis.roster import bindable
 from flowdebate.chassis.state import question_of
 from flowdebate.prompts import Length, Profiles, Template, explain_escapes, filled, frame, part, quoted, uses
 
-from .schemas import Claim, Claims, ClaimsAsked, CritiqueTranscript, RevisionAsked, RulingsAsked, rulings_on
+from .schemas import Claim, Claims, ClaimsRequest, CritiqueTranscript, RevisionRequest, RulingsRequest, rulings_on
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import Generator
@@ -75,11 +75,11 @@ def create_author(
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-author` to answer the question or, given a `RevisionAsked`, revise its answer."""
+    """Create the block `{name}-author` to answer the question or, given a `RevisionRequest`, revise its answer."""
 
     def turn(wording: Wording[AuthorTemplate], value: object, ctx: Context) -> str:
         texts = wording.template
-        if isinstance(value, RevisionAsked):
+        if isinstance(value, RevisionRequest):
             answer, claims = render_answer(value.answer or ""), render_claims(value.claims)
             return filled(texts.revise, question=quoted(value.question), answer=answer, claims=claims)
         return filled(texts.answer, question=quoted(question_of(value, ctx)), length=wording.length)
@@ -155,14 +155,14 @@ def create_critic(
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """Create the block `{name}-critic-{agent_name}`, which takes a `ClaimsAsked` and returns `Claims`."""
+    """Create the block `{name}-critic-{agent_name}`, which takes a `ClaimsRequest` and returns `Claims`."""
     del transcript, length  # other patterns show these to their speakers
 
     def system(texts: CriticTemplate, _: object, __: Context) -> str:
         who = None if role is None else filled(texts.persona, speaker=speaker_tag(agent_name, role))
         return "\n\n".join(filter(None, [texts.system, who, system_prompt]))
 
-    def turn(texts: CriticTemplate, value: ClaimsAsked, _: Context) -> str:
+    def turn(texts: CriticTemplate, value: ClaimsRequest, _: Context) -> str:
         before = filled(texts.answer, question=quoted(value.question), answer=render_answer(value.answer))
         return f"{before}\n\n{texts.criticize}"
 
@@ -228,9 +228,9 @@ def create_claim_judge(
     template: ClaimJudgeTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """Create the block `{name}-judge`, which takes a `RulingsAsked` and rules on the claims with the given ids."""
+    """Create the block `{name}-judge`, which takes a `RulingsRequest` and rules on the claims with the given ids."""
 
-    def turn(texts: ClaimJudgeTemplate, value: RulingsAsked, _: Context) -> str:
+    def turn(texts: ClaimJudgeTemplate, value: RulingsRequest, _: Context) -> str:
         answer, claims = render_answer(value.answer), render_claims(value.claims)
         before = filled(texts.claims, question=quoted(value.question), answer=answer, claims=claims)
         return f"{before}\n\n{texts.rule}"

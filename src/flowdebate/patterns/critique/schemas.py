@@ -132,7 +132,7 @@ def create_critique_transcript() -> CritiqueTranscript:
     return StateResource(key="transcript", initial=TranscriptState[CritiqueEntry])
 
 
-class RevisionAsked(CritiqueInput):
+class RevisionRequest(CritiqueInput):
     """Input to the author's block for a revision. The block returns the full revised answer as text."""
 
     kind: ClassVar[str] = "revise"
@@ -170,10 +170,10 @@ class CritiqueState(PatternState):
         """The upheld claims."""
         return [claim for claim in self.claims if claim.ruling == "holds"]
 
-    def turn_of(self, name: str) -> RevisionAsked | None:
+    def turn_of(self, name: str) -> RevisionRequest | None:
         if name != AUTHOR or not self.is_ruled:
             return None
-        return RevisionAsked(question=self.question, answer=self.answer, claims=self.holding)
+        return RevisionRequest(question=self.question, answer=self.answer, claims=self.holding)
 
 
 class CritiqueOutput(PatternOutput):
@@ -229,7 +229,7 @@ class CritiqueOutput(PatternOutput):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimsAsked:
+class ClaimsRequest:
     """Input to a critic's block. The block returns `Claims`, their fields, or a list of claims."""
 
     kind: ClassVar[str] = "criticize"
@@ -258,7 +258,7 @@ class ClaimsAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RulingsAsked:
+class RulingsRequest:
     """Input to the judge's block. The block returns rulings on the claims (see `answer_schema()`)."""
 
     kind: ClassVar[str] = "rule"

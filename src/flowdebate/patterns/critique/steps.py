@@ -21,11 +21,11 @@ from .schemas import (
     Claim,
     ClaimDraft,
     Claims,
-    ClaimsAsked,
+    ClaimsRequest,
     CritiqueEntry,
     CritiqueInput,
     CritiqueState,
-    RulingsAsked,
+    RulingsRequest,
     StopReason,
 )
 
@@ -93,7 +93,7 @@ class CriticTurn(Block[Any, None]):
         if not is_answered(ctx):
             return
         state, name = state_of(ctx, CritiqueState), self._agent_name
-        request = ClaimsAsked(question=state.question, answer=state.answer or "")
+        request = ClaimsRequest(question=state.question, answer=state.answer or "")
 
         async def criticize(block: Block[Any, Any], task: TurnTask) -> ClaimsMade:
             answer = await ask(block, request, ctx, self._failures)
@@ -195,7 +195,7 @@ class Judging(Block[Any, None]):
                 ctx.emit(ClaimsRuled(block=self._acting[0].name, claims=list(state.claims)))
             return
         judge = self._make(tuple(claim.id for claim in claims))
-        request = RulingsAsked(question=state.question, answer=answer, claims=claims)
+        request = RulingsRequest(question=state.question, answer=answer, claims=claims)
         response = await judge(request, ctx.below(judge))
         if response is MISSING:
             return

@@ -332,7 +332,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         """
         votes: list[_Vote] = []
         while room := min(
-            _room(total, self._amount(_used(ctx, place), ctx, place), calls, len(votes)),
+            _remaining_calls(total, self._amount(_used(ctx, place), ctx, place), calls, len(votes)),
             self._max_samples - len(votes),
             _WAVE,
         ):
@@ -350,7 +350,8 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         votes: list[_Vote] = []
         model_numbers, number = range(len(self._models)), 0
         while number < self._max_samples and (
-            not votes or _room(total, self._amount(_used(ctx, place), ctx, place), calls, number) >= len(model_numbers)
+            not votes
+            or _remaining_calls(total, self._amount(_used(ctx, place), ctx, place), calls, number) >= len(model_numbers)
         ):
             wave = await self._votes(question, model_numbers, ctx, place, first=number + 1, drafts=votes)
             if votes and all(vote.problem is not None for vote in wave):
@@ -398,9 +399,9 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         asking = self._asking(order, voter)
         task = question if draft is None or draft.winner is None else (question, draft.winner)
         try:
-            winner = await in_time(asking(task, ctx), ctx, block=self.name, timeout=None, losses=_goes_on)
+            winner = await in_time(asking(task, ctx), ctx, block=self.name, timeout=None, losses=_can_continue)
         except Exception as error:
-            if not _goes_on(error):
+            if not _can_continue(error):
                 raise
             return _Vote(problem=one_line(error_text(error)))
         return _Vote(winner)
@@ -414,12 +415,12 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return Outline(text=f"{self.name} ({', '.join(self._asked)})", kind="generator")
 
 
-def _goes_on(error: BaseException) -> bool:
+def _can_continue(error: BaseException) -> bool:
     """Check whether the debate can continue after `error`: a failed baseline must not prevent the verdict."""
     return isinstance(error, (BadAnswer, LimitReached)) or is_provider_failure(error)
 
 
-def _room(budget: float | None, spent: float | None, calls: int, votes: int) -> int:
+def _remaining_calls(budget: float | None, spent: float | None, calls: int, votes: int) -> int:
     """Estimate how many more answers fit in the budget, based on the answers so far; return 1 if there are none yet."""
     if not votes:
         return 1

@@ -18,7 +18,7 @@ from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
 from flowdebate.chassis.options import PromptOptions
 from flowdebate.chassis.output import ending_of, publish, status_of, with_synthesizer
 from flowdebate.chassis.roles import NOT_KEPT, ModeratorOptions, PatternKeywords, SynthesizerOptions
-from flowdebate.chassis.roster import Debater, Role, check_roster, is_own, own_options, speaker_options
+from flowdebate.chassis.roster import Debater, Role, check_roster, is_custom_code, role_options, speaker_options
 from flowdebate.chassis.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
 from flowdebate.chassis.state import TurnOrder, accepted, as_model, entries_of, state_of
 from flowdebate.chassis.turn import MISSING, FailurePolicy, WithFallback, record_failure, record_turn
@@ -40,7 +40,7 @@ from .audience import Audience, check_audience
 from .baselines import BaselineOptions, add_baselines, as_baselines
 from .debater import create_debater
 from .events import VerdictReached
-from .mirror import Mirror, mirrored_loop, verdict_of_both
+from .mirror import Mirror, combine_verdicts, mirrored_loop
 from .moderator import Moderator, create_moderator, decide_declared_order, decision_among, stash_moderator_decision
 from .options import CONSTRAINTS, DEFAULT_ROUNDS, DebateOptions
 from .phases import PhasedTurns, PhaseLike, check_phases
@@ -118,7 +118,7 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
         # humans cannot take part in both debates at once
         people = any(mirror.outline().texts_of("human"))
         pipeline = pipeline.tap(mirror) if people else beside(pipeline, mirror, f"{loop.name}-increment-round")
-    build = _build_raw_output(loop, judge.name, stances, custom=is_own(loop.choice(JUDGE)), on_flip=on_flip)
+    build = _build_raw_output(loop, judge.name, stances, custom=is_custom_code(loop.choice(JUDGE)), on_flip=on_flip)
     return with_synthesizer(pipeline.then(loop.guard(JUDGE, judge)).then(build), loop, SYNTHESIZER)
 
 
@@ -133,7 +133,7 @@ def _open_round(loop: Loop[DebateOptions]) -> Block[Any, Any]:
         max_rounds=loop.max_rounds,
     )
     stash = stash_moderator_decision(
-        name=loop.name, moderator=moderator.name, roster_names=names, custom=is_own(loop.choice(MODERATOR))
+        name=loop.name, moderator=moderator.name, roster_names=names, custom=is_custom_code(loop.choice(MODERATOR))
     )
     is_default = isinstance(moderator, Moderator)
 
@@ -154,7 +154,7 @@ def _create_judge(loop: Loop[DebateOptions], stances: Sequence[str]) -> Block[An
         judging = options.judging
         if judging.quorum is None and (judges := len(judging.panel)) > 1:
             failures = loop.judge_failures
-            judging = replace(judging, quorum=min(failures.least, judges) if failures.goes_on else judges)
+            judging = replace(judging, quorum=min(failures.least, judges) if failures.continues else judges)
         return Judge(
             judging,
             name=loop.name,
@@ -184,7 +184,7 @@ def _create_judge(loop: Loop[DebateOptions], stances: Sequence[str]) -> Block[An
 def _create_state(loop: Loop[DebateOptions]) -> DebateState:
     stances = {debater.name: debater.stance for debater in loop.roster}
     # skip validation: the values have already been checked, and validating such a large schema takes time
-    questions = () if loop.goes_on is None else loop.goes_on.asked
+    questions = () if loop.continuation is None else loop.continuation.asked
     return DebateState.model_construct(
         stances=stances,
         max_rounds=loop.max_rounds,
@@ -248,7 +248,7 @@ def _build_raw_output(
                 ctx.scope.handle.update(first_verdict=verdict)
                 both_orders = None
                 if mirrored is not None:
-                    both_orders = verdict_of_both(verdict, mirrored, ctx, sides=sides, on_flip=on_flip)
+                    both_orders = combine_verdicts(verdict, mirrored, ctx, sides=sides, on_flip=on_flip)
                 # a plain `DebateVerdict`: the subclass only identifies built-in judges, and does not survive being
                 # stored
                 decided = None if both_orders is None else as_model(both_orders, DebateVerdict, block=judge)
@@ -553,7 +553,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
 def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: JudgeOptions | None) -> Anonymity | None:
     """Return aliases for all names that could reveal the author of an argument; None if names are shown."""
     readers = [judge, *(debater.block for debater in loop.roster)]
-    is_read = hasattr(judge, "reading_blind") or any(own_options(block) is not None for block in readers)
+    is_read = hasattr(judge, "reading_blind") or any(role_options(block) is not None for block in readers)
     if loop.prompts.hide_names is False or not is_read:  # there is nobody to hide names from
         return None
     models = [debater.options.model for debater in loop.roster if debater.options is not None]
@@ -569,8 +569,10 @@ def _assembled(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
     """Assemble the debate, with support for continuing it after it ends."""
     pipeline = assemble(loop)
     # this string occurs in the path of every contribution to a round
-    pipeline.keeps = None if loop.goes_on is None else "/round["
-    pipeline.lengthen = lambda more: _assembled(replace(loop, max_rounds=more.held + more.rounds, goes_on=more))
+    pipeline.keeps = None if loop.continuation is None else "/round["
+    pipeline.with_continuation = lambda more: _assembled(
+        replace(loop, max_rounds=more.held + more.rounds, continuation=more)
+    )
     return pipeline
 
 

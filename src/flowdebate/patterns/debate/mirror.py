@@ -72,7 +72,7 @@ def speaking_order(entries: Sequence[DebateContributionEntry]) -> list[str]:
     return list(dict.fromkeys(stance for number, stance in turns if number == last))
 
 
-def verdict_of_both(
+def combine_verdicts(
     first: DebateVerdict, mirrored: DebateRawOutput, ctx: Context, *, sides: Sequence[str], on_flip: OnFlip
 ) -> DebateVerdict | None:
     """Combine the verdicts on a debate and its mirror; None if the mirror has no verdict.

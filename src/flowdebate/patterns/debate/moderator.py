@@ -168,7 +168,7 @@ class CompletedDecision(DebateModeratorOutput):
     added: list[str]
 
 
-def owed_a_turn(
+def find_omitted_speakers(
     decision: DebateModeratorOutput, *, stances: Mapping[str, str], entries: Sequence[DebateContributionEntry]
 ) -> list[str]:
     """List the debaters who must get a turn because `decision` improperly omits their side.
@@ -176,7 +176,8 @@ def owed_a_turn(
     `stances` maps each debater's name to a stance. A side may be omitted if a reason is given and the side spoke more
     recently than all sides now speaking. A round without speakers is fine once every side has spoken.
 
-    >>> owed_a_turn(DebateModeratorOutput(next_speakers=["ann"]), stances={"ann": "for", "bea": "against"}, entries=[])
+    >>> decision = DebateModeratorOutput(next_speakers=["ann"])
+    >>> find_omitted_speakers(decision, stances={"ann": "for", "bea": "against"}, entries=[])
     ['bea']
     """
     speaking = {stances[name] for name in decision.next_speakers if name in stances}
@@ -303,7 +304,7 @@ def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> De
     # the decision may have been recorded before `reason` existed, and replaying the run must not change it
     if "other_request" in response.flags and "reason" not in answer.model_fields_set:
         return decision
-    added = owed_a_turn(decision, stances=state_of(ctx, DebateState).stances, entries=entries_of(ctx))
+    added = find_omitted_speakers(decision, stances=state_of(ctx, DebateState).stances, entries=entries_of(ctx))
     fields["next_speakers"] = [*decision.next_speakers, *added]
     return CompletedDecision(**fields, added=added) if added else decision
 

@@ -17,7 +17,13 @@ from flowdebate.chassis.state import (
     TurnStarted,
 )
 from flowdebate.errors import ConfigurationError
-from flowdebate.runs.durable.fork import ASKED, MAX_ADDED_QUESTION_LENGTH, MAX_ADDED_ROUNDS, GoesOn, asked_to_go_on
+from flowdebate.runs.durable.fork import (
+    ASKED,
+    MAX_ADDED_QUESTION_LENGTH,
+    MAX_ADDED_ROUNDS,
+    Continuation,
+    plan_requested_continuation,
+)
 from flowdebate.ui.live import Live, OneByOne, OwnSections
 from flowdebate.ui.options import (
     COMMAND,
@@ -114,7 +120,7 @@ class PhaseEntry(RosterEntry):
     turn_order: TurnOrder | None = None
 
 
-class AskedEntry(RosterEntry):
+class ReaderQuestionEntry(RosterEntry):
     """A reader's question, with the round answering it."""
 
     round: Count
@@ -124,7 +130,7 @@ class AskedEntry(RosterEntry):
 _AddedRounds = Annotated[int, Field(ge=1, le=MAX_ADDED_ROUNDS), number(whole=True, minimum=1, maximum=MAX_ADDED_ROUNDS)]
 
 
-class GoesOnEntry(RosterEntry):
+class ContinuationEntry(RosterEntry):
     """Continuation of a finished debate in a fork.
 
     The fork adds the earlier rounds (`held`) and questions (`asked`) by itself.
@@ -133,7 +139,7 @@ class GoesOnEntry(RosterEntry):
     rounds: _AddedRounds | None = None
     ask: Annotated[Text, Field(max_length=MAX_ADDED_QUESTION_LENGTH), explained(ASKED)] | None = None
     held: Count | None = None
-    asked: list[AskedEntry] | None = None
+    asked: list[ReaderQuestionEntry] | None = None
 
 
 class DebatePlanOptions(OutputOptions):
@@ -158,7 +164,7 @@ class DebatePlanOptions(OutputOptions):
     phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = option(
         "What the rounds are for: a list of phases, each a table with a name.", panel="Rounds", flag=""
     )
-    goes_on: GoesOnEntry | None = option(
+    continuation: ContinuationEntry | None = option(
         "Of a fork: go on with the finished debate, for some `rounds` more (1), with a question to `ask`.",
         panel="Rounds",
         flag="",
@@ -248,7 +254,7 @@ class DebateLive(OneByOne):
 
     def heading(self, event: RoundStarted) -> Iterator[Section]:
         yield from super().heading(event)
-        more = None if self.plan is None else self.plan.options.goes_on
+        more = None if self.plan is None else self.plan.options.continuation
         questions = None if more is None else more.asked
         yield from (reader_asks(question.text) for question in questions or () if question.round == event.round)
 
@@ -280,7 +286,7 @@ class DebatePage(PatternPage):
         "thorough": {"schedule": "swap", "mirror": True},
         "auto": {"schedule": None},
     }
-    fixed_depth: ClassVar[tuple[str, ...]] = ("baselines", "goes_on")
+    fixed_depth: ClassVar[tuple[str, ...]] = ("baselines", "continuation")
     example = "Should we cap rents?"
     sample: ClassVar[PlanValues] = {
         "question": "Is it better to work from home or in an office?",
@@ -315,7 +321,7 @@ class DebatePage(PatternPage):
         return tuple(default_sides(str(options.question)) or ())
 
     def length(self, options: PlanOptions) -> int:
-        if (more := getattr(options, "goes_on", None)) is not None and more.held:
+        if (more := getattr(options, "continuation", None)) is not None and more.held:
             return int(more.held + (more.rounds or 1))
         return sum(phase.rounds for phase in phases_in(options)) or super().length(options)
 
@@ -331,9 +337,9 @@ class DebatePage(PatternPage):
         return {"schedule": "swap"} if options.schedule is None and is_asked and balanced else {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:
-        if (more := options.get("goes_on")) is not None:
-            return {**options, "goes_on": asked_to_go_on(run, more).to_plan()}
-        if options == {"schedule": "swap"} and _named_one_winner(run):
+        if (more := options.get("continuation")) is not None:
+            return {**options, "continuation": plan_requested_continuation(run, more).to_plan()}
+        if options == {"schedule": "swap"} and _has_single_winner(run):
             return {**options, "answer_form": "winner"}  # the fork also counts the ballot already cast
         return options
 
@@ -374,9 +380,9 @@ class DebatePage(PatternPage):
 
     def check(self, plan: Plan) -> None:
         options: DebatePlanOptions = plan.options
-        if options.goes_on is not None and not options.goes_on.held:
+        if options.continuation is not None and not options.continuation.held:
             problem = "cannot be set for a new run: only a fork of a finished run continues"
-            raise ConfigurationError(*options.place("goes_on"), None, problem)
+            raise ConfigurationError(*options.place("continuation"), None, problem)
         roles = [*(debater.name for debater in plan.speakers), *options.PEOPLE]
         humans = set(options.humans or ())
         if not plan.speakers and not humans.issubset(roles):
@@ -412,10 +418,10 @@ class DebatePage(PatternPage):
             terminate_when=plan.terminate_when,
             **plan.keywords,
         )
-        if options.goes_on is None or pattern.lengthen is None:
+        if options.continuation is None or pattern.with_continuation is None:
             return pattern
-        more = GoesOn.of_plan(options.goes_on.model_dump())
-        return cast("Sequencer[Any, Any]", pattern.lengthen(cast("GoesOn", more)))
+        more = Continuation.of_plan(options.continuation.model_dump())
+        return cast("Sequencer[Any, Any]", pattern.with_continuation(cast("Continuation", more)))
 
     def _rounds(self, plan: Plan) -> int:
         """Return the plan's length or, if it has phases, the configured or default `max_rounds`."""
@@ -450,7 +456,7 @@ class DebatePage(PatternPage):
         )
 
 
-def _named_one_winner(run: StoredRun) -> bool:
+def _has_single_winner(run: StoredRun) -> bool:
     """Check whether the judge in a run cast a single ballot without scores."""
     raw = (run.outcome or {}).get("raw")
     verdict = raw.get("verdict") if isinstance(raw, Mapping) else None

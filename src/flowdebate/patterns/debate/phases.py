@@ -166,7 +166,7 @@ class PhasedTurns(RoundOfTurns):
             waves = waves_of(order) if turn_order == "simultaneous" else [[name] for name in order]
             return turn_order, [dict.fromkeys(wave) for wave in waves]
         number = state.round_of_phase
-        pairs = [(name, whom_to_ask(name, state.stances, number)) for name in order]
+        pairs = [(name, choose_addressee(name, state.stances, number)) for name in order]
         together: list[dict[str, str]] = []
         for asker, answerer in pairs:
             wave = next((one for one in together if asker not in one and answerer not in one.values()), None)
@@ -201,13 +201,13 @@ class PhasedTurns(RoundOfTurns):
         return replace(super().outline(), text=f"{self.name} ({'; '.join(map(str, self.phases))})")
 
 
-def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
+def choose_addressee(name: str, stances: Mapping[str, str], number: int) -> str:
     """Choose the debater for `name` to question in round `number` of a cross-examination.
 
     This is the next debater on another side, and a different one in the following round.
 
     >>> sides = {"a": "tea", "b": "coffee", "c": "water"}
-    >>> [whom_to_ask("a", sides, number) for number in (1, 2, 3)], whom_to_ask("c", sides, 1)
+    >>> [choose_addressee("a", sides, number) for number in (1, 2, 3)], choose_addressee("c", sides, 1)
     (['b', 'c', 'b'], 'a')
     """
     roster = list(stances)

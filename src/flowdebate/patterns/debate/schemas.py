@@ -167,7 +167,7 @@ class DebateModeratorOutput(WireModel):
     """True if this round is the last."""
 
     @model_validator(mode="after")
-    def _someone_speaks(self) -> DebateModeratorOutput:
+    def _check_speakers(self) -> DebateModeratorOutput:
         if not self.next_speakers and not self.done:
             message = "next_speakers may be empty only with done=true: a round without speakers would never end"
             raise ValueError(message)

@@ -118,7 +118,7 @@ class SmallModelSupport:
     material: Material | None
     """The debate's sources; None if there are none."""
 
-    def is_asked_for(self, ctx: Context) -> bool:
+    def is_needed(self, ctx: Context) -> bool:
         """Check whether the prompt templates call for support; most do not.
 
         `render_turn` calls this method and stores the result for the methods called later in the turn.
@@ -133,7 +133,7 @@ class SmallModelSupport:
 
     async def render_turn(self, value: object, ctx: Context) -> str:
         """Render the message for a turn, sorting the facts before the first one."""
-        if not self.is_asked_for(ctx):
+        if not self.is_needed(ctx):
             return self.prompt.render_turn(None, ctx)
         if self.material is not None:
             await self.sorter.sort(self.material.of_run(ctx), value, ctx)
@@ -141,7 +141,7 @@ class SmallModelSupport:
 
     def defer_turn(self, _: object, ctx: Context) -> Callable[[], str] | None:
         """Return a function that renders the message; None if the turn needs support."""
-        return None if self.is_asked_for(ctx) else partial(self.prompt.render_turn, None, ctx)
+        return None if self.is_needed(ctx) else partial(self.prompt.render_turn, None, ctx)
 
     def _render(self, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
         fact = self.next_fact(ctx)
@@ -201,7 +201,7 @@ class SmallModelSupport:
         """
         if ctx.scope.looked_up.get(self) is False:
             return response, False
-        objection = self._find_copy(response.text, ctx) or await self._find_other_side(response.text, ctx)
+        objection = self._find_copy(response.text, ctx) or await self._find_opposite_side(response.text, ctx)
         if objection is None:
             return response, False
         model = ctx.model(self.block.model)
@@ -234,7 +234,7 @@ class SmallModelSupport:
         earlier = tuple(entry.text for entry in entries)
         return Objection("Copied", worst.message, self._render(ctx, own_entries), copied=earlier, excess=worst.excess)
 
-    async def _find_other_side(self, text: str, ctx: Context) -> Objection | None:
+    async def _find_opposite_side(self, text: str, ctx: Context) -> Objection | None:
         """Check whether `text` ends up supporting another side, in a debate with facts."""
         facts = state_of(ctx, DebateState).facts
         if not facts or not any(facts.by_stance.values()) or self.prompt.is_examination(ctx):

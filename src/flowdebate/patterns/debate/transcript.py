@@ -250,7 +250,7 @@ def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
     if verified:
         gaps = sum(len(quote.spans) > 1 for quote in verified)
         left_out = f", {gaps} of them with words left out" if gaps else ""
-        names = _list(dict.fromkeys(map(_place_of, verified)))
+        names = _list(dict.fromkeys(map(_location_of, verified)))
         parts.append(f"{len(verified)} verified in {names}{left_out}")
     if missing:
         parts.append(f"{len(missing)} not found: {_list(missing)}")
@@ -274,7 +274,7 @@ def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
     pieces, begin = [], 0
     for quote in sorted(_count(quotes), key=lambda one: one.end):
         if quote.status != "too_short":
-            mark = f'verified in "{_inline(_place_of(quote))}"' if quote.status == "verified" else "not found"
+            mark = f'verified in "{_inline(_location_of(quote))}"' if quote.status == "verified" else "not found"
             pieces += [quoted(text[begin : quote.end]), f"⟦{mark}⟧"]
             begin = quote.end
     return "".join([*pieces, quoted(text[begin:])])
@@ -291,7 +291,7 @@ def _count(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
     return outermost
 
 
-def _place_of(quote: VerifiedQuote) -> str:
+def _location_of(quote: VerifiedQuote) -> str:
     return f"{quote.source}, {quote.page}" if quote.page else str(quote.source)
 
 

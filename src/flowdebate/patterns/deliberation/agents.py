@@ -47,13 +47,13 @@ OWN = " (you)"
 """Mark after the name of the participant reading the transcript."""
 
 
-def render_said(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:
+def render_contributions(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:
     """Render the transcript as text: `[name, role] …`, under a heading for each round.
 
     New entries only add text at the end. The contributions of the reader, `own_name`, are marked.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationEntry
-    >>> print(render_said([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))
+    >>> print(render_contributions([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))
     Round 1:
     [Bear, risk analyst] It can fail.
     """
@@ -163,7 +163,7 @@ def render_persona_turn(
     The messages for any two turns share a prefix up to the end of the shorter transcript.
     """
     fields = {**me.about, "round": round}
-    parts = [filled(template.transcript, transcript=render_said(entries, own_name=me.name))]
+    parts = [filled(template.transcript, transcript=render_contributions(entries, own_name=me.name))]
     # a missing or empty report keeps the previous summary
     numbered_reports = [
         (number, report) for number, report in enumerate(reports, 1) if report and report.summary.strip()
@@ -319,7 +319,7 @@ def render_moderator_turn(
     wishes = " ".join(f"{tag_name(name)} wants ..." for name in dict.fromkeys(entry.name for entry in entries))
     # after the last round, no contribution can settle the topic any more
     task = template.last if round == max_rounds else template.report
-    text = filled(template.transcript, transcript=render_said(entries))
+    text = filled(template.transcript, transcript=render_contributions(entries))
     return f"{text}\n\n{filled(task, round=round, rounds=rounds, wishes=wishes)}"
 
 

@@ -14,7 +14,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.options import CommonOptions, PromptOptions, quorum_of
 from flowdebate.chassis.output import build_output, ending_of
 from flowdebate.chassis.roles import NOT_KEPT, ModeratorOptions
-from flowdebate.chassis.roster import MemberLike, Role, is_own
+from flowdebate.chassis.roster import MemberLike, Role, is_custom_code
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import entries_of, state_of
 from flowdebate.chassis.turn import FailurePolicy, record_turn
@@ -136,7 +136,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     close = (
         sequencer(name=f"{name}-close-round")
         .then(loop.guard(MODERATOR, closing))
-        .then(stash_report(name, closing.name, custom=is_own(moderator)))
+        .then(stash_report(name, closing.name, custom=is_custom_code(moderator)))
     )
     return loop.until_stopped(pipeline.tap(close), "settled (moderator)").then(build_output(loop))
 

@@ -98,7 +98,7 @@ def parse_report(text: str) -> ModeratorReport:
     statuses = list(filter(None, parts["status"]))
     return ModeratorReport(
         summary="\n".join(filter(None, parts["summary"])) or "\n".join(parts[""]),
-        status="SETTLED" if statuses and all(map(_says_settled, statuses)) else "CONTINUE",
+        status="SETTLED" if statuses and all(map(_declares_settled, statuses)) else "CONTINUE",
         decision=parts["decision"][-1] if parts["decision"] else None,
     )
 
@@ -167,7 +167,7 @@ def _body(lines: Sequence[str], marks: str) -> str:
     return text
 
 
-def _says_settled(text: str) -> bool:
+def _declares_settled(text: str) -> bool:
     """Check whether the first line clearly declares the matter settled and no other line qualifies it."""
     lines = [_WORD.findall(_NO_NEED.sub(" ", line.casefold())) for line in text.split("\n")]
     first, *rest = list(filter(None, lines)) or [[]]

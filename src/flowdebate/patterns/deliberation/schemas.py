@@ -37,7 +37,7 @@ _MAX_LENGTH = max(map(len, _NOTHING))
 _MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # decoration that models add to such words
 
 
-def _something(decision: str | None) -> str | None:
+def _decision_or_none(decision: str | None) -> str | None:
     """Return `decision`, or None if it states that there is none: blank, dashes, "none", "N/A", and the like."""
     if decision is None:
         return None
@@ -86,7 +86,7 @@ class ModeratorReport(WireModel):
     """The state of the discussion."""
     status: ReportStatus
     """Status of the matter."""
-    decision: Annotated[str | None, AfterValidator(_something)] = None
+    decision: Annotated[str | None, AfterValidator(_decision_or_none)] = None
     """Decision, if there is one; a text such as "none", "N/A" or blank becomes None."""
 
     @property

@@ -25,7 +25,7 @@ from flowdebate.blocks.functions import Tool, function_schema
 from flowdebate.chassis.sentences import trim_to_sentence
 from flowdebate.chassis.state import Flag
 from flowdebate.chassis.turn import (
-    text_said,
+    speech_text,
 )
 from flowdebate.models.base import ModelResponse, ToolSpec
 from flowdebate.prompts import name_among
@@ -101,14 +101,15 @@ def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
     """Build the output schema for a handoff, with the descriptions from `handoff_spec`; it accepts any JSON object."""
     parameters = handoff_spec(other_names).parameters
 
-    def as_told(schema: dict[str, Any]) -> None:
+    def replace_schema(schema: dict[str, Any]) -> None:
         # name under which servers receive the schema as a tool if they support tools but not schemas
         title = schema["title"]
         schema.clear()
         schema.update({"title": title, **parameters})
 
     return create_model(
-        "Handoff", __base__=(type("Told", (HandoffFields,), {"model_config": ConfigDict(json_schema_extra=as_told)}),)
+        "Handoff",
+        __base__=(type("Told", (HandoffFields,), {"model_config": ConfigDict(json_schema_extra=replace_schema)}),),
     )
 
 
@@ -127,7 +128,7 @@ def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: C
 def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
     """Parse the answer from a model's text, which may contain the fields or the function call as JSON."""
     # without tools or schemas, a model may write the call as text
-    fields = _written_down(text) if '"response"' in text else None
+    fields = _find_object(text) if '"response"' in text else None
     if fields is not None:
         return fields.answer()
     transition = read_transition(text, names)
@@ -152,7 +153,7 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
     return HandoffAnswer(response=clean_text(part), cut_off=True)
 
 
-def _written_down(text: str) -> HandoffFields | None:
+def _find_object(text: str) -> HandoffFields | None:
     """Parse the fields of the first object in `text` that contains any words; the object may be inside a call."""
     begin = text.find("{")
     for _ in range(_TRIES):
@@ -210,16 +211,16 @@ class HandoffDecision:
         return "empty" if not self.text else "cut_off" if self.cut_off else None
 
 
-def read_said(value: object, agent_name: str, names: Sequence[str], ctx: Context) -> HandoffAnswer:
+def read_answer(value: object, agent_name: str, names: Sequence[str], ctx: Context) -> HandoffAnswer:
     """Parse the output of a block as the answer of `agent_name`.
 
     A dict or an object has a `response` or a `text`, and optionally a `next_agent_name`, in either key style. Any other
-    output is converted to text by `text_said`. If the name is not given separately, `read_transition` looks for it in
+    output is converted to text by `speech_text`. If the name is not given separately, `read_transition` looks for it in
     the text.
     """
-    raw_text = _held(value, _TEXTS)
-    text = text_said(raw_text if isinstance(raw_text, str) else value, agent_name, ctx)
-    name, cut_off = _held(value, _NAMES), isinstance(text, CutOff)
+    raw_text = _first_value(value, _TEXTS)
+    text = speech_text(raw_text if isinstance(raw_text, str) else value, agent_name, ctx)
+    name, cut_off = _first_value(value, _NAMES), isinstance(text, CutOff)
     if name is not None:
         return HandoffAnswer(response=str(text), next_agent_name=spell_name(name), cut_off=cut_off)
     transition = read_transition(str(text), names)
@@ -262,7 +263,7 @@ def check_decision(
     )
 
 
-def _held(value: object, keys: Sequence[str]) -> object:
+def _first_value(value: object, keys: Sequence[str]) -> object:
     """Return the first non-None value that `value` has under one of `keys`; None if there is none."""
     if isinstance(value, Mapping):
         return next((value[key] for key in keys if value.get(key) is not None), None)

@@ -22,7 +22,7 @@ from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.options import PromptOptions
 from flowdebate.chassis.output import build_output, ending_of
-from flowdebate.chassis.own_words import OwnWords
+from flowdebate.chassis.own_words import LabelParser
 from flowdebate.chassis.roles import CONCRETE, EMPTY, NOT_KEPT, BlockOptions, Identity, RolePrompt, generator_options
 from flowdebate.chassis.roster import MemberLike, Role, bindable
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
@@ -52,7 +52,7 @@ from .schemas import (
     TransitionForm,
     create_handoff_transcript,
 )
-from .steps import draw_instead, hand_over, needs_another_word, record_said
+from .steps import hand_over, keep_first_answer, needs_second_call, record_contribution
 
 if TYPE_CHECKING:
     from flowdebate.blocks.functions import Capability, ToolLike
@@ -201,11 +201,11 @@ def render_turns(entries: Iterable[HandoffEntry]) -> str:
     return "\n".join(lines) or EMPTY
 
 
-def tell_proposition(me: Identity, proposition: str) -> Identity:
+def describe_proposition(me: Identity, proposition: str) -> Identity:
     """Return the speaker with the proposition inserted for the placeholder in its system prompt.
 
     >>> pro = Identity(name="Pro", members={"Pro": None}, max_rounds=2, system_prompt="You agree: {proposition}")
-    >>> tell_proposition(pro, "AI may decide.").system_prompt
+    >>> describe_proposition(pro, "AI may decide.").system_prompt
     'You agree: AI may decide.'
     """
     return replace(me, system_prompt=(me.system_prompt or "").replace(PROPOSITION, quoted(proposition)))
@@ -238,7 +238,7 @@ def render_speaker_turn(
     return "\n\n".join([*parts, f"{turn}\n{filled(getattr(template, transition), **fields, **say)}"])
 
 
-def render_again(
+def render_retry(
     me: Identity,
     *,
     entries: Sequence[HandoffEntry],
@@ -273,7 +273,7 @@ class Speaker(Block[Any, HandoffDecision]):
         self,
         inner: Generator[HandoffAnswer],
         *,
-        words: OwnWords,
+        words: LabelParser,
         roster_names: tuple[str, ...],
         transition: TransitionForm,
         history: bool,
@@ -363,7 +363,7 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
 
     def system(value: object, ctx: Context) -> str:
         texts, proposition = prompt.template(ctx), question_of(value, ctx)
-        knowing = tell_proposition(me, proposition)
+        knowing = describe_proposition(me, proposition)
         return knowing.render_system(texts.system, texts.speaker, prompt.length(ctx), proposition=proposition)
 
     def turn(value: object, ctx: Context) -> str:
@@ -374,9 +374,9 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
         }
         problem = value.problem if isinstance(value, HandoffDecision) else None
         if isinstance(value, HandoffDecision) and value.text:
-            return render_again(me, **fields, problem=problem or "")
+            return render_retry(me, **fields, problem=problem or "")
         return render_speaker_turn(
-            tell_proposition(me, question_of(value, ctx)), **fields, round=round_of(ctx), problem=problem
+            describe_proposition(me, question_of(value, ctx)), **fields, round=round_of(ctx), problem=problem
         )
 
     filled_in = generator_options(options, "intent/chat", NOT_KEPT, location=block_name, prompt=prompt)
@@ -393,7 +393,7 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
         **filled_in,
     ).with_form(prompt.room)
     instructions = options.get("instructions")
-    words = OwnWords(
+    words = LabelParser(
         name=agent_name,
         other_stances=dict.fromkeys(other_names),
         system_prompt="\n".join(text for text in (system_prompt, instructions) if isinstance(text, str)),
@@ -493,7 +493,7 @@ def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
     turns = {
         persona.name: loop.turn(
             persona,
-            partial(record_said, names=names),
+            partial(record_contribution, names=names),
             answer=partial(handoff_schema, [name for name in names if name != persona.name]),
             speakers=loop.members,
             system_prompt=persona.system_prompt,
@@ -507,7 +507,7 @@ def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
     speakers = [speaker for turn in turns.values() for speaker in turn.speakers if isinstance(speaker, Speaker)]
     if options.on_invalid == "retry" and speakers:
         again = router(name=f"{loop.name}-ask-again", choose=lambda decision: decision.speaker, routes=speakers)
-        pipeline = pipeline.then_if(needs_another_word, guarded(again, loop.failures, draw_instead))
+        pipeline = pipeline.then_if(needs_second_call, guarded(again, loop.failures, keep_first_answer))
     hand = hand_over(name=loop.name, names=names, on_invalid=options.on_invalid, transcript=loop.transcript)
     return pipeline.then(hand)
 

@@ -106,7 +106,7 @@ class HandoffDocument(Document):
     @property
     def ending(self) -> str | None:
         reason = self.raw.stop_reason
-        return None if reason is None else f"Turns: {self.raw.turns}, {self.reason_in_words(reason)}"
+        return None if reason is None else f"Turns: {self.raw.turns}, {self.describe_reason(reason)}"
 
     def sections(self) -> Iterator[Section]:
         if self.raw.transcript:
@@ -173,14 +173,14 @@ class HandoffLive(Live):
             case BlockAnswered() if isinstance(event.output, HandoffAnswer):
                 self._answer = event.output
             case TurnFinished():
-                yield from self._said(self._recorded)
+                yield from self._show_text(self._recorded)
             case HandoffMade():  # the text may come from a second answer
-                yield from self._said("" if self._answer is None else self._answer.response)
+                yield from self._show_text("" if self._answer is None else self._answer.response)
                 yield from next_speaker(event)
             case _:
                 yield from super().sections(event)
 
-    def _said(self, text: str) -> Iterator[LiveSection]:
+    def _show_text(self, text: str) -> Iterator[LiveSection]:
         if text.strip() and not self._shown:
             yield Piece(text=text)
             yield Ending()

@@ -8,16 +8,16 @@ from typing import Any
 
 from flowdebate.blocks.functions import Handler, handler
 from flowdebate.chassis.state import accepted, round_of, state_of
-from flowdebate.chassis.turn import audit_resources, complete_turn, record_failure, record_flag, warn_of_nothing
+from flowdebate.chassis.turn import audit_resources, complete_turn, record_failure, record_flag, warn_about_empty_text
 from flowdebate.errors import OutputError, RosterError
 from flowdebate.runs.context import Context
 
-from .answers import NOTHING, HandoffDecision, check_decision, read_said
+from .answers import NOTHING, HandoffDecision, check_decision, read_answer
 from .events import HandoffMade
 from .schemas import HandoffAnswer, HandoffEntry, HandoffState, HandoffTranscript, OnInvalid
 
 
-def record_said(
+def record_contribution(
     *,
     name: str,
     agent_name: str,
@@ -31,7 +31,7 @@ def record_said(
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
     async def record(value: object, ctx: Context) -> HandoffDecision:
         if not isinstance(value, HandoffDecision):
-            read = partial(read_said, value, agent_name, names, ctx)
+            read = partial(read_answer, value, agent_name, names, ctx)
             answer = await accepted(read, ctx, returns=HandoffAnswer, custom=custom)
             value = check_decision(answer, agent_name=agent_name, names=names)
         entry = HandoffEntry(round=round_of(ctx), agent_name=agent_name, text=value.text, flag=value.flag)
@@ -43,12 +43,12 @@ def record_said(
     return record
 
 
-def needs_another_word(value: object) -> bool:
+def needs_second_call(value: object) -> bool:
     """Check whether a turn's speaker has to be called again, and can be."""
     return isinstance(value, HandoffDecision) and value.problem is not None and value.speaker is not None
 
 
-def draw_instead(error: Exception, value: HandoffDecision, ctx: Context) -> HandoffDecision:
+def keep_first_answer(error: Exception, value: HandoffDecision, ctx: Context) -> HandoffDecision:
     """Keep a speaker's first answer if its provider fails during the second call."""
     speaker = state_of(ctx, HandoffState).speaker
     record_failure(error, ctx, block=ctx.block, role="debater", name=speaker, instead="drawn")
@@ -78,7 +78,7 @@ def hand_over(
             if decision.flag is not None:
                 record_flag(decision.flag, speaker, ctx)
             if decision.flag == "empty" and decision.speaker is None:
-                warn_of_nothing(speaker, ctx)
+                warn_about_empty_text(speaker, ctx)
             decided = {"next_agent_name": next_name, "chosen_by": by, "problem": decision.problem}
             transcript_handle = ctx.scope.handles["transcript"]
             *before, last = transcript_handle.state.entries

@@ -14,7 +14,7 @@ from .schemas import Examination as Examination
 from .schemas import Finding as Finding
 from .schemas import FindingDraft as FindingDraft
 from .schemas import Findings as Findings
-from .schemas import FindingsAsked as FindingsAsked
+from .schemas import FindingsRequest as FindingsRequest
 from .schemas import GateResult as GateResult
 from .schemas import Place as Place
 from .schemas import Raised as Raised

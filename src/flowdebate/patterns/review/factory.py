@@ -14,8 +14,8 @@ from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
 from flowdebate.chassis.options import PromptOptions, quorum_of
 from flowdebate.chassis.output import ending_of
 from flowdebate.chassis.roles import NOT_KEPT, RoleOptions
-from flowdebate.chassis.roster import MemberLike, Persona, Role, is_own, merge_options, own_options
-from flowdebate.chassis.seats import DEFAULT, each_by_default
+from flowdebate.chassis.roster import MemberLike, Persona, Role, is_custom_code, merge_options, role_options
+from flowdebate.chassis.seats import DEFAULT, default_vendor_models
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import state_of
 from flowdebate.chassis.turn import SKIP
@@ -121,7 +121,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     for vendor in excluded:
         check_vendor(vendor, location=f"review {name!r}", field="not_vendor")
     if reviewers is None:
-        reviewers, model = REVIEWERS, each_by_default(model, location=f"review {name!r}", without=excluded)
+        reviewers, model = REVIEWERS, default_vendor_models(model, location=f"review {name!r}", without=excluded)
     loop = check_options(
         REVIEW,
         ReviewOptions(
@@ -198,7 +198,7 @@ def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:
 
 def _voice(loop: Loop[ReviewOptions], member: Persona) -> Any:  # noqa: ANN401 - a model, as a role takes it
     """Return a reviewer's model; None for a human or a custom block."""
-    block_options = own_options(member.block)
+    block_options = role_options(member.block)
     if block_options is None:
         return None
     return block_options.get("model", loop.options_of(loop.spec.speaker, member).get("model", "intent/chat"))
@@ -208,7 +208,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
     """Build a reviewer's turn in one phase, using the custom or default block and its fallback."""
     stand_in = loop.failures.stand_in
     options = loop.options_of(loop.spec.speaker, member)
-    block_options = own_options(member.block)
+    block_options = role_options(member.block)
     voice = _voice(loop, member)
     fields = {"role": member.role, "system_prompt": member.system_prompt}
     if phase == "find":
@@ -234,7 +234,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
             ]
 
         if block_options is None:
-            block = loop.own_speaker(member).in_role("reviewer")
+            block = loop.custom_speaker(member).in_role("reviewer")
             # people get one order only: unlike models, they are not influenced by the order of two words
             speakers = [[block] * (1 if hasattr(member.block, "with_answer_schema") else len(times))]
         else:
@@ -242,7 +242,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
         speakers += [make(stand_in)] if stand_in is not None else []
     voices: list[object] = [voice, *([stand_in] if stand_in is not None else [])]
     return ReviewerTurn(
-        loop, phase, member.name, speakers=speakers, voices=voices, hide=hide, custom=is_own(member.block)
+        loop, phase, member.name, speakers=speakers, voices=voices, hide=hide, custom=is_custom_code(member.block)
     )
 
 
@@ -266,7 +266,7 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
         reviewers={name: state.voices[name] for name in loop.names if name in state.voices},
         gate=result,
         coverage=coverage,
-        left_apart=state.left_apart,
+        uncompared_pairs=state.uncompared_pairs,
         empty={
             name: count
             for name in loop.names

@@ -87,7 +87,7 @@ def locate(
     return claimed.model_copy(update={"found": problem is None, "problem": problem})
 
 
-def raise_again(draft: FindingDraft, sources: tuple[Source, ...]) -> Raised:
+def carry_over(draft: FindingDraft, sources: tuple[Source, ...]) -> Raised:
     """Raise a finding from an earlier review again, at its current location.
 
     Lines move, so only the quote counts. If the file is not in the material, the location remains unknown.
@@ -220,10 +220,10 @@ def _ends(lines: Sequence[Line]) -> tuple[int, int]:
 def _index(sources: tuple[Source, ...]) -> Callable[[str, _View], tuple[str, list[int], list[Line]]]:
     """Return a cached function that renders a view of a file, shared by all quotes in a run."""
     files = _files(sources)
-    return cache(lambda file, view: _in_one_line(files[file], view))
+    return cache(lambda file, view: _join_lines(files[file], view))
 
 
-def _in_one_line(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], list[Line]]:
+def _join_lines(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], list[Line]]:
     """Join the lines of a file with single spaces; return the text, the offset of each line, and the lines."""
     signed = view == "signs"
     all_lines = [line for line in of_file if line.sign != _LEFT_OUT.get(view)]

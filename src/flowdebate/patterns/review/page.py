@@ -122,7 +122,7 @@ class ReviewDocument(Document):
     @property
     def ending(self) -> str | None:
         reason = self.raw.stop_reason
-        return None if reason is None else f"Reviewers: {len(self.raw.reviewers)}, {self.reason_in_words(reason)}"
+        return None if reason is None else f"Reviewers: {len(self.raw.reviewers)}, {self.describe_reason(reason)}"
 
     def sections(self) -> Iterator[Section]:
         yield from self.result()
@@ -170,8 +170,8 @@ class ReviewDocument(Document):
             yield from map(finding_group, findings)
         if raw.empty:
             yield Remark(text=raw.empty_note)
-        if raw.left_apart:
-            yield Remark(text=f"{raw.left_apart} more pairs of findings were not compared: some may be the same")
+        if raw.uncompared_pairs:
+            yield Remark(text=f"{raw.uncompared_pairs} more pairs of findings were not compared: some may be the same")
 
 
 def finding_group(finding: Finding) -> Group:

@@ -13,7 +13,7 @@ from flowdebate.chassis.roster import bindable
 from flowdebate.chassis.state import question_of
 from flowdebate.prompts import Length, Profiles, Template, filled, length_text, part, quoted, tag_text, uses
 
-from .schemas import SEVERITY_WORDS, Comparison, Finding, Findings, FindingsAsked, ReviewTranscript
+from .schemas import SEVERITY_WORDS, Comparison, Finding, Findings, FindingsRequest, ReviewTranscript
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,10 +151,10 @@ def create_examiner(
 ) -> Generator[Any]:
     """Create the block `{name}-examiner-{agent_name}`.
 
-    The block takes a `FindingsAsked` and returns an instance of its `schema`.
+    The block takes a `FindingsRequest` and returns an instance of its `schema`.
     """
 
-    def examine(texts: ReviewerTemplate, value: FindingsAsked, _: Context) -> str:
+    def examine(texts: ReviewerTemplate, value: FindingsRequest, _: Context) -> str:
         text = filled(texts.findings, question=quoted(value.question), findings=value.text)
         turned = texts.examine_turned if value.turned else texts.examine
         return f"{text}\n\n{texts.defend if value.kind == 'defend' else turned}"
@@ -215,7 +215,7 @@ MERGER = MergerTemplate()
 def create_merger(
     *, name: str, template: MergerTemplate | None = None, **options: Unpack[BlockOptions]
 ) -> Generator[Any]:
-    """Create the block `{name}-merger`, which takes a `FindingsAsked` with pairs and returns a `Comparison`."""
+    """Create the block `{name}-merger`, which takes a `FindingsRequest` with pairs and returns a `Comparison`."""
     return deciding_block(
         f"{name}-merger",
         Profiles(full=MERGER, concise=MERGER),

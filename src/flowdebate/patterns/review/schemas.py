@@ -280,7 +280,7 @@ class ReviewState(PatternState):
     """Number of lines under review in the prompts, keyed by reviewer and file."""
     findings: list[Finding] | None = None
     """Findings after merging."""
-    left_apart: int = 0
+    uncompared_pairs: int = 0
     verdicts: dict[str, list[Verdict]] = Field(default_factory=new_dict)
     defences: dict[str, list[Defence]] = Field(default_factory=new_dict)
 
@@ -299,7 +299,7 @@ class ReviewRawOutput(PatternOutput):
     """Result of the gate; None without a gate."""
     coverage: list[FileCoverage] = Field(default_factory=new_list)
     """Coverage of each file, in the order of the sources."""
-    left_apart: int = 0
+    uncompared_pairs: int = 0
     """Number of pairs at the same location that may be identical but were not shown to the merger."""
     empty: dict[str, int] = Field(default_factory=new_dict)
     """Number of findings dropped because of an empty title or claim, keyed by reviewer."""
@@ -427,7 +427,7 @@ class Examined(WireModel):
     )
 
 
-class ExaminedTurned(Examined):
+class ExaminedReversed(Examined):
     """The same, asked for in the other order."""
 
     verdict: Literal["refute", "confirm", "unsure"]
@@ -439,10 +439,10 @@ class Examination(WireModel):
     verdicts: Annotated[list[Examined], Field(max_length=1_000)]
 
 
-class ExaminationTurned(WireModel):
+class ExaminationReversed(WireModel):
     """The same, asked for in the other order."""
 
-    verdicts: Annotated[list[ExaminedTurned], Field(max_length=1_000)]
+    verdicts: Annotated[list[ExaminedReversed], Field(max_length=1_000)]
 
 
 class Defended(WireModel):
@@ -480,14 +480,14 @@ _TASKS = {
 
 
 def answer_to(kind: str, *, turned: bool = False) -> type[Any]:
-    """Build the model for a valid answer to a `FindingsAsked` of this kind."""
+    """Build the model for a valid answer to a `FindingsRequest` of this kind."""
     if kind == "examine":
-        return ExaminationTurned if turned else Examination
+        return ExaminationReversed if turned else Examination
     return Answers if kind == "defend" else Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingsAsked:
+class FindingsRequest:
     """Input to a reviewer's block about existing findings, and to the merger's block."""
 
     kind: Literal["examine", "defend", "merge"]

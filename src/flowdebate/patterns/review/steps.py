@@ -19,14 +19,14 @@ from flowdebate.chassis.turn import MISSING, TurnTask, ask, record_failure, take
 from flowdebate.sources.source import number_lines
 
 from .events import FindingsDecided, FindingsExamined, FindingsReported
-from .findings import decide, group, index_by_finding, join, locate, pairs_to_compare, raise_again, read_lines
+from .findings import carry_over, decide, group, index_by_finding, join, locate, pairs_to_compare, read_lines
 from .prompts import render_finding
 from .schemas import (
     Comparison,
     Defence,
     Finding,
     Findings,
-    FindingsAsked,
+    FindingsRequest,
     Raised,
     ReviewPart,
     ReviewReport,
@@ -104,7 +104,7 @@ class ReviewerTurn(Block[Any, None]):
                     ask,
                     speaker,
                     self._input(state, part, turned, number if len(parts) > 1 else None, ctx),
-                    _place(ctx, turned, number),
+                    _context_of_part(ctx, turned, number),
                     failures,
                 )
                 for number, part in by_part.items()
@@ -175,7 +175,7 @@ class ReviewerTurn(Block[Any, None]):
         question = self._hide(state.question, ctx) or ""
         # the second order shows the findings in reverse, because models put more trust in what they read first
         ordered = "\n".join(reversed(texts) if turned else texts)
-        return FindingsAsked(kind=kind, question=question, text=ordered, turned=bool(turned), part=part or 0)
+        return FindingsRequest(kind=kind, question=question, text=ordered, turned=bool(turned), part=part or 0)
 
     def _read(
         self,
@@ -259,7 +259,7 @@ class ReviewerTurn(Block[Any, None]):
         return Outline(text=self.name, kind="sequencer", children=(self._speakers[0][0].outline(),))
 
 
-def _place(ctx: Context, turned: int, part: int = 0) -> Context:
+def _context_of_part(ctx: Context, turned: int, part: int = 0) -> Context:
     """Return the context for a call in a turn, with a path that includes the part and the order."""
     path = f"{ctx.path}/part-{part + 1}" if part else ctx.path
     return ctx.child(ctx.block, f"{path}/turned" if turned else path)
@@ -299,20 +299,20 @@ class Merging(Wrapped):
         state = state_of(ctx, ReviewState)
         if state.losses:
             check_quorum(state, list(state.reports), quorum=self._loop.failures.least, block=ctx.block)
-        reports = [*state.reports.values(), self._raised_again(ctx)]
+        reports = [*state.reports.values(), self._raise_earlier(ctx)]
         groups = group(raised for report in reports for raised in report)
         pairs, possible = await _find_pairs(groups) if self._asks else ([], 0)
         ctx.scope.handle.deadline = None  # the time limit of the first phase no longer applies
         findings = join(groups, await self._compare(groups, pairs, ctx) if pairs else [])
-        ctx.scope.handle.update(findings=findings, left_apart=possible - len(pairs))
+        ctx.scope.handle.update(findings=findings, uncompared_pairs=possible - len(pairs))
         if any(set(state.reports).difference(finding.raisers) for finding in findings):
             self._loop.open_round(ctx, 2)
 
-    def _raised_again(self, ctx: Context) -> list[Raised]:
+    def _raise_earlier(self, ctx: Context) -> list[Raised]:
         """Raise the findings from an earlier review again."""
         material = self._loop.material
         sources = () if material is None else material.of_run(ctx)
-        return [raise_again(draft, sources) for draft in self._loop.options.earlier or ()]
+        return [carry_over(draft, sources) for draft in self._loop.options.earlier or ()]
 
     async def _compare(
         self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
@@ -331,10 +331,10 @@ class Merging(Wrapped):
                 for number, pair in enumerate(pairs, start=1)
                 for word, at in zip(("first", "second"), reversed(pair) if turned else pair, strict=True)
             ]
-            question = FindingsAsked(
+            question = FindingsRequest(
                 kind="merge", question=state_of(ctx, ReviewState).question, text="\n".join(texts), turned=turned
             )
-            answer = await self._inner(question, _place(ctx, int(turned)))
+            answer = await self._inner(question, _context_of_part(ctx, int(turned)))
             if answer is MISSING:
                 return []
             answers = as_model(answer, Comparison, block=self.name).pairs

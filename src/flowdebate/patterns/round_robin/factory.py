@@ -12,7 +12,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.options import NEEDS_SYNTHESIZER, CommonOptions, PromptOptions, quorum_of
 from flowdebate.chassis.output import build_output, ending_of, with_synthesizer
 from flowdebate.chassis.roles import NOT_KEPT, PatternKeywords, RefereeOptions, SynthesizerOptions
-from flowdebate.chassis.roster import MemberLike, Role, is_own
+from flowdebate.chassis.roster import MemberLike, Role, is_custom_code
 from flowdebate.chassis.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
 from flowdebate.chassis.state import TurnOrder, entries_of, state_of
 from flowdebate.chassis.turn import SKIP, FailurePolicy, record_turn
@@ -216,7 +216,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
             sequencer(name=f"{name}-audit-round")
             .tap(loop.end_of_turns())  # the referee has a separate time limit
             .then(loop.guard(REFEREE, auditor))
-            .then(stash_audit(name, auditor.name, loop.transcript, custom=is_own(referee)))
+            .then(stash_audit(name, auditor.name, loop.transcript, custom=is_custom_code(referee)))
         )
     return with_synthesizer(loop.until_stopped(pipeline).then(build_output(loop)), loop, SYNTHESIZER)
 

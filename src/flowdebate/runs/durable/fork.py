@@ -34,7 +34,7 @@ ASKED = f"must be a question of at most {MAX_ADDED_QUESTION_LENGTH:,} characters
 
 
 @dataclass(frozen=True, kw_only=True)
-class GoesOn:
+class Continuation:
     """Continuation of a finished run."""
 
     held: Annotated[int, Field(ge=1, le=_MAX_EARLIER_ROUNDS)]
@@ -50,7 +50,7 @@ class GoesOn:
         return {"held": self.held, "rounds": self.rounds, "asked": questions}
 
     @classmethod
-    def of_plan(cls, stored: object) -> GoesOn | None:
+    def of_plan(cls, stored: object) -> Continuation | None:
         """Read the continuation from a plan written by `to_plan`; None if the plan contains none.
 
         Raises ConfigurationError for invalid data, which can only come from an import.
@@ -61,10 +61,10 @@ class GoesOn:
             fields_ = {**stored, "asked": [(question["round"], question["text"]) for question in stored["asked"]]}  # type: ignore[dict-item, index]  # errors below
             return TypeAdapter(cls).validate_python(fields_)
         except (TypeError, KeyError, ValidationError):
-            raise ConfigurationError("plan", "goes_on", stored, "must describe how a fork continues") from None
+            raise ConfigurationError("plan", "continuation", stored, "must describe how a fork continues") from None
 
 
-def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | None = None) -> GoesOn:
+def plan_continuation(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | None = None) -> Continuation:
     """Plan the continuation of a stored run by `rounds` rounds.
 
     Raises ConfigurationError if the run is unfinished or has no rounds.
@@ -79,29 +79,31 @@ def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | Non
         raise ConfigurationError(location, "run_id", stored.header.run_id, problem)
     before = raw.get("readerQuestions", []) if isinstance(raw, Mapping) else []
     questions = [(int(question["round"]), str(question["text"])) for question in before]
-    return GoesOn(
+    return Continuation(
         held=round_count, rounds=rounds, asked=(*questions, *([] if ask is None else [(round_count + 1, ask)]))
     )
 
 
-def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
+def plan_requested_continuation(stored: StoredRun, more: object) -> Continuation:
     """Plan the continuation of a stored run, as requested by a front end with "rounds", "ask" or both."""
     if not isinstance(more, Mapping) or not {"rounds", "ask"}.issuperset(more):
         raise ConfigurationError(
-            "options", "goes_on", more, 'must be a table with "rounds" (default: 1), "ask" or both'
+            "options", "continuation", more, 'must be a table with "rounds" (default: 1), "ask" or both'
         )
-    return goes_on(stored, location="goes_on", **{key: value for key, value in more.items() if value is not None})
+    return plan_continuation(
+        stored, location="continuation", **{key: value for key, value in more.items() if value is not None}
+    )
 
 
-async def read_goes_on(
+async def plan_continuation_of(
     location: str, run_id: str, *, rounds: int, ask: str | None, store: StoreChoice | StoreOptions
-) -> GoesOn:
+) -> Continuation:
     """Plan the continuation of the run with this id; raise ConfigurationError if no store is configured."""
     choice = store.store if isinstance(store, StoreOptions) else store
     opened = open_store(choice, location=location)
     if opened is None:
         raise ConfigurationError(location, "store", store, "must be the store of the run")
-    return goes_on(await opened.run(run_id), location=location, rounds=rounds, ask=ask)
+    return plan_continuation(await opened.run(run_id), location=location, rounds=rounds, ask=ask)
 
 
 T = TypeVar("T")

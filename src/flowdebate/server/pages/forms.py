@@ -13,7 +13,7 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from flowdebate.blocks.base import outline
-from flowdebate.blocks.human.answers import asked_in
+from flowdebate.blocks.human.answers import list_requests
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.programs import limits_of
 from flowdebate.patterns import PATTERNS, PatternInfo
@@ -26,7 +26,7 @@ from flowdebate.ui.models import models_line
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.plan import make_plan
 from flowdebate.ui.statuses import OVER
-from flowdebate.web.forms import Asked, Form, answer_fields, form_of, role_in_words, said_since
+from flowdebate.web.forms import Asked, Form, answer_fields, form_of, role_title, said_since
 from flowdebate.web.manual import INDEX, manual_page
 
 _Question = Annotated[str, Query(max_length=20_000)]
@@ -132,7 +132,7 @@ async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str 
         return Response(status_code=204)
     details = await service.run(link.run_id)
     pending = request_for(details.pending, link)
-    requests = asked_in(await service.store.steps(link.run_id), link.run_id, store=service.store.name)
+    requests = list_requests(await service.store.steps(link.run_id), link.run_id, store=service.store.name)
     block = link.role or next(
         (request_asked.block for request_asked, _ in requests if request_asked.place == link.place), ""
     )
@@ -150,7 +150,7 @@ def _shown(details: RunDetails, block: str, pending: PendingInput | None) -> dic
     question = None if pending is None else Asked.of(pending)
     return {
         "question": details.question,
-        "you": role_in_words(block, details.block),
+        "you": role_title(block, details.block),
         "waits": details.status not in OVER,
         "over": details.status in OVER,
         "pending": pending,

@@ -223,8 +223,8 @@ class _Answer(ABC):
     async def _said(self) -> tuple[str, End]:
         """Return the complete text and its end."""
         async with aclosing(self.source.texts()) as texts:
-            text_said = "".join([text async for text in texts if text is not None])
-        return text_said, await self.source.end()
+            text = "".join([text async for text in texts if text is not None])
+        return text, await self.source.end()
 
 
 class _Completion(_Answer):

@@ -95,7 +95,7 @@ run.addEventListener("submit", async (event) => {
   const told = form.querySelector("[role=status]");
   if (form.id === "go-on") {
     const question = form.querySelector("textarea")?.value.trim();
-    return fork(form, told, { goes_on: { rounds: 1, ...(question ? { ask: question } : {}) } });
+    return fork(form, told, { continuation: { rounds: 1, ...(question ? { ask: question } : {}) } });
   }
   if (form.id === "both-orders") return fork(form, told, { schedule: "swap" });
   const note = form.querySelector("textarea")?.value ?? "";

@@ -222,7 +222,7 @@ def decide(
     With log-odds, a preference for a slot cancels out only across all orders, so a model with any unusable ballot is
     ignored. Each model's ballots are averaged, so every model counts once, however often it was called. Between two
     sides, the median across models decides: no single model can outvote two thirds of the others, however confident it
-    is. The winner must lead every other side by `min_log_odds` (by default, `least_lead`); the scores are probabilities
+    is. The winner must lead every other side by `min_log_odds` (default: `required_lead`); the scores are probabilities
     based on each side's distance from its strongest rival.
 
     >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
@@ -238,7 +238,7 @@ def decide(
         if not used:
             return Decision({side: 1 / len(sides) for side in sides}, None, flipped=False)
         ahead = leads_of([(ballot.model, ballot.counted) for ballot in used], sides)
-        minimum = least_lead(used) if min_log_odds is None else min_log_odds
+        minimum = required_lead(used) if min_log_odds is None else min_log_odds
         clear = [side for side in sides if all(ahead[side][other] >= minimum for other in sides if other != side)]
         scores = softmax({side: min(ahead[side].values()) for side in sides})
         return Decision(scores, _only(clear), _flipped(used, sides))
@@ -248,10 +248,10 @@ def decide(
     return Decision(scores, _only(leaders(totals)), _flipped(used, sides))
 
 
-def least_lead(ballots: Sequence[JudgeBallot]) -> float:
+def required_lead(ballots: Sequence[JudgeBallot]) -> float:
     """Return the lead needed to win: the models' highest fitted value, or 0.1 if there is no fit.
 
-    >>> least_lead([JudgeBallot(order=["a", "b"])])
+    >>> required_lead([JudgeBallot(order=["a", "b"])])
     0.1
     """
     fits = [ballot.fit for ballot in ballots if ballot.problem is None and ballot.fit is not None]

@@ -46,7 +46,7 @@ from .ballots import (
     decide,
     effective_n,
     is_settled,
-    least_lead,
+    required_lead,
 )
 from .jurors import (
     JUDGE,
@@ -152,7 +152,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     )
 
 
-def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Callable[P, Judge]]:
+def _with_judge_signature(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Callable[P, Judge]]:
     """Give a function the signature of `create_judge`, which validates the options and supplies defaults."""
 
     def sign(function: Callable[..., Judge]) -> Callable[P, Judge]:
@@ -163,7 +163,7 @@ def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Call
 
 
 @bindable("name", "transcript", "stances", pattern="debate", role="judge", template=JudgeTemplate)
-@_taking_what(create_judge.create)
+@_with_judge_signature(create_judge.create)
 def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `create_judge`
     """Create the block `{name}-judge` as a panel.
 
@@ -404,7 +404,7 @@ class Judge(Block[Any, JudgedVerdict]):
         how, by_letter = asking.how, asking.how.form in LETTERS
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
-        minimum = least_lead(ballots) if how.min_log_odds is None else how.min_log_odds
+        minimum = required_lead(ballots) if how.min_log_odds is None else how.min_log_odds
         decision = decide(ballots, sides=self.sides, by=how.rule, min_log_odds=minimum)
         judging = Judging(
             answer=how.form if by_letter else None,
@@ -526,9 +526,9 @@ def _person(name: str, how: JudgeOptions, sides: Sequence[str], material: Materi
     """Create the human block that decides a flipped verdict."""
     from flowdebate.blocks.human.human import human
 
-    def ballots_in_words(flipped: FlippedBallots) -> str:
+    def render_ballot_list(flipped: FlippedBallots) -> str:
         return render_ballots(flipped.ballots)
 
     prompt = "The judge found otherwise when it was shown the arguments in another order. Decide."
-    person = human(name=f"{name}-human", prompt=prompt, context=ballots_in_words, ask=how.ask)
+    person = human(name=f"{name}-human", prompt=prompt, context=render_ballot_list, ask=how.ask)
     return with_answer_schema(person, lambda: verdict_among(sides), material=material)

@@ -160,16 +160,16 @@ def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type
     `names` must be in view order.
     """
 
-    def made(title: str, prefix: str, parts: tuple[str, ...], kind: object, subject: str) -> type[WireModel]:
+    def create(title: str, prefix: str, parts: tuple[str, ...], kind: object, subject: str) -> type[WireModel]:
         described = {f"{prefix}{at}": (kind, Field(alias=part, description=subject)) for at, part in enumerate(parts)}
         fields: dict[str, Any] = described
         return create_model(title, __base__=WireModel, **fields)
 
     if criteria:
-        by_criterion = made("ByCriterion", "criterion", criteria, Score, "From 0 to 100, by this criterion alone")
-        scores = made("Scores", "side", names, by_criterion, "The scores of this position")
+        by_criterion = create("ByCriterion", "criterion", criteria, Score, "From 0 to 100, by this criterion alone")
+        scores = create("Scores", "side", names, by_criterion, "The scores of this position")
     else:
-        scores = made("Scores", "side", names, Score, "From 0 to 100: how well this position was argued")
+        scores = create("Scores", "side", names, Score, "From 0 to 100: how well this position was argued")
     return create_model(
         "ScoredVerdict",
         __base__=WireModel if criteria else _scored_base(names),

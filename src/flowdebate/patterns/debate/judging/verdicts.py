@@ -41,12 +41,12 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint
         judging = judging.model_copy(update={"scores": shares})
     if winner is None or judging.on_flip in _UNDECIDED:
         winner = None
-        words = _UNDECIDED.get(judging.on_flip or "", _tell_tie(judging, used))
-        why = _PARAGRAPH.join(_tell_ballot(ballot) for ballot in used)
+        words = _UNDECIDED.get(judging.on_flip or "", _explain_tie(judging, used))
+        why = _PARAGRAPH.join(_render_ballot(ballot) for ballot in used)
     else:
         # `max` returns the first of several equally clear ballots
         best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))
-        words, why = add_headline(best.verdict, winner, best.order), _tell_reasons(best)
+        words, why = add_headline(best.verdict, winner, best.order), _render_reasons(best)
     if judging.answer is not None and judging.on_flip not in _UNDECIDED:
         counted = balanced(judging.ballots) if judging.decided_by == "log_odds" else used
         words = letter_verdict(winner, len(sides), usable=bool(counted))
@@ -55,7 +55,7 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint
     return JudgedVerdict(verdict=words, winner=winner, reasoning=why, judging=judging)
 
 
-def _tell_tie(judging: Judging, used: Sequence[JudgeBallot]) -> str:
+def _explain_tie(judging: Judging, used: Sequence[JudgeBallot]) -> str:
     """Explain a tie: either the order made the difference, or no ballot found either side ahead."""
     if (effect := order_effect(judging)) is not None:
         return f"It is a tie. {effect}"
@@ -107,12 +107,12 @@ def letter_verdict(winner: str | None, sides: int, *, usable: bool) -> str:
 def letter_reasoning(judging: Judging, *, hint: bool) -> str:
     """Quote the statement the judge picked for each side, along with the other side's reply."""
 
-    def tell(statement: Statement) -> str:
+    def format_statement(statement: Statement) -> str:
         return f"(turn {statement.turn}): “{' '.join(statement.text.split())}”"
 
     lines = [
-        f"{quote.side} {tell(quote.statement)} "
-        + ("Nobody else spoke after it." if quote.reply is None else f"Said afterwards {tell(quote.reply)}")
+        f"{quote.side} {format_statement(quote.statement)} "
+        + ("Nobody else spoke after it." if quote.reply is None else f"Said afterwards {format_statement(quote.reply)}")
         for quote in judging.quotes or ()
     ]
     if not lines:
@@ -120,11 +120,11 @@ def letter_reasoning(judging: Judging, *, hint: bool) -> str:
         models = len({ballot.model for ballot in judging.ballots})
         rule = f"median of {models} models" if models > 1 and judging.decided_by == "log_odds" else "mean"
         lines.append(f"The {rule} of {len(judging.ballots)} ballots by letter: {shares}.")
-    lead = [] if (lead_sentence := tell_lead(judging)) is None else [lead_sentence]
+    lead = [] if (lead_sentence := describe_lead(judging)) is None else [lead_sentence]
     return "\n\n".join([*lines, *lead, *([HINT] if hint else [])])
 
 
-def tell_lead(judging: Judging) -> str | None:
+def describe_lead(judging: Judging) -> str | None:
     """Describe the leading side's margin, before and after discounting length; None if it is unknown."""
     used = balanced(judging.ballots)
     if judging.decided_by != "log_odds" or not any(ballot.fit for ballot in used):
@@ -153,11 +153,11 @@ def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
         shares = ", ".join(f"{tag_text(side)} {share:.2f}" for side, share in ballot.shares.items())
         first = tag_text(ballot.order[0]) if ballot.order else "nobody"
         lines.append(f"Ballot {number}{who}, which was shown {first} first: {winner} ({shares})")
-        lines.append(f"  Reasons: {quoted(_tell_reasons(ballot))}")
+        lines.append(f"  Reasons: {quoted(_render_reasons(ballot))}")
     return "\n".join(lines)
 
 
-def _tell_reasons(ballot: JudgeBallot) -> str:
+def _render_reasons(ballot: JudgeBallot) -> str:
     """Render the reasons given in a ballot, explaining the labels of the positions if there are any."""
     if ballot.labels is None:
         return ballot.reasoning
@@ -165,12 +165,12 @@ def _tell_reasons(ballot: JudgeBallot) -> str:
     return f"{ballot.reasoning} ({called})"
 
 
-def _tell_ballot(ballot: JudgeBallot) -> str:
+def _render_ballot(ballot: JudgeBallot) -> str:
     """Render a ballot's winner and reasons.
 
     Reasons with several paragraphs start a new paragraph, since they may begin with a heading.
     """
-    reasons = _tell_reasons(ballot)
+    reasons = _render_reasons(ballot)
     return f"For {ballot.winner or 'none of them'}:{_PARAGRAPH if _PARAGRAPH in reasons else ' '}{reasons}"
 
 
@@ -252,10 +252,10 @@ def reply_to(
     count.
     """
 
-    def words_of(text: str) -> set[str]:
+    def fold_words(text: str) -> set[str]:
         return {word.casefold() for word in _WORD.findall(text)}
 
-    words, stated = words_of(statement.text), entries[statement.entry]
+    words, stated = fold_words(statement.text), entries[statement.entry]
     later = [
         Statement(entry=index, text=sentence)
         for index, entry in enumerate(entries)
@@ -264,4 +264,4 @@ def reply_to(
         and (turn_order != "simultaneous" or entry.round > stated.round)
         for sentence in sentences_of(entry.text)
     ]
-    return max(later, key=lambda other: len(words & words_of(other.text)), default=None)
+    return max(later, key=lambda other: len(words & fold_words(other.text)), default=None)
