@@ -69,7 +69,7 @@ class Watch:
     def problems_of(self, wire: dict[str, Any]) -> list[str]:
         """Return the differences between an event's wire form and the schema of its kind."""
         json.dumps(wire, allow_nan=False)
-        if wire["kind"] not in self._kinds:  # of a pattern that a test has registered in the meantime
+        if wire["kind"] not in self._kinds:  # a test may have registered another pattern in the meantime
             self._read_schema()
         schema = {"$ref": self._kinds[wire["kind"]], "$defs": self._parts}
         errors: list[ValidationError] = list(Draft202012Validator(schema).iter_errors(wire))

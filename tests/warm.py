@@ -328,7 +328,7 @@ def _tell_end(child: int, status: int) -> None:
 
 
 def _tell(status: int, number: int) -> None:
-    with suppress(BrokenPipeError):  # nobody is listening any more
+    with suppress(BrokenPipeError):  # nobody is listening anymore
         os.write(status, number.to_bytes(4, "big"))
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from tests.server.stage import Stage
 
-# the tests use this many debaters on purpose
+# so many debaters cause a warning
 pytestmark = pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")
 
 ELSEWHERE = "https://attacker.example"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from tests.server.stage import Stage
 
-# the tests use this many rounds on purpose
+# so many rounds cause a warning
 pytestmark = pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")
 
 WIDTHS = (320, 360, 500, 768, 1000, 1280)

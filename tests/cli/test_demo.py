@@ -91,7 +91,7 @@ def test_the_page_shows_the_run_and_requires_its_token(
             page = await client.get(opened[0], headers={"accept": "text/html"}, follow_redirects=True)
             assert page.status_code == 200
             assert question in page.text
-            assert "nothing was edited" in page.text  # who spoke, and how the debate was recorded
+            assert "nothing was edited" in page.text  # the page says who spoke, and how the debate was recorded
             assert (await client.get(opened[0].partition("?")[0])).status_code == 401
 
     monkeypatch.setattr("flowdebate.server.app.serve", serve)

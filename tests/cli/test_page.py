@@ -103,7 +103,7 @@ def test_truncated_text_is_marked() -> None:
 def test_tool_calls_are_shown_briefly() -> None:
     """The page shows the call and the beginning of its result."""
     output = render_turn(ToolCalled(block="a", tool="lookup", arguments='{"q": 1}', result="x" * 5000))
-    assert "".join(output.split()) == f'anna:Tool:lookup({{"q":1}})={"x" * 200}…(5,000)'  # at any width
+    assert "".join(output.split()) == f'anna:Tool:lookup({{"q":1}})={"x" * 200}…(5,000)'  # true at any width
 
 
 @given(st.data())

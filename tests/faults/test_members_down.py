@@ -154,7 +154,7 @@ def check_ending(case: Case, served_endpoint: Endpoint, status: str, incomplete:
     if served_endpoint.failed:
         assert status in ("degraded", "no_verdict")
         check_line(incomplete, case, served_endpoint)
-    else:  # a role without a task
+    else:  # the role had no task
         assert (status, incomplete) == ("complete", None)
 
 

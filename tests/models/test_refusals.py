@@ -685,7 +685,7 @@ async def test_a_key_is_sent_without_its_newline(kind: Any, monkeypatch: pytest.
     assert keys == ["sk-canary-1"] * 4
 
 
-# The law
+# General property
 
 
 @dataclass(frozen=True)

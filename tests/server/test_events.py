@@ -207,7 +207,7 @@ def test_the_number_of_readers_is_limited(gate: Gate) -> None:
         assert rejection.headers["retry-after"] == "5"
         assert stage.get(f"/events?runs={run_id}").status_code == 429
         open_ones.pop()[0].__exit__(None, None, None)
-        for _ in range(200):  # until the server has noticed
+        for _ in range(200):  # wait until the server has noticed
             with stage.http.stream("GET", f"/api/v1/runs/{run_id}/events") as response:
                 if response.status_code == 200:
                     break

@@ -111,7 +111,7 @@ def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
     assert gated.post(f"/runs/{run_id}/resume").status_code == 202
     gate.let(3)
     assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
-    assert gate.calls == 5  # four, plus the cancelled one
+    assert gate.calls == 5  # four calls plus the cancelled one
 
 
 def test_matching_runs_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:

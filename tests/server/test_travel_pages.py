@@ -140,7 +140,8 @@ def test_a_comparison_shows_differences(stage: Stage) -> None:
 PANELS = (
     {"debaters": [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]},
     {"debaters": [{"name": "pro", "stance": "Ship now"}, {"name": "con", "stance": "Wait longer"}]},
-    {"debaters": [{"name": "Ben", "stance": "Wait"}, {"name": "Ann", "stance": "Ship"}]},  # in the other order
+    # the same sides in the other order
+    {"debaters": [{"name": "Ben", "stance": "Wait"}, {"name": "Ann", "stance": "Ship"}]},
 )
 
 

@@ -155,7 +155,7 @@ async def test_a_resumed_run_sees_the_same_archived_context() -> None:
         assert "idea number 1" in finished.document.raw.context.past_debates[0].answer
         assert calls
         assert all("Forget all rents" not in call.prompt and "Rents?" in call.prompt for call in calls)
-        assert finished.document.raw.tally.weights["cy"] < 1.0  # by ratings, not by the later outcome
+        assert finished.document.raw.tally.weights["cy"] < 1.0  # weighted by ratings, not by the later outcome
 
 
 async def test_a_fork_sees_the_archived_context_of_its_parent() -> None:

@@ -251,7 +251,7 @@ def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
                 await ann.resume("ann limit")
             assert raised.value.retry_after == 43_200
             assert {(budget.budget, budget.used) for budget in await bob.budgets()} == {("all runs", 9), ("'bob'", 4)}
-            assert await run_status(service) == "complete"  # without an owner
+            assert await run_status(service) == "complete"  # runs without an owner are not affected
             now += 86_400
             begun = await ann.begin("debate", QUESTION, options=SHORT)
             assert (await ann.wait(begun.run_id)).status == "complete"

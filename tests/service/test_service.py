@@ -694,7 +694,7 @@ async def test_a_run_with_an_unknown_pattern_gives_the_reason() -> None:
     await rent_debate().run(QUESTION, model=constant_model(), store=store, run_id="r")
     async with Service(store=store) as service:
         run = await service.run("r")
-        assert run.document is not None  # the output is stored
+        assert run.document is not None  # the output is stored nevertheless
         assert [update.kind for update in await read_updates(service.follow("r"))] == ["end"]
 
 

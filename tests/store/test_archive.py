@@ -323,7 +323,7 @@ async def test_a_deleted_debate_leaves_no_trace() -> None:
     for part in archive.logs:
         assert all(one not in body for body in (await store.documents(f"archive/default/{part}")).values())
     await archive.forget("a debate that never was")
-    await archive.ratings.apply(one, {"ann": 16.0})  # of a later run with the same id
+    await archive.ratings.apply(one, {"ann": 16.0})  # belongs to a later run with the same id
     assert (await stored_archive(store).ratings.of(["ann"]))["ann"].debates == 2
 
 

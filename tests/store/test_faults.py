@@ -185,7 +185,7 @@ async def test_writes_of_other_objects_and_processes_are_preserved(tmp_path: Pat
     path = tmp_path / "runs.sqlite3"
     store, second = SqliteStore(path), SqliteStore(path)
     await store.create(make_header("r1"))
-    await store.create(make_header("r2"))  # by the store's other connection
+    await store.create(make_header("r2"))  # uses the store's other connection
     await second.runs()
     assert await asyncio.to_thread(read_ids, path) == ["r1", "r2"]
     await store.create(make_header("r3"))
