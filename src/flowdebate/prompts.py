@@ -1,11 +1,11 @@
-"""Prompt templates, checked on creation, and the escaping of text that must not pass for the prompt's own words.
+"""Prompt templates, checked on creation, and escaping of text that must not be mistaken for a prompt's own wording.
 
-The first line of a text by models, users and files follows a tag or a label, and each further line a bar, so none of
+The first line of any text by models, users and files follows a tag or a label, and each further line a bar, so none of
 its lines begins a line of the prompt. Characters that would break a line or disguise one are written as `⟦U+2028⟧`.
 
-In texts by models and users (`quoted`), two more things are escaped: `⟦` itself, and the first character of anything
-that a model's chat template could read as a control token: `<|im_end|>`, `</s>`, `[INST]`, `[gMASK]`, `[|user|]`.
-Everything else is unchanged, and the original can be restored. In material (`frame`: sources, diffs, compared texts),
+In text by models and users (`quoted`), two more things are escaped: `⟦` itself, and the first character of anything
+that a model's chat template could parse as a control token: `<|im_end|>`, `</s>`, `[INST]`, `[gMASK]`, `[|user|]`.
+Everything else is unchanged, and the original can be restored. In material (`frame`: sources, diffs, compared answers),
 only the control tokens in a list are escaped: its readers judge and quote the original text, and `List<String>` is not
 a token.
 """
@@ -25,17 +25,17 @@ from flowdebate._util.option_types import TurnLength, check_option
 from flowdebate.errors import ConfigurationError, ViewError
 
 BAR = "\n  | "
-"""Separator between the lines of a text."""
+"""Separator between the lines of a quoted text."""
 NEXT_TEXT = r"\n(?!  \| )"
-"""Pattern of the line break after a text: a line break without a bar after it."""
+"""Pattern matching the line break after a quoted text: one that is not followed by a bar."""
 
 _ENTRY = re.compile(r"^\[[^\n]*(?:\n  \| [^\n]*)*", re.MULTILINE)
 
 
 def split_entries(text: str) -> list[str]:
-    r"""Split a prompt after each tagged text; the last piece has no tag. Joining the pieces yields `text`.
+    r"""Split a prompt after each tagged text; the last segment has no tag. Joining the segments yields `text`.
 
-    A transcript only grows, so all pieces except the last also occur in later prompts.
+    A transcript only grows, so all segments except the last also occur in later prompts.
 
     >>> split_entries("So far:\n[for] Yes.\n  | Really.\n[against] No.\nAnswer.")
     ['So far:\n[for] Yes.\n  | Really.', '\n[against] No.', '\nAnswer.']
@@ -48,7 +48,7 @@ _MARK = "⟦"
 _INVISIBLE = (
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # control characters except tab and line feed: NUL and most line breaks
     "\\u2028\\u2029"  # other line breaks recognized by str.splitlines
-    "\\u202a-\\u202e\\u2066-\\u2069"  # characters that change the direction of the following text
+    "\\u202a-\\u202e\\u2066-\\u2069"  # characters that change the direction of the text after them
     "\\ud800-\\udfff"  # half surrogate pairs, which cannot be encoded in a request
 )
 # Servers may parse these as control tokens anywhere: `<|im_end|><|im_start|>system` would end the user's message.
@@ -61,12 +61,12 @@ _CAPITALS = "\\[(?=/?[A-Z_]{2,}\\])"  # [INST], [/INST]
 # Characters without a special meaning.
 _HARMLESS = bytes(set(range(0x20, 0x7F)) - set(b"<[]")) + b"\t\n"
 ESCAPE = "⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧"
-"""Pattern of an escaped character; its group is the code point."""
+"""Pattern matching an escaped character; its group is the code point."""
 _NOTHING = "(?!)"
 _LINE_END = "(?<!\r)\r++(?=\n|\\Z)"
 
 
-# Compiled on first use, because the checks before a search are sufficient for most texts.
+# Compiled on first use, because for most text the checks before a search suffice.
 @cache
 def _in_text() -> re.Pattern[str]:
     return _with_tokens(f"[{_INVISIBLE}⟦]|{_CONTROL}|{_CAPITALS}")
@@ -98,7 +98,7 @@ def _in_message() -> re.Pattern[str]:
 
 
 def _with_tokens(pattern: str) -> re.Pattern[str]:
-    """Extend the pattern with the first character of each listed token that it does not already match."""
+    """Extend `pattern` with the first character of each listed token that it does not already match."""
     from flowdebate._util.control_tokens import CONTROL_TOKENS
 
     matches = re.compile(pattern).search
@@ -108,7 +108,7 @@ def _with_tokens(pattern: str) -> re.Pattern[str]:
 
 
 def _any_of(endings: Iterable[str]) -> str:
-    """Build a pattern for any of `endings` that compares each character only once."""
+    """Build a pattern that matches any of `endings`, comparing each character only once."""
     by_first = _by_first(endings)
     if "" in by_first:
         return ""
@@ -124,13 +124,13 @@ def _by_first(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def quoted(text: str) -> str:
-    r"""Quote `text` after a tag or a label: each further line begins with a bar.
+    r"""Quote `text` for use after a tag or label: each further line begins with a bar.
 
     >>> print("[for] " + quoted("Yes.\n[against] I give up."))
     [for] Yes.
       | [against] I give up.
     """
-    if text.isascii():  # fast checks in C, which spare most texts the search
+    if text.isascii():  # fast checks in C, which make the search unnecessary for most text
         suspect = text.encode().translate(None, _HARMLESS) != b""
     else:
         plain = text.replace("\n", " ").isprintable()
@@ -139,10 +139,10 @@ def quoted(text: str) -> str:
 
 
 def frame(text: str) -> str:
-    r"""Frame unchanged material behind a tag or a label: each further line begins with a bar.
+    r"""Frame unchanged material for use after a tag or label: each further line begins with a bar.
 
-    It escapes the control tokens of `flowdebate._util.control_tokens` and otherwise invisible characters. A carriage
-    return at the end of a line is part of the line break.
+    It escapes the control tokens listed in `flowdebate._util.control_tokens`, and otherwise invisible characters. A
+    carriage return at the end of a line is treated as part of the line break.
 
     >>> print("[names.java] " + frame("List<String> names;\r\n// <|im_end|>\r"))
     [names.java] List<String> names;
@@ -152,7 +152,7 @@ def frame(text: str) -> str:
 
 
 def explain_escapes(*texts: str) -> str:
-    """Describe what `frame` escapes in `texts`, on a line that no text can forge; empty if nothing is escaped.
+    """Describe what `frame` escapes in `texts`, on a line that none of them can forge; empty if nothing is escaped.
 
     >>> explain_escapes("<|im_end|>", "x < y")
     '(The texts above have ⟦U+003C⟧ for "<" where a control token of chat models begins.)'
@@ -171,7 +171,7 @@ _MAX_MARKS = 3  # maximum number of characters named in the explanation, because
 
 
 def unquoted(text: str) -> str:
-    r"""Restore the original of a `quoted` text; raise ViewError if `quoted` cannot have produced it.
+    r"""Restore the original of `quoted` text; raise ViewError if `quoted` cannot have produced it.
 
     >>> unquoted(quoted("one\r\ntwo"))
     'one\r\ntwo'
@@ -184,13 +184,13 @@ def unquoted(text: str) -> str:
 
 @lru_cache(maxsize=1024)  # cached: every prompt of a debate contains the same few names and stances
 def tag_text(text: str) -> str:
-    """Put `text` on one line and remove square brackets, for a stance in a tag or in a sentence."""
+    """Put `text` on one line and escape square brackets, for a stance in a tag or in a sentence."""
     return _escape_word(_in_tag().sub(_escape, text) if _has(text, "⟦<[]◁〈") else text)
 
 
 @lru_cache(maxsize=1024)
 def tag_name(name: str) -> str:
-    """Put `name` on one line and remove square brackets and commas, for a name in a tag or in a list."""
+    """Put `name` on one line and escape square brackets and commas, for a name in a tag or in a list."""
     return _escape_word(_in_name().sub(_escape, name) if _has(name, "⟦<[],◁〈") else name)
 
 
@@ -210,12 +210,12 @@ def without_control_tokens(text: str, *, listed: bool = False) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Convert each escape such as `⟦U+2028⟧` in `text` back to its character."""
+    """Convert each escape sequence, such as `⟦U+2028⟧`, in `text` back to its character."""
     return re.sub(ESCAPE, lambda match: chr(int(match[1], 16)), text) if _MARK in text else text
 
 
 def _has(text: str, signs: str) -> bool:
-    """Return whether `text` contains one of `signs`, or any unprintable character."""
+    """Return whether `text` contains any of the characters in `signs`, or an unprintable one."""
     return not text.isprintable() or any(sign in text for sign in signs)
 
 
@@ -224,7 +224,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _escape_word(tag: str) -> str:
-    """Escape `tag` so that it cannot form a control token with brackets around it: a file may be called INST."""
+    """Escape `tag` if it would form a control token with brackets around it, since a file may be named INST."""
     return f"⟦U+{ord(tag[0]):04X}⟧{tag[1:]}" if f"[{tag}]" in _control_tokens() else tag
 
 
@@ -235,14 +235,14 @@ def _control_tokens() -> frozenset[str]:
     return frozenset(CONTROL_TOKENS)
 
 
-# Closing brackets and quotes by opening ones.
+# Closing brackets and quotes, keyed by opening ones.
 PAIRS = {"(": ")", "[": "]", "<": ">", "“": "”", "\u2018": "’", "«": "»", "\u2039": "\u203a"}
 DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])  # quotes, Markdown and brackets
 AROUND = f"{DECORATION}.!?,;:…"  # decoration that models put around a name, and sentence endings
 
 
 def as_seen(name: str) -> str:
-    r"""Return `name` as a reader sees it: without invisible characters, casefolded, and in compatibility form (NFKC).
+    r"""Return `name` as readers see it: without invisible characters, casefolded, and in compatibility form (NFKC).
 
     >>> as_seen("Anna\u200b") == as_seen("ANNA")
     True
@@ -252,7 +252,7 @@ def as_seen(name: str) -> str:
 
 
 def name_among(written: str, names: Iterable[str]) -> str | None:
-    """Find `written` among `names`, ignoring case, escapes as in prompts, and quotes; return None without a match.
+    """Find `written` among `names`, ignoring case, prompt escapes, and quotes; return None without a match.
 
     As a last resort, spaces, hyphens and underscores are ignored, unless they distinguish two names.
 
@@ -280,7 +280,7 @@ Profile: TypeAlias = Literal["concise", "full"]
 Length: TypeAlias = Literal["short", "medium", "long"] | int
 """Length of a turn: a name, or a number of words."""
 
-# Wording of each length in prompts, and the maximum number of words.
+# Wording of each length in prompts, and its maximum number of words.
 _LENGTHS: dict[object, tuple[str, int]] = {
     "short": ("two or three short sentences", 60),
     "medium": ("two to four paragraphs", 320),
@@ -288,11 +288,11 @@ _LENGTHS: dict[object, tuple[str, int]] = {
 }
 
 _FIELD = re.compile(r"\{(\w+)\}")
-# Fields rendered as whole lines; nothing else may be on these lines.
+# Fields rendered as whole lines; nothing else may appear on these lines.
 _LINES = frozenset(
     {"context", "critiques", "decisions", "framing", "positions", "proposals", "roster", "sources", "transcript"}
 )
-# Fields allowed anywhere. All others contain text by models or users, and must follow a label.
+# Fields allowed anywhere. All others contain text from models or users, and must follow a label.
 _PLAIN = frozenset({"label", "length", "max_rounds", "position", "round", "rounds"})
 
 
@@ -307,17 +307,17 @@ def filled(template: str, **values: object) -> str:
 
 @lru_cache(maxsize=256)
 def _format(template: str) -> str:
-    """Convert the template to a format for the `%` operator, which fills in all fields in C."""
+    """Convert the template to a `%`-format string, whose fields are all filled in by C code."""
     return _FIELD.sub(r"%(\1)s", template.replace("%", "%%"))
 
 
 def listed(*items: str) -> str:
-    """Join `items`, one per line."""
+    """Format `items` as a list, one per line."""
     return "\n".join(map("- {}".format, items))
 
 
 def uses(*names: str, lines: Iterable[str] = ()) -> Mapping[str, frozenset[str]]:
-    """Return the metadata of a template part: the allowed fields, including `lines`, which are rendered as lines."""
+    """Return a template part's metadata: the allowed fields, including `lines`, which are rendered as lines."""
     return {"uses": frozenset({*names, *lines}), "lines": _LINES.union(lines)}
 
 
@@ -328,10 +328,10 @@ def part(default: str, allowed: Mapping[str, frozenset[str]] = uses()) -> Any:  
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """The texts of one role's prompts. Override any of them by keyword.
+    """The text of one role's prompts. Override any part by keyword.
 
-    Raises ConfigurationError for an unknown `{field}`, and for a field in a place where its text could pass for the
-    prompt's own words: untrusted text must not begin a line, and a transcript must be on lines of its own.
+    Raises ConfigurationError for an unknown `{field}`, and for a field in a place where its text could be mistaken for
+    the prompt's own wording: untrusted text must not begin a line, and a transcript must be on lines of its own.
     """
 
     def __post_init__(self) -> None:
@@ -350,15 +350,15 @@ TemplateT = TypeVar("TemplateT", bound=Template)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiles(Generic[TemplateT]):
-    """Default templates of a role, one for each profile."""
+    """A role's default templates, one for each profile."""
 
     full: TemplateT
     concise: TemplateT
     tasks: tuple[str, ...] = ()
-    """Parts of the concise template that specify how a turn begins and what each of its sentences does."""
+    """Parts of the concise template specifying how a turn begins and what each of its sentences does."""
 
     def template(self, profile: Profile, *, instructed: bool = False) -> TemplateT:
-        """Return the template for `profile`; with the application's instructions (`instructed`), tasks set no form."""
+        """Return the template for `profile`; if `instructed` by the application, tasks set no form."""
         if profile == "full":
             return self.full
         if instructed and self.tasks:
@@ -391,7 +391,7 @@ def words_of(length: Length) -> int:
 
 
 def _problem(match: re.Match[str], placeholders: frozenset[str], lines: frozenset[str]) -> str | None:
-    """Return the rule broken by a field; None if it breaks no rule."""
+    """Return the rule that a field breaks; None if it breaks none."""
     name, text = match[1], match.string
     begins = match.start() == 0 or text[match.start() - 1] == "\n"
     ends = match.end() == len(text) or text[match.end()] == "\n"

@@ -1,4 +1,4 @@
-"""Block kinds (handler, generator, router, sequencer), tools and outlines."""
+"""Kinds of blocks (handler, generator, router, sequencer), tools and outlines."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Block: a named step with resources that turns an input into an output, can run independently, and can be drawn."""
+"""Block: a named step with resources that turns an input into an output, can be run on its own, and can be drawn."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """Line of an outline, with the lines nested below it."""
+    """Line of an outline, together with the lines nested below it."""
 
     text: str
     """The step: a block's name, or a verb and its object."""
     kind: str = "block"
-    """"handler", "generator", "router", "sequencer", or the name of a builder method such as "then"."""
+    """"handler", "generator", "router", "sequencer", or the name of a builder method, for example "then"."""
     children: Sequence[Outline] = ()
     target: str | None = None
     """Name of the step that a loop jumps back to."""
     target_index: int | None = None
-    """Index of the target step among the siblings of this line."""
+    """Index of the target step among this line's siblings."""
 
     note: str = ""
-    """Note for readers, such as the condition that ends a loop; not included in `structure`."""
+    """Note for readers, such as the condition ending a loop; not included in `structure`."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0, notes=True))
@@ -70,7 +70,7 @@ class Outline:
         return "\n".join(_lines(self, 0, notes=False))
 
     def texts_of(self, kind: str) -> Iterator[str]:
-        """Yield the texts of all lines of a kind, from top to bottom."""
+        """Yield the text of every line of a kind, from top to bottom."""
         if self.kind == kind:
             yield self.text
         for child in self.children:
@@ -103,7 +103,7 @@ def _lines(node: Outline, depth: int, *, notes: bool) -> Iterator[str]:
 
 
 class _Mermaid:
-    """Renderer that numbers the nodes and draws steps in sequence; children of a step are drawn in a subgraph."""
+    """Renderer that numbers the nodes and draws steps in sequence; a step's children are drawn in a subgraph."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -154,7 +154,7 @@ _NONE: Mapping[str, Resource] = MappingProxyType({})  # immutable, because all b
 
 
 class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
-    """Step of a debate. It contains only configuration, so one block can serve a thousand runs at the same time.
+    """Step of a debate. It contains only configuration, so a single block can serve a thousand runs at the same time.
 
     Applications create blocks with `handler`, `generator`, `router` and `sequencer`, or pass plain functions; they do
     not need to subclass anything.
@@ -163,9 +163,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     keeps: str | None = None
     """Substring of step keys; a fork reuses matching steps even if their requests differ."""
     with_continuation: Callable[[Continuation], Block[Any, Any]] | None = None
-    """Function that converts a pattern to one that continues a finished run; None if the pattern does not
-    support this.
-    """
+    """Function that converts a pattern to one continuing a finished run; None if the pattern does not support this."""
 
     def __init__(
         self,
@@ -184,12 +182,12 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Private resources by key; no other block may use a different object under one of these keys."""
 
     role: str | None = None
-    """Role of the block in its pattern, such as "judge", set by the pattern that creates the block; None if it has no
-    role.
+    """Role of the block in its pattern, for example "judge", set by the pattern that creates the block; None if it has
+    no role.
     """
 
     def in_role(self, role: str) -> Block[InT_contra, OutT_co, RawT_co]:
-        """Return this block in `role` of a pattern, for blocks passed to a pattern.
+        """Return this block in `role`, for blocks passed to a pattern.
 
         The block itself is not modified, because the application may use it in another role or pattern.
         """
@@ -201,10 +199,10 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
     @abstractmethod
     def outline(self) -> Outline:
-        """Draw the block."""
+        """Return the block's outline."""
 
     def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
-        """List the seats for models inside the block; seats of blocks that a function runs are unknown."""
+        """List the seats for models inside the block; the seats in blocks run by a function are unknown."""
         inner_seats: list[Seat] = []
         values: list[Any] = [*vars(self).values()]
         for log in values:  # the loop appends to this list
@@ -222,7 +220,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         try:
             return await self.act(value, ctx)
         except Exception as error:
-            if isinstance(error, ReadOnly):  # raised by a resource that may not know which block called it
+            if isinstance(error, ReadOnly):  # raised by a resource, which may not know which block called it
                 error.block = error.block or self.name
             notes = getattr(error, "__notes__", None)
             if not isinstance(notes, list) or not any(str(note).startswith("in block ") for note in notes):
@@ -249,13 +247,13 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         `override_model`, for tests, replaces every model. `seed` makes all random draws repeatable; `limits` bounds
         calls, tokens, cost and time. With a `store` (a path, `"postgresql://…"`, or a `Store`; None means
         FLOWDEBATE_STORE, False means no store) the run is durable: every answer is committed before it is used, and
-        `resume(run_id)` continues after a crash. If the store already has a run `run_id`, RunExists is raised. With
-        `if_exists="resume"` this call instead resumes that run, or returns its result if it is complete, and raises
-        RunChanged if it was started with another question, pattern, model or seed. RunConflict is raised while another
-        process is executing the run; `if_exists="wait"` waits for that process and then returns its result, or takes
-        over the run. `observe` observes the run, its agents, calls and tools while they are active, for tracing: see
-        docs/telemetry.md. Exceptions from the application's code are raised unchanged; the library's own exceptions are
-        `flowdebate.errors.FlowDebateError`, whose `run` has the transcript, events and raw output so far.
+        `resume(run_id)` continues after a crash. If the store already contains a run `run_id`, RunExists is raised.
+        With `if_exists="resume"` this call instead resumes that run, or returns its result if it is complete, and
+        raises RunChanged if it was started with another question, pattern, model or seed. RunConflict is raised while
+        another process is executing the run; `if_exists="wait"` waits for that process and then returns its result, or
+        takes over the run. `observe` observes the run, its agents, calls and tools while they are active, for tracing:
+        see docs/telemetry.md. Exceptions in the application's code are raised unchanged; the library's own exceptions
+        are `flowdebate.errors.FlowDebateError`, whose `run` holds the transcript, events and raw output so far.
         """
         run = make_run(
             self,
@@ -298,55 +296,56 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
             except RunExists as error:
                 if error.run_id != run_id:
                     raise
-            return await resume()  # another process has created the run in the meantime
+            return await resume()  # another process created the run in the meantime
 
     def start(self, value: InT_contra, **options: Unpack[RunOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Start a run in the background; return a handle to follow, await, cancel and read it.
+        """Start a run in the background; return a handle for following, awaiting, cancelling and reading it.
 
-        Needs a running event loop.
+        Must be called in a running event loop.
         """
         return start_block(self, value, make_run(self, value, **options))
 
     def run_sync(
         self, value: InT_contra, *, if_exists: IfExists = "raise", **options: Unpack[RunOptions]
     ) -> RunResult[OutT_co, RawT_co]:
-        """Run the block synchronously, like `run`, for scripts and notebooks."""
+        """Run the block synchronously, as `run` does, for scripts and notebooks."""
         return run_sync(lambda: self.run(value, if_exists=if_exists, **options))
 
     async def resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Resume a stored run, regardless of how it ended; the result covers the whole run.
+        """Resume a stored run, however it ended; the result covers the whole run.
 
         Recorded answers are replayed without new calls, so a complete run makes no calls. `model`, `limits` and
-        `session` default to those of the first start; model objects must be passed again, and limits may differ. A call
-        that was started but has no recorded result is repeated, or raises RunUncertain with `on_uncertain="raise"`.
-        Raises RunChanged if the block or the models differ from the stored ones, unless `allow_changes`;
-        JournalMismatch if a recorded answer belongs to another request; RunNotFound; RunConflict while another process
-        is executing the run; DeadLetter if the run has repeatedly crashed its process, unless `retry_dead_letter`.
+        `session` default to their values when the run was first started; model objects must be passed again, and limits
+        may differ. A call that was started but has no recorded result is repeated, or raises RunUncertain with
+        `on_uncertain="raise"`. Raises RunChanged if the block or the models differ from the stored ones, unless
+        `allow_changes` is set; JournalMismatch if a recorded answer belongs to another request; RunNotFound;
+        RunConflict while another process is executing the run; DeadLetter if the run has repeatedly crashed its
+        process, unless `retry_dead_letter` is set.
         """
         check_outside(self)
         run, value = await self._load(run_id, **options)
         return await run_block(self, value, run)
 
     async def start_resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Resume a run in the background, like `resume`; return a handle to follow, await, cancel and read it."""
+        """Resume a run in the background; return a handle for following, awaiting, cancelling and reading it."""
         run, value = await self._load(run_id, **options)
         return start_block(self, value, run)
 
     def resume_sync(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Resume a run synchronously, like `resume`, for scripts and notebooks."""
+        """Resume a run synchronously, as `resume` does, for scripts and notebooks."""
         return run_sync(lambda: self.resume(run_id, **options))
 
     async def fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Run a stored run again as a new run, calling models only for the parts that differ.
+        """Run a stored run again as a new run, calling models only where it differs.
 
         A call with the same request and model as in the stored run reuses the recorded answer at no cost. `edits`
         replaces answers, keyed by the paths of their steps; `at` requests new answers from that step on. This block may
-        differ from the original block of the stored run, except in its name: with another judge, only the judge is
-        called. `model`, `seed`, `session` and `limits` default to the stored run's values; the stored run never changes
-        and may still be in progress. The fork is a durable run in the same store, under `fork_id`; it can be resumed
-        like any other. Side effects of tools and of `ctx.step` are taken from the stored run until the first
-        difference, and executed after it. Stop conditions are evaluated again. Raises RunNotFound, the errors of `run`,
-        and ConfigurationError for a run of another block, and for an unknown path or an unusable answer in `edits`; the
+        differ from the stored run's original block, except in its name: with another judge, only the judge is called.
+        `model`, `seed`, `session` and `limits` default to the stored run's values; the stored run never changes and may
+        still be in progress. The fork is a durable run in the same store, under `fork_id`; it can be resumed like any
+        other. Side effects of tools and of `ctx.step` are taken from the stored run until the first difference, and
+        executed after it. Stop conditions are evaluated again. Raises RunNotFound, any error that `run` raises, and
+        ConfigurationError for a run of another block, and for an unknown path or an unusable answer in `edits`; the
         edits are replayed before anything is stored.
         """
         check_outside(self)
@@ -354,12 +353,12 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         return await run_block(self, value, run)
 
     async def start_fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Fork a run in the background, like `fork`; return a handle to follow, await, cancel and read it."""
+        """Fork a run in the background; return a handle for following, awaiting, cancelling and reading it."""
         run, value = await self._load_fork(run_id, **options)
         return start_block(self, value, run)
 
     def fork_sync(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Fork a run synchronously, like `fork`, for scripts and notebooks."""
+        """Fork a run synchronously, as `fork` does, for scripts and notebooks."""
         return run_sync(lambda: self.fork(run_id, **options))
 
     async def continue_run(
@@ -368,8 +367,8 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Continue a finished debate for `rounds` more rounds, in a fork that pays only for new answers.
 
         `ask` is a reader's question, which the debaters answer in the first new round. Earlier entries are reused
-        unchanged; judges and other deciders are called again. Raises ConfigurationError for an unfinished run or for a
-        pattern that cannot be continued, and all errors of `fork`.
+        unchanged; judges and other deciders are called again. Raises ConfigurationError for an unfinished run or a
+        pattern that cannot be continued, and any error that `fork` raises.
         """
         from flowdebate.runs.durable.fork import plan_continuation_of
 
@@ -385,8 +384,8 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Run the block for each of `questions`: `async for item in …`, or `await ….all()`.
 
         At most `max_concurrency` runs are in progress at once, and questions are read as slots become free, so the
-        iterable may be endless; `question(row)` extracts the question from a row. `limits` apply to each run; the seed
-        of a run is derived from `seed` and its index. A failed run yields an item with its error, or ends the batch
+        iterable may be endless; `question(row)` extracts the question from a row. `limits` apply to each run; each
+        run's seed is derived from `seed` and its index. A failed run yields an item with its error, or ends the batch
         with `on_error="raise"`. With a `store` the runs have the ids "{batch_id}-{index}". If `batch` is called again
         with the same `batch_id`, complete runs are returned without a call, and the others are resumed; RunChanged is
         raised if a stored run has another question, pattern, model or seed. `progress(summary)` is called after each
@@ -399,7 +398,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     def batch_sync(
         self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]
     ) -> BatchResult[OutT_co, RawT_co]:
-        """Run a batch synchronously, like `batch`, for scripts and notebooks; return all results."""
+        """Run a batch synchronously, as `batch` does, for scripts and notebooks; return all results."""
         return run_sync(lambda: self.batch(questions, **options).all())
 
     async def _load(self, run_id: str, **options: Unpack[ResumeOptions]) -> tuple[Run, Any]:
@@ -451,9 +450,9 @@ def merge_resources(
     """Collect the shared and the private resources of `blocks`, by key.
 
     Raises ResourceConflict if two blocks share different objects under the same key, or if one shares an object under a
-    key that is private in another. Two private objects under one key do not conflict. Resources in `owned` become
+    key that is private in another. Two private objects under the same key do not conflict. Resources in `owned` become
     private. The private resources of blocks in `closed` are ignored: a debate in a debater's role has its own
-    transcript next to the transcript of the debate around it.
+    transcript, separate from that of the enclosing debate.
     """
     shared: dict[str, Resource] = {}
     hidden: dict[str, Resource] = {}

@@ -1,4 +1,4 @@
-"""Concurrent calls: results keep the order of the calls, and one failure cancels the other calls."""
+"""Concurrent calls: results keep the order of the calls, and a failure cancels the other calls."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ async def in_order(  # noqa: C901 - one branch per way in which a call may end
     """Await `calls` concurrently, at most `limit` at once, and return the results in the order of the calls.
 
     The first failure cancels the other calls and is raised unchanged. If several calls fail at the same moment, the
-    failure of the earliest call is raised, with a note for each of the others. Cancelling the caller cancels all calls
-    and waits for them. A call that cancels itself also cancels the caller, because it has no result. If calls are
-    suspended for humans (`Suspended`), the others finish; then one `Suspended` with all the requests is raised. With
+    earliest call's failure is raised, with a note for each of the others. Cancelling the caller cancels all calls and
+    waits for them. A call that cancels itself also cancels the caller, because it has no result. If calls are suspended
+    for humans (`Suspended`), the others finish; then a single `Suspended` with all the requests is raised. With
     `finish`, the others also finish if one fails.
     """
     if limit == 1 or len(calls) <= 1:
@@ -52,7 +52,7 @@ async def in_order(  # noqa: C901 - one branch per way in which a call may end
             for index, call in enumerate(calls):
                 group.create_task(run_call(index, call))
     except BaseExceptionGroup as group_failure:
-        # callers catch the errors of the calls, not exception groups
+        # callers catch the calls' own errors, not exception groups
         raise _pick_exception(group_failure, failures) from None
     if failures or suspended:
         raise _merge_failures(failures) if failures else merge_suspensions(suspended)
@@ -64,7 +64,7 @@ class _SelfCancelled(BaseException):
 
 
 def _pick_exception(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:
-    """Pick the exception to raise after calls have failed or one has cancelled itself."""
+    """Choose the exception to raise after calls have failed or one has cancelled itself."""
     other_failures = group_failure.split(_SelfCancelled)[1]
     if other_failures is None:
         return asyncio.CancelledError()

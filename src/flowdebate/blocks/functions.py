@@ -1,4 +1,4 @@
-"""Functions of the application as blocks (`handler`), and as tools that a model may call; capabilities bundle tools."""
+"""Application functions as blocks (`handler`), and as tools that a model may call; capabilities bundle tools."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 Function: TypeAlias = Callable[..., Any]
-"""`f(value)` or `f(value, ctx)`, sync or async."""
+"""Function `f(value)` or `f(value, ctx)`, sync or async."""
 
 Invocation: TypeAlias = "Callable[[Any, Context], Any]"
 """A function that takes a value and a context."""
@@ -51,7 +51,7 @@ def invocation(function: Function, *, location: str, field: str) -> Invocation:
     except (TypeError, ValueError):
         return _of_value(function)  # a builtin without a signature: str, int, …
     second = [*signature.parameters.values()][1:2]
-    # a second parameter with a default is an option of the function, unless it is called ctx
+    # a second parameter with a default is an option of the function, unless it is named ctx
     is_option = second and second[0].default is not inspect.Parameter.empty and second[0].name != "ctx"
     if _fits(signature, 2) and not is_option:
         return function
@@ -82,7 +82,7 @@ def _of_value(function: Function) -> Invocation:
     def call(value: object, _: Context) -> object:
         return function(value)
 
-    # lets `decision` recognize who owns the function
+    # lets `decision` recognize whose function it is
     call.__module__ = getattr(function, "__module__", None) or ""
     return call
 
@@ -96,10 +96,10 @@ async def decision(
     read: Callable[[Any], T],
     returns: object,
 ) -> T:
-    """Call `function`, and convert its result with `read`, for a decision on which the run's next step depends.
+    """Call `function` and convert its result with `read`, for a decision on which the run's next step depends.
 
-    A decision by the application's code is recorded as a step of the run at `place`, so that a resumed run keeps it.
-    Functions of this library need no record, because they depend only on recorded data.
+    A decision made by application code is recorded as a step of the run at `place`, so that a resumed run keeps it.
+    This library's own functions need no record, because they depend only on recorded data.
     """
     if str(getattr(function, "__module__", "")).startswith("flowdebate."):
         return read(await result_of(function(value, ctx)))
@@ -151,7 +151,7 @@ def function_name(function: Function) -> str:
 BlockLike: TypeAlias = Block[Any, Any] | Function
 """A block, or a function of `(input, ctx)` or `(input)` to be converted to a block."""
 
-_LONG = 1.0  # time, in seconds, that a function may block the event loop before a warning is logged
+_LONG = 1.0  # time, in seconds, for which a function may block the event loop before a warning is logged
 _LOGGER = logging.getLogger("flowdebate")
 
 InT = TypeVar("InT")
@@ -160,7 +160,7 @@ OutT = TypeVar("OutT")
 
 
 class Handler(Block[InT, OutT]):
-    """A block that calls a function; `runs` lists blocks equivalent to those that the function runs, for `seats`."""
+    """A block that calls a function; `runs` lists blocks equivalent to those run by the function, for `seats`."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ def handler(
     name: str | None = None,
     resources: Mapping[str, Resource] | None = None,
 ) -> Handler[Any, Any] | Callable[[Function], Handler[Any, Any]]:
-    """Create a block from a sync or async function `(input, ctx)` or `(input)`; also usable as a decorator.
+    """Create a block from a sync or async function of `(input, ctx)` or `(input)`; also usable as a decorator.
 
     The function accesses its `resources` as `ctx.resources.<key>`. A sync function runs on the event loop, so make it
     async if it waits; a warning is logged if it blocks the loop for more than a second.
@@ -249,7 +249,7 @@ def handler(
 
 
 def as_block(value: BlockLike, *, name: str, location: str, field: str) -> Block[Any, Any]:
-    """Return `value` if it is a block; otherwise create a handler called `name` from the function `value`."""
+    """Return `value` if it is a block; otherwise create a handler named `name` from the function `value`."""
     if isinstance(value, Block):
         return value
     if callable(value) and not (isinstance(value, type) and issubclass(value, Block)):
@@ -260,7 +260,7 @@ def as_block(value: BlockLike, *, name: str, location: str, field: str) -> Block
 def check_resources(resources: Mapping[str, Resource] | None, *, location: str) -> Mapping[str, Resource]:
     """Check that each of `resources` is a resource with a unique key; raise ConfigurationError otherwise."""
     for key, resource in (resources or {}).items():
-        # resources must be hashable, because they become the keys of a dict
+        # resources must be hashable, because they become dict keys
         if not hasattr(resource, "open") or not hasattr(resource, "key") or getattr(resource, "__hash__", None) is None:
             raise ConfigurationError(location, f"resources.{key}", resource, "must be a hashable resource")
         if resource.key != key:
@@ -288,28 +288,28 @@ class Capability:
     revise: Callable[[str, Any, Context], Awaitable[str]] | None = None
     """Function that revises the last message before it is sent: `await revise(text, input, ctx)`."""
     check: Callable[[Model, str], None] | None = None
-    """Check of the named block's model before a run makes its first call. It raises an error if the model cannot handle
+    """Check of the named block's model, made before a run's first call. It raises an error if the model cannot handle
     the capability's additions.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A function that a model may call, with the description that the model receives."""
+    """A function that a model may call, with the description shown to the model."""
 
     spec: ToolSpec
     call: Callable[[dict[str, Any], Context], Awaitable[Any]]
-    """Function to call with the validated arguments by name."""
+    """Function to call with the validated arguments, keyed by name."""
     arguments: type[BaseModel]
-    """Model that validates the arguments; the alias of a field, if it has one, is the argument's name."""
+    """Model that validates the arguments; if a field has an alias, the alias is the argument's name."""
     block: Block[Any, Any] | None = None
-    """Block that the tool runs; the block offering the tool also gets its resources."""
+    """Block run by the tool; the block offering the tool also gets its resources."""
 
     async def answer(self, arguments: str, ctx: Context) -> str:
-        """Return the text for the model: the result, or the problems with its arguments.
+        """Return the text for the model: the tool's result, or the problems with its arguments.
 
-        A model writes the arguments: if they do not fit the schema, the model receives the problems and nothing is
-        called. Exceptions from the tool itself are raised, because they belong to the application.
+        The arguments are written by a model: if they do not fit the schema, the model receives the problems and nothing
+        is called. Exceptions from the tool itself are raised, because they belong to the application.
         """
         try:
             values = self._checked(arguments)
@@ -345,7 +345,7 @@ ToolLike: TypeAlias = "Tool | Block[Any, Any] | Function"
 def tool(value: ToolLike, *, location: str = "tool") -> Tool:
     """Convert `value` to a tool.
 
-    A function is called with the arguments in its signature (types from the annotations, description from the
+    A function is called with the arguments in its signature (types come from the annotations, the description from the
     docstring). A block is called with a single string argument, `input`.
 
     >>> def add(a: int, b: int = 0) -> int:
@@ -389,13 +389,12 @@ def check_uses(uses: object, *, location: str) -> None:
 
 
 def function_schema(function: Function) -> ToolSpec:
-    """Describe `function` for a model: its name, its docstring, and the JSON Schema of its parameters.
+    """Describe `function` for a model: its name, its docstring, and the JSON Schema for its parameters.
 
-    Types come from the annotations, as pydantic understands them (`Literal` and `Enum` as `enum`, models inlined).
-    Without an annotation, the type is taken from the default, or is a string if there is no default. Descriptions come
-    from the docstring (Google, NumPy or reST); the text before the arguments describes the function. A parameter with a
-    default is not required. `function_schema(f).to_openai()` returns the tool in the format of the chat completions
-    API.
+    Types come from the annotations, as pydantic interprets them (`Literal` and `Enum` as `enum`, models inlined).
+    Without an annotation, the type is taken from the default, or is a string if there is none. Descriptions come from
+    the docstring (Google, NumPy or reST); the text before the arguments describes the function. A parameter with a
+    default is not required. `function_schema(f).to_openai()` returns the tool in the chat completions format.
 
     >>> from typing import Literal
     >>> def hand_over(response: str, to: Literal["pro", "con"] = "pro") -> None:
@@ -417,7 +416,7 @@ def _function_tool(function: Function, location: str) -> Tool:
     if name == "<lambda>":
         raise ConfigurationError(location, "tools", function, "must be named functions: the model calls them by name")
     docs = docstring_parser.parse(inspect.getdoc(function) or "")
-    # line breaks in a description only reflect the line width of the source
+    # line breaks in a description merely reflect the line width of the source code
     described = {item.arg_name: " ".join((item.description or "").split()) or None for item in docs.params}
     description = "\n".join(part for part in (docs.short_description, docs.long_description) if part)
     try:
@@ -425,7 +424,7 @@ def _function_tool(function: Function, location: str) -> Tool:
         spec = _spec(name, description, arguments, location)
     except ConfigurationError:
         raise
-    except Exception as error:  # resolving annotations and building schemas may run the application's code
+    except Exception as error:  # resolving annotations and building schemas may run application code
         problem = "must have parameter types that pydantic can validate"
         raise ConfigurationError(location, f"tools: {name}", function, problem, hint=error_text(error)) from error
 
@@ -437,7 +436,7 @@ def _function_tool(function: Function, location: str) -> Tool:
 
 
 def _arguments(function: Function, name: str, described: Mapping[str, str | None], location: str) -> type[BaseModel]:
-    """Create a model with the parameters' names as field aliases, because some names are not valid field names."""
+    """Create a model with the parameter names as field aliases, because some names are not valid field names."""
     fields: dict[str, Any] = {}
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -449,7 +448,7 @@ def _arguments(function: Function, name: str, described: Mapping[str, str | None
         default = ... if default is parameter.empty else default
         field = Field(default, alias=parameter.name, description=described.get(parameter.name))
         fields[f"argument_{index}"] = (annotation, field)
-    # string annotations are resolved in the module of the function
+    # string annotations are resolved in the function's module
     origin = inspect.unwrap(getattr(function, "func", function))
     model = create_model(name, __config__=ConfigDict(extra="forbid"), __module__=origin.__module__, **fields)
     model.model_rebuild(raise_errors=False, _types_namespace=getattr(origin, "__globals__", {}))
@@ -463,7 +462,7 @@ class _BlockArguments(BaseModel):
 
 
 def _spec(name: str, description: str, arguments: type[BaseModel], location: str) -> ToolSpec:
-    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # the names that providers accept
+    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # names accepted by providers
         raise ConfigurationError(
             location, "tools", name, "must have names of at most 64 letters, digits, underscores and hyphens"
         )
@@ -474,12 +473,12 @@ def _spec(name: str, description: str, arguments: type[BaseModel], location: str
 
 
 def result_text(result: object) -> str:
-    """Convert a result to text for a model: a string is unchanged, data becomes JSON."""
+    """Convert a result to text for a model: a string is returned unchanged, and data becomes JSON."""
     if isinstance(result, str):
         return result
     if isinstance(result, BaseModel):
         return result.model_dump_json()
     if result is None or is_dataclass(result) or isinstance(result, (Mapping, list, tuple, set, int, float, bool)):
-        with suppress(ValueError):  # some values cannot be converted to JSON, such as a list that contains itself
+        with suppress(ValueError):  # some values cannot be converted to JSON, for example a list containing itself
             return to_json(result, fallback=str, by_alias=False).decode()
     return str(result)

@@ -56,7 +56,7 @@ class Visibility:
 
 
 class Generator(Block[Any, OutT]):
-    """A block that calls a model; created by `generator`."""
+    """A block that calls a model; create it with `generator`."""
 
     def __init__(  # noqa: PLR0913 - the parts of one value; applications call generator()
         self,
@@ -113,7 +113,7 @@ class Generator(Block[Any, OutT]):
             if self.output is None:
                 if self._reading is not None:
                     text = self._reading.read(response.text, messages, ctx)
-                    # a deliberately cut text is complete
+                    # deliberately cut text counts as complete
                     finish = "stop" if isinstance(text, Trimmed) else response.finish
                     response = response if text is response.text else replace(response, text=text, finish=finish)
                 output = CutOff(response.text) if response.finish == "length" else response.text
@@ -141,21 +141,21 @@ class Generator(Block[Any, OutT]):
             return result
 
     def with_transform(self, transform: Callable[[Any, ModelResponse, Context], Any]) -> Self:
-        """Return this block with another `transform`."""
+        """Return a copy of this block with another `transform`."""
         changed = copy.copy(self)  # a judge calls this concurrently, once per view
         changed._transform = transform  # noqa: SLF001 - its own class
         return changed
 
     def with_form(self, form: Callable[[Any, Context], AnswerForm]) -> Self:
-        """Return this block with `form(input, ctx)` as the required form of its answers."""
+        """Return a copy of this block that requires its answers to have the form `form(input, ctx)`."""
         changed = copy.copy(self)
         changed._form = form  # noqa: SLF001 - its own class
         return changed
 
     def with_user(self, user: Callable[[Any, Context], Any], deferred: Deferred | None = None) -> Self:
-        """Return this block with another user message: the result of `user(input, ctx)`, awaited if necessary.
+        """Return a copy of this block with the result of `user(input, ctx)`, awaited if necessary, as user message.
 
-        A replay calls `deferred` instead, and renders the message only if somebody reads it.
+        A replay calls `deferred` instead, and renders the message only if it is accessed.
         """
         changed = copy.copy(self)
         changed._user = user  # noqa: SLF001 - its own class
@@ -163,25 +163,25 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> Self:
-        """Return this block, accepting `synonyms` for the choices of its schema in structured answers."""
+        """Return a copy of this block accepting `synonyms` for its schema's choices in structured answers."""
         changed = copy.copy(self)
         changed.output = None if self.output is None else self.output.with_synonyms(synonyms)
         return changed
 
     def with_review(self, review: Review) -> Self:
-        """Return this block with a `review` of each text answer, which may request another answer."""
+        """Return a copy of this block with a `review` of each text answer, which may request another answer."""
         changed = copy.copy(self)
         changed._review = review  # noqa: SLF001 - its own class
         return changed
 
     def with_reading(self, reading: Reading) -> Self:
-        """Return this block with a `reading`, which selects the part of each text answer that counts."""
+        """Return a copy of this block with a `reading`, which selects the part of each text answer to keep."""
         changed = copy.copy(self)
         changed._reading = reading  # noqa: SLF001 - its own class
         return changed
 
     async def request(self, messages: Sequence[Message], form: AnswerForm, ctx: Context, *, path: str) -> ModelResponse:
-        """Send `messages` to the block's model, as the step `path` of the run."""
+        """Send `messages` to the block's model, as the run's step at `path`."""
         request = ModelRequest(
             messages=messages,
             block=self.name,
@@ -220,7 +220,7 @@ class Generator(Block[Any, OutT]):
     async def _converse(
         self, messages: Sequence[Message], form: AnswerForm, ctx: Context
     ) -> tuple[ModelResponse, ToolCall | None]:
-        """Return the model's final response after its tool calls, and the call of the answer tool, if any."""
+        """Return the model's final response after its tool calls, and its call to the answer tool, if any."""
         for turn in range(self._max_tool_rounds + 1):
             path = f"{ctx.path}#{turn}" if turn else ctx.path
             response = await self.request(messages, form, ctx, path=path)
@@ -271,17 +271,17 @@ class Generator(Block[Any, OutT]):
 
 
 class Reading(Protocol):
-    """Protocol for selecting the part of a block's answers that counts."""
+    """Protocol for selecting the part of a block's answers to keep."""
 
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
-        """Return the part of `text` that counts, as `Trimmed` if it is cut; `text` is the answer to `messages`."""
+        """Return the part of `text` to keep, as `Trimmed` if it is cut; `text` is the answer to `messages`."""
 
     def listen(self, listener: Callable[[str], None]) -> Callable[[str], None]:
-        """Return a listener for a streamed answer that forwards only the part that counts to `listener`."""
+        """Return a listener for a streamed answer that forwards only the part to keep to `listener`."""
 
 
 class AnswerForm(TypedDict, total=False):
-    """Form that a request demands of a text answer; see `ModelRequest`."""
+    """Form that a request requires of a text answer; see `ModelRequest`."""
 
     words: int | None
     begins: str
@@ -289,15 +289,15 @@ class AnswerForm(TypedDict, total=False):
 
 
 Deferred: TypeAlias = Callable[[Any, Context], Callable[[], str] | None]
-"""Function of `(input, ctx)` that returns a pure function for rendering a message later; None to render it now."""
+"""Function of `(input, ctx)` returning a pure function that renders a message later, or None to render it now."""
 Review: TypeAlias = Callable[[Sequence[Message], ModelResponse, Context], Awaitable[tuple[ModelResponse, bool]]]
-"""Function that reviews the answer to a block's messages; it returns the accepted answer, and whether that is the first
-of two answers.
+"""Function that reviews the answer to a block's messages, returning the accepted answer and whether it is the first of
+two answers.
 """
 
 
 class GeneratorOptions(TypedDict, total=False):
-    """Options of `generator` that do not affect the type of its output."""
+    """Options for `generator` that do not affect the type of its output."""
 
     prompt: TextSlot
     user: TextSlot | None
@@ -395,13 +395,13 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     `instructions`), `context` and the context of `uses`, `history` (True: the session's), and `user` (default: the
     input as text). A slot is a value or a function of `(input, ctx)`. The model may call `tools`, in at most
     `max_tool_rounds` rounds (then `ToolLoopExceeded`). `answer_tool` is offered with the other tools, and a call to it
-    is the answer: the block's output is the result of this tool, or `SchemaViolation` for invalid arguments. Calls
-    before it in the same response are executed, calls after it are not. `model` is a `Model`, `"provider/model"`,
-    `"local"`, or an intent resolved by the run; None is `"intent/chat"`. `transform(output, response, ctx)` computes
+    is the answer: the block's output is this tool's result, or `SchemaViolation` is raised for invalid arguments. Calls
+    before it in the same response are executed; calls after it are not. `model` is a `Model`, `"provider/model"`,
+    `"local"`, or an intent resolved by the run; None means `"intent/chat"`. `transform(output, response, ctx)` computes
     the block's output from the model's. With `choices` ("A", "B") the model answers with one of them, and
-    `response.logprobs` has the log-probability of each, or is None if the model returns none.
+    `response.logprobs` contains the log-probability of each, or is None if the model returns none.
 
-    Raises the errors of the model: see `flowdebate.errors.ModelError`.
+    Raises the model's errors: see `flowdebate.errors.ModelError`.
     """
     location = f"generator {name!r}"
     check_uses(uses, location=location)

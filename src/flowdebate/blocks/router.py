@@ -33,10 +33,10 @@ class Router(Block[Any, Any]):
         return await block(value, ctx.below(block))
 
     def _key(self, choice: object) -> str | None:
-        """Return the key of the chosen route; None means `otherwise`."""
+        """Return the chosen route's key; None means `otherwise`."""
         if isinstance(choice, str) and choice in self.routes:
             return choice
-        # compare by identity, because a value from the application may equal anything
+        # compare by identity, because an application's value may equal anything
         keys = [key for key, route in self.routes.items() if route is choice]
         if keys:
             return keys[0]
@@ -62,7 +62,7 @@ def router(
     """Create a block that runs one of `routes`, chosen for each input by `choose(input, ctx)`.
 
     With a mapping of `routes`, `choose` returns a key; with a sequence of blocks, it returns one of the blocks. Any
-    other choice runs `otherwise` or, without it, raises an `OutputError` that lists the routes.
+    other choice runs `otherwise` or, without one, raises an `OutputError` listing the routes.
 
     >>> sign = router(name="sign", choose=lambda n: "neg" if n < 0 else "pos", routes={"neg": abs, "pos": float})
     >>> sign.run_sync(-3).output

@@ -38,7 +38,7 @@ RawT = TypeVar("RawT", default=Any)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SequencerSetup:
-    """Options of a sequencer; see `sequencer`."""
+    """Options for a sequencer; see `sequencer`."""
 
     state: Callable[[], Any] | None = None
     declared: Mapping[str, Resource] | None = None
@@ -63,7 +63,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         super().__init__(name, resources=shared, hidden=hidden)
         self.steps = steps
         self._setup = setup
-        self._loops: list[LoopBack | None] = [None] * len(steps)  # the loop that contains each step
+        self._loops: list[LoopBack | None] = [None] * len(steps)  # for each step, the loop containing it
         for index, step in enumerate(steps):
             if isinstance(step, LoopBack):
                 self._loops[step.target : index] = [step] * (index - step.target)
@@ -88,7 +88,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(Then(block=self._block(block, "then")))
 
     def then_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, Any]:
-        """Append `then` with a `condition`; if the condition does not hold, the value is unchanged."""
+        """Append `then` with a `condition`; if the condition does not hold, the value stays unchanged."""
         return self._with(Then(block=self._block(block, "then_if"), when=self._function(condition, "condition")))
 
     def tap(self, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
@@ -110,7 +110,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         max_concurrency: int | None = None,
         finish: bool = False,
     ) -> Sequencer[InT, dict[str, Any]]:
-        """Run all `branches` on the value at once; the new value is a dict of their outputs, by key (or block name).
+        """Run all `branches` on the value concurrently; the new value is a dict of outputs, by key (or block name).
 
         The first failure cancels the other branches. With `finish`, they finish instead, so that answers already paid
         for are recorded.
@@ -147,7 +147,7 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, list[Any]]:
         """Run `block` on each item of the value (or of `over(value, ctx)`); the new value is the list of outputs.
 
-        The items run all at once, or at most `max_concurrency` at a time.
+        The items are processed all at once, or at most `max_concurrency` at a time.
         """
         return self._with(self._for_each(block, over, max_concurrency, tapped=False))
 
@@ -162,9 +162,9 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(self._for_each(block, over, max_concurrency, tapped=True))
 
     def branch(self, *cases: tuple[Function, BlockLike], otherwise: BlockLike | None = None) -> Sequencer[InT, Any]:
-        """Run the block of the first `(condition, block)` whose condition holds; otherwise run `otherwise`.
+        """Run the block of the first `(condition, block)` whose condition holds; if none does, run `otherwise`.
 
-        If no condition holds and there is no `otherwise`, the value is unchanged.
+        If there is no `otherwise` either, the value stays unchanged.
         """
         if not cases:
             raise self._error("branch", cases, "needs at least one (condition, block)")
@@ -183,8 +183,8 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, OutT, RawT]:
         """Go back to the step `to` while `when` holds, for at most `max_iterations` passes.
 
-        `to` is the name of an earlier block in this sequencer; `label` names the passes in the paths of blocks, and
-        `note` explains to readers of the outline when the loop ends.
+        `to` is the name of an earlier block in this sequencer; `label` names the passes in block paths, and `note`
+        tells readers of the outline when the loop ends.
         """
         index = next((i for i, step in enumerate(self.steps) if step.key == to), None)
         if index is None:
@@ -267,7 +267,7 @@ class Sequencer(Block[InT, OutT, RawT]):
                     if await step.repeats(current, inner, self._path(index, passes, ctx), passes):
                         passes, index = passes + 1, step.target
                         continue
-                    passes = 1  # a later loop in this sequencer starts counting again
+                    passes = 1  # a later loop in this sequencer starts counting from 1 again
                 elif isinstance(step, Beside):
                     ctx.run.records.release(self._path(index, passes, ctx))
                 elif not isinstance(step, Rescue):
@@ -282,14 +282,14 @@ class Sequencer(Block[InT, OutT, RawT]):
     async def _rescued(self, error: Exception, index: int, passes: int, ctx: Context) -> tuple[int, int, object]:
         """Run the next rescue for `error`; return its index, its pass, and its output.
 
-        Raises the error if there is no rescue for it.
+        Raises the error if no rescue handles it.
         """
         for number in range(index + 1, len(self.steps)):
             step = self.steps[number]
             if isinstance(step, Rescue) and isinstance(error, step.on):
                 loop = self._loops[number]
                 if loop is None or loop is not self._loops[index]:
-                    passes = 1  # a rescue after the loop ends the loop; a rescue inside it is part of the same pass
+                    passes = 1  # a rescue after the loop ends the loop; a rescue inside it belongs to the same pass
                 try:
                     block = step.block
                     return number, passes, await block(error, ctx.child(block.name, self._path(number, passes, ctx)))
@@ -303,7 +303,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return f"{place}/{self.steps[index].place}"
 
     def _inner(self, ctx: Context) -> Context:
-        """Return the context of the steps, with this sequencer's state and the resources opened by it."""
+        """Return the context for the steps, with this sequencer's state and the resources it has opened."""
         opened, setup = ctx.scope.opened, self._setup
         fresh = [resource for resource in self._reach.values() if resource in self._anew or resource not in opened]
         if not fresh and setup.state is None and setup.model is None:
@@ -322,7 +322,7 @@ class Sequencer(Block[InT, OutT, RawT]):
             return ctx.run.open_shared(resource, ctx.path)
         if resource in self._setup.isolated:
             around = ctx.scope.opened.get(resource)
-            if around is None:  # changes reach the session through the surrounding handle, so it has to be open as well
+            if around is None:  # changes reach the session through the enclosing handle, so it has to be open as well
                 around = ctx.run.open_shared(resource, ctx.path)
             assert isinstance(around, StateHandle)  # noqa: S101 - only state resources are isolated
             handle: object = ctx.run.open_within(resource, around, ctx.path)
@@ -348,7 +348,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return Sequencer(self.name, self._setup, (*self.steps, replace(step, key=key, place=place_of(key))))
 
     def _free(self, wish: str) -> str:
-        """Return `wish`, or `wish~2` and so on if a step or loop has that name, because both are parts of paths."""
+        """Return `wish`, or `wish~2` and so on if a step or loop has this name, because both are parts of paths."""
         used_keys = {step.key for step in self.steps} | {
             step.label for step in self.steps if isinstance(step, LoopBack)
         }
@@ -398,14 +398,15 @@ class Sequencer(Block[InT, OutT, RawT]):
 def beside(pipeline: Sequencer[Any, Any], block: Block[Any, Any], since: str) -> Sequencer[Any, Any]:
     """Append `pipeline.tap(block)`, but run it concurrently with the steps from `since` to the step after the tap.
 
-    For patterns without a rescue. The outline, all paths and the order of events are the same as with a `tap`.
+    Use it only in patterns without a rescue. The outline, all paths and the order of events are the same as with a
+    `tap`.
     """
     index = next(index for index, step in enumerate(pipeline.steps) if step.key == since)
     return pipeline._with(Beside(block=block, since=index))  # noqa: SLF001 - a builder method that is not public
 
 
 def _count_cancellations() -> int:
-    """Count the pending cancellations of the current task."""
+    """Count the current task's pending cancellations."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
@@ -424,13 +425,13 @@ def sequencer(
     """Create an empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `loop_back`, and so on.
 
     `state()` is called each time the sequencer runs, and creates the value that its blocks share as
-    `ctx.sequencer.state`; without `state`, its blocks see the state of the surrounding sequencer. The resources
-    declared by its blocks are collected; `resources` declares more. Resources in `owns` are opened anew for each run of
-    the sequencer and hidden from the blocks around it. Resources in `isolates` are opened anew as well, but their
-    changes reach the blocks around it. `accepts` converts the input for the first step. `model` is the default for all
-    inner blocks without a model: one model, or one per intent. With `protected`, as in all patterns, blocks inside can
-    read the state (a dict or a frozen pydantic model) and newly opened resources, but only steps that write to
-    `ctx.scope.handle` and `ctx.scope` can change them.
+    `ctx.sequencer.state`; without `state`, its blocks see the enclosing sequencer's state. The resources declared by
+    its blocks are collected; `resources` declares more. Resources in `owns` are opened anew for each run of the
+    sequencer and hidden from enclosing blocks. Resources in `isolates` are opened anew as well, but their changes reach
+    the enclosing blocks. `accepts` converts the input for the first step. `model` is the default for all inner blocks
+    without a model: one model, or one per intent. With `protected`, as in all patterns, inner blocks can read the state
+    (a dict or a frozen pydantic model) and newly opened resources, but only steps that write to `ctx.scope.handle` and
+    `ctx.scope` can change them.
 
     >>> sequencer(name="sum").map(lambda n: n + 1).then(str).run_sync(1).output
     '2'

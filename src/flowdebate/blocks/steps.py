@@ -1,4 +1,4 @@
-"""Steps of a sequencer, one kind per builder method."""
+"""Steps of a sequencer, one kind for each builder method."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Step:
     """Step of a sequencer."""
 
     key: str = ""
-    """Name of the step, unique in the sequencer."""
+    """Name of the step, unique in its sequencer."""
     place: str = ""
     """`key` escaped for use in paths."""
 
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Then(Step):
-    """Step that replaces the value with a block's output; with `when`, only if the condition holds for the value."""
+    """Step that replaces the value with a block's output; with `when`, only if that condition holds for the value."""
 
     block: Block[Any, Any]
     when: Invocation | None = None
@@ -89,7 +89,7 @@ class Map(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Parallel(Step):
-    """Step that runs several blocks on the value at once; the new value is a dict of their outputs."""
+    """Step that runs several blocks on the value concurrently; the new value is a dict of their outputs."""
 
     branches: Mapping[str, Block[Any, Any]]
     max_concurrency: int | None = None
@@ -118,7 +118,7 @@ class Parallel(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ForEach(Step):
-    """Step that runs a block on each item; the new value is the list of outputs in the order of the items."""
+    """Step that runs a block on each item; the new value is the list of outputs, in item order."""
 
     block: Block[Any, Any]
     over: Invocation | None = None
@@ -229,7 +229,7 @@ class LoopBack(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rescue(Step):
-    """Step that passes the exception of a failed earlier step to a block, and continues with the block's output."""
+    """Step that passes an earlier step's exception to a block, and continues with the block's output."""
 
     block: Block[Any, Any]
     on: tuple[type[Exception], ...] = (Exception,)  # excludes cancellation, which is not a failure and ends the run

@@ -1,4 +1,4 @@
-"""Shared state for the blocks of a run."""
+"""State shared by the blocks in a run."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
 """Archive that outlives runs: past debates, critique patterns, ratings, positions, persona records and outcomes.
 
 Each of these is a small asynchronous interface for applications to implement. The built-in implementations use a `Log`
-with one value per debate, either in memory or as documents of a store (`store/archive.py`).
+with one value per debate, either in memory or as documents in a store (`store/archive.py`).
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class PastDebate(WireModel):
     at: float = 0.0
     """Time of the debate, in seconds since the epoch."""
     dissent: list[Ballot] = Field(default_factory=list, exclude_if=lambda dissent: not dissent)
-    """Votes against the winner, except votes without a reason."""
+    """Votes against the winner, excluding votes without a reason."""
     turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
     """Recorded outcome of the winning proposal: right or wrong."""
 
 
 class CritiquePattern(WireModel):
-    """A critic's point, with the number of times it helped."""
+    """A critic's point, and how often it has helped."""
 
     issue: str
     suggestion: str = ""
     successes: int = 0
-    """Number of times the criticized proposal was revised and then won."""
+    """How often the criticized proposal was revised and then won."""
     uses: int = 0
 
 
@@ -85,18 +85,18 @@ class VerdictOutcome(WireModel):
     def says_of(self, agent: str | None) -> Literal["right", "wrong"] | None:
         """Return whether `agent`'s proposal turned out right or wrong; None if unknown."""
         if agent is None or (self.right is None and agent != self.wrong):
-            return None  # if only a wrong proposal is known, the other proposals may be right or wrong
+            return None  # if only a wrong proposal is known, any other may be right or wrong
         return "right" if agent == self.right else "wrong"
 
 
 class Forecast(NamedTuple):
-    """A vote for a proposal that has turned out right or wrong."""
+    """A vote for a proposal since found to be right or wrong."""
 
     confidence: float
     right: bool
 
 
-# The parts of the archive. Each value is written once per debate, so a resumed debate has no further effect.
+# The parts of the archive. Each value is written once per debate, so resuming a debate has no further effect.
 
 
 class PastDebates(Protocol):
@@ -110,7 +110,7 @@ class PastDebates(Protocol):
 
 
 class CritiquePatterns(Protocol):
-    """Points made by critics, with the number of times they helped."""
+    """Points made by critics, and how often each has helped."""
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
         """Return at most `limit` points that have helped before, the most successful first."""
@@ -123,7 +123,7 @@ class Ratings(Protocol):
     """Ratings of agents."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
-        """Return the ratings of those `names` that have one."""
+        """Return the ratings of the given `names`, omitting names without one."""
 
     async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
         """Add `changes` to the agents' Elo ratings; a second call for the same debate changes nothing."""
@@ -143,20 +143,20 @@ class Personas(Protocol):
     """Records of agents."""
 
     async def of(self, agent: str, /) -> PersonaRecord:
-        """Return the record of `agent`, which is empty if the agent is unknown."""
+        """Return the record of `agent`; it is empty if the agent is unknown."""
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
         """Add `records` to the stored ones; a second call for the same debate changes nothing."""
 
 
 class Outcomes(Protocol):
-    """Votes in debates, and the right choices where known."""
+    """Votes cast in debates, and the right choices where known."""
 
     async def add(self, debate: str, ballots: Iterable[Ballot], /) -> None:
-        """Store the valid votes of a debate; a second call for the same debate changes nothing."""
+        """Store a debate's valid votes; a second call for the same debate changes nothing."""
 
     async def ballots(self, debate: str, /) -> Sequence[Ballot]:
-        """Return the votes in a debate; empty if the debate is unknown."""
+        """Return the votes cast in a debate; empty if the debate is unknown."""
 
     async def resolve(self, debate: str, outcome: VerdictOutcome, /) -> None:
         """Store the outcome of `debate`; a second call for the same debate changes nothing."""
@@ -172,11 +172,11 @@ class Log(Generic[ValueT]):
         self.values: dict[str, ValueT] = {}
 
     async def add(self, debate: str, value: ValueT) -> None:
-        """Add a value for `debate`, unless there is one already."""
+        """Add a value for `debate`, unless it already has one."""
         self.values.setdefault(debate, value)
 
     async def read(self) -> Mapping[str, ValueT]:
-        """Return the values by debate. The returned mapping is a live view and will also include later values."""
+        """Return the values by debate. The returned mapping is a live view that will also include later values."""
         return self.values
 
 
@@ -186,7 +186,7 @@ class LoggedDebates(PastDebates):
 
     log: Log[PastDebate] = field(default_factory=Log)
     outcomes: Log[VerdictOutcome] = field(default_factory=Log)
-    """Outcomes recorded after the debates: the log of `LoggedOutcomes` in the same archive."""
+    """Outcomes recorded after the debates: the same archive's log of `LoggedOutcomes`."""
 
     async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
         words, debates = _words(task), await self.all()
@@ -217,7 +217,7 @@ class LoggedPatterns(CritiquePatterns):
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
         patterns: dict[tuple[str, str], list[CritiquePattern]] = {}
         for point in (point for points in (await self.log.read()).values() for point in points):
-            # Models repeat a point with different capitalization and spacing.
+            # Models repeat points with different capitalization and spacing.
             patterns.setdefault((_fold(point.issue), _fold(point.suggestion)), []).append(point)
         sums = []
         for same in patterns.values():
@@ -306,9 +306,9 @@ class LoggedOutcomes(Outcomes):
 
 @dataclass(slots=True, kw_only=True)
 class Archive:
-    """Memory of past debates for later debates. The application may replace each part with its own storage.
+    """Memory of past debates for use in later ones. The application may replace each part with its own storage.
 
-    Everything is in memory by default. Share one archive between the patterns and runs that should learn from each
+    Everything is kept in memory by default. Share one archive between the patterns and runs that should learn from each
     other.
 
     >>> archive = Archive()
@@ -358,7 +358,7 @@ class Archive:
         return VerdictOutcome(right=right, wrong=wrong)
 
 
-_SHORT = 3  # words up to this length are ignored when tasks are compared: "and", "the", "how"
+_SHORT = 3  # words up to this length are ignored when comparing tasks: "and", "the", "how"
 
 
 def _fold(text: str) -> str:
@@ -366,6 +366,6 @@ def _fold(text: str) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Return the words by which tasks are compared: the longer words, or the whole text if it has none."""
+    """Return the words used to compare tasks: the longer ones, or the whole text if it has none."""
     words = re.findall(r"[^\W_]+", text.casefold())
     return frozenset([word for word in words if len(word) > _SHORT] or words or [_fold(text)])

@@ -14,14 +14,14 @@ StateT = TypeVar("StateT")
 
 
 class ResourceScope(Protocol):
-    """View of the run for a resource that is being opened."""
+    """View of the run for a resource being opened."""
 
     @property
     def saved_states(self) -> dict[str, Any]:
-        """Resource states that earlier runs saved in the session, by key; write changes to this mapping."""
+        """Resource states saved in the session by earlier runs, by key; write changes to this mapping."""
 
     def now(self) -> float:
-        """Return the current time of the run's clock, in seconds since the epoch."""
+        """Return the current time on the run's clock, in seconds since the epoch."""
 
     def emit(self, event: object, /) -> None:
         """Add an event to the run's stream."""
@@ -54,8 +54,8 @@ class Protectable:
 class StateResource(Generic[StateT]):
     """A session-scoped value that blocks can read and replace: `ctx.resources.<key>.state`.
 
-    A run starts with the session's value under the key, or with `initial()`. Each run has its own reference, so
-    overlapping runs of one session do not see each other's changes; each change is also written to the session, for
+    A run starts with the session's value for the key, or with `initial()`. Each run has its own reference, so
+    overlapping runs in one session do not see each other's changes; each change is also written to the session, for
     later runs.
 
     >>> counter = StateResource(key="counter", initial=int)
@@ -83,7 +83,7 @@ class StateHandle(Protectable, Generic[StateT]):
     ) -> None:
         super().__init__()
         self.resource: StateResource[StateT] = resource
-        # a protected handle is a pattern's transcript, which only the pattern's turns may change
+        # a protected handle is a pattern's transcript, which only that pattern's turns may change
         self._around = None if around is None or around.protected else around
         self._saved = scope.saved_states
         if around is not None:
@@ -101,7 +101,7 @@ class StateHandle(Protectable, Generic[StateT]):
             self._around.set(state)
 
     def snapshot(self) -> StateHandle[StateT]:
-        """Return an isolated handle on the current value; its changes do not reach this handle."""
+        """Return an isolated handle on the current value; changes made through it do not reach this handle."""
         copied = copy(self)
         copied._saved, copied._around = {}, None  # noqa: SLF001 - same class
         return copied
@@ -111,7 +111,7 @@ class StateHandle(Protectable, Generic[StateT]):
 
 
 class StateView(Generic[StateT]):
-    """View of a protected `StateHandle` for blocks, with a readable but frozen value."""
+    """Blocks' view of a protected `StateHandle`, with a readable but frozen value."""
 
     __slots__ = ("_block", "_handle")
 
@@ -129,12 +129,12 @@ class StateView(Generic[StateT]):
         return value
 
     def set(self, _: StateT, /) -> None:
-        """Raise ReadOnly with the name of the block."""
+        """Raise ReadOnly, naming the block."""
         raise ReadOnly(f"the {self.resource.key} of its pattern", "blocks add to it by answering", block=self._block)
 
 
 class Resources:
-    """The open resources available to a block, by attribute or by key."""
+    """The open resources available to a block, as attributes or by key."""
 
     __slots__ = ("_block", "_handles")
 
@@ -143,7 +143,7 @@ class Resources:
         self._block = block
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - see Resource.open
-        """Return the handle stored under `key`; a KeyError lists the available keys."""
+        """Return the handle stored under `key`; raise a KeyError listing the available keys if there is none."""
         try:
             return self._seen(self._handles[key])
         except KeyError:
@@ -183,7 +183,7 @@ HeldT = TypeVar("HeldT")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeldResource(Generic[HeldT]):
-    """A resource created by `make`. To share a resource between all runs, `make` returns the same object each time.
+    """A resource created by `make`. To share a resource between all runs, let `make` return the same object each time.
 
     >>> HeldResource(key="notes", make=list).open(None)
     []

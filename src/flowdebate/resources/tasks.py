@@ -1,4 +1,4 @@
-"""`TaskCollection`: a task board that mirrors a pattern's turns. The events of its changes form an audit trail."""
+"""`TaskCollection`: a task board that mirrors a pattern's turns. The events for its changes form an audit trail."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ TaskStatus = Literal["pending", "in_progress", "awaiting_review", "completed", "
 TASK_STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 
 TERMINAL_STATUSES: frozenset[TaskStatus] = frozenset(("completed", "errored", "cancelled"))
-"""Statuses of tasks that never change again."""
+"""Statuses after which a task never changes again."""
 
 TaskAction = Literal["claim", "complete", "fail", "await_review", "resume_from_review", "cancel"]
-"""An action on a task: the name of a method of `TaskCollection`."""
+"""An action on a task, named after a method of `TaskCollection`."""
 
 TaskChange = Literal[
     "added", "claimed", "completed", "failed", "retried", "review_requested", "review_resumed", "cancelled"
 ]
-"""The change reported by an event. `failed` is final; after `retried` the task is pending again."""
+"""Change reported by an event. `failed` is final; after `retried` the task is pending again."""
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: copying a `__dict__` takes a tenth of the time
+@dataclass(frozen=True, kw_only=True)  # no slots, because copying a `__dict__` takes a tenth of the time
 class Task:
     """State of a task. Each change creates a new object."""
 
     id: str
     """Id of the task, unique in its collection."""
     goal: str
-    """Goal of the task, in words."""
+    """Goal of the task, as a phrase."""
     status: TaskStatus = "pending"
     """Status of the task in its life cycle."""
     assignee: str | None = None
-    """Worker for whom the task is intended; None for anybody."""
+    """Worker for whom the task is intended; None if anybody may do it."""
     labels: frozenset[str] = frozenset()
-    """Labels for kinds of tasks, defined by the application."""
+    """Application-defined labels for kinds of tasks."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Additional data from the application, as a read-only copy of the argument."""
     attempts: int = 0
@@ -61,10 +61,10 @@ class Task:
     error: str | None = None
     """Reason for the status `errored`."""
     feedback: tuple[str, ...] = ()
-    """Advice for the next attempt: errors of earlier attempts and reviewers' comments, oldest first."""
+    """Advice for the next attempt: errors from earlier attempts and reviewers' comments, oldest first."""
     claimed_by: str | None = None
-    """Worker that currently holds or last held the claim; None while the task is pending, and for an
-    anonymous worker.
+    """Worker currently holding, or last to hold, the claim; None while the task is pending, and for an anonymous
+    worker.
     """
     reason: str | None = None
     """Reason why the task awaits review or was cancelled."""
@@ -73,7 +73,7 @@ class Task:
     updated_at: float
     """Time of the last change, in seconds since the epoch."""
     seq: int
-    """Position in the order of creation, from 1."""
+    """Position in creation order, from 1."""
 
     @property
     def finished(self) -> bool:
@@ -83,7 +83,7 @@ class Task:
     def to_wire(self) -> dict[str, Any]:
         """Convert the task to plain data for JSON, with camelCase keys; `metadata` keeps its own keys.
 
-        Values that JSON cannot represent are converted to text.
+        Values that JSON cannot represent are converted to strings.
         """
         wire = {key: getattr(self, name) for name, key in _WIRE_KEYS.items()}
         wire["labels"] = sorted(self.labels)
@@ -111,7 +111,7 @@ def _plain(value: object) -> object:
 
 
 def _change_fields(task: Task, changes: Mapping[str, Any]) -> Task:
-    # Each turn of a debate changes its task three times, and `dataclasses.replace` is four times slower.
+    # Each turn in a debate changes its task three times, and `dataclasses.replace` is four times slower.
     changed = object.__new__(Task)
     values = changed.__dict__
     values.update(task.__dict__)
@@ -142,7 +142,8 @@ TRANSITIONS: Mapping[tuple[TaskStatus, TaskAction], tuple[Outcome, ...]] = {
     ("awaiting_review", "resume_from_review"): (Outcome("pending", "review_resumed"),),
     ("awaiting_review", "cancel"): _CANCELLED,
 }
-"""Legal actions by status. If there are two outcomes, the first applies while attempts are left, the second afterwards.
+"""Legal actions by status. If there are two outcomes, the first applies while attempts are left, and the second
+afterwards.
 
 A review ends with `complete` (accepted), `fail` (rejected) or `resume_from_review` (another attempt).
 """
@@ -162,15 +163,15 @@ class TaskChanged(BaseEvent):
 
 
 class TaskCollection(Protectable):
-    """Task board in memory, for use in a single thread; `TRANSITIONS` lists the legal actions.
+    """In-memory task board for use in a single thread; `TRANSITIONS` lists the legal actions.
 
-    Every method that changes a task returns its new state, and calls `on_change` for each change once it is in place. A
-    listener may change the collection: it receives the resulting events after it has returned. If it raises, the
-    changes remain, all waiting events are delivered, and then the exception is raised to the caller (several exceptions
+    Every method that changes a task returns its new state, and calls `on_change` for each change once it has been made.
+    A listener may change the collection: it receives the resulting events after it has returned. If it raises, the
+    changes remain, all pending events are delivered, and then the exception is raised to the caller (several exceptions
     as an ExceptionGroup). A rejected call changes nothing and emits nothing: it raises TaskNotFound for an unknown id,
     IllegalTransition for an action that is invalid in the task's state, or ConfigurationError for an invalid argument.
 
-    Methods with `by` reject the call unless this worker holds the claim: after a failed attempt a worker cannot touch
+    Methods with `by` reject the call unless this worker holds the claim: after a failed attempt, a worker cannot touch
     the task once another worker has claimed it. None skips the check.
 
     >>> tasks = TaskCollection("paper")
@@ -211,17 +212,17 @@ class TaskCollection(Protectable):
         """Ids of the tasks that only the pattern may change if the collection is protected."""
         self._where = f"task collection {collection_id!r}"
         self._now = now
-        self._tasks: dict[str, Task] = {}  # in order of creation
-        # Ids in order of creation: a pattern looks up its open task at each turn and must not scan all earlier ones.
-        self._unfinished: dict[str, None] = {}  # in order of creation, so that claims need not scan all finished tasks
+        self._tasks: dict[str, Task] = {}  # in creation order
+        # Ids in creation order: a pattern looks up its open task in each turn and must not scan all earlier ones.
+        self._unfinished: dict[str, None] = {}  # in creation order, so that claims need not scan all finished tasks
         self._counts: Counter[TaskStatus] = Counter()
         self._on_change = on_change
-        self._unsent: list[TaskChanged] = []  # changes made by a listener wait until it returns
+        self._unsent: list[TaskChanged] = []  # changes made by a listener wait here until it returns
         self._busy = False
 
     @property
     def collection_id(self) -> str:
-        """Name of the collection, which is also the prefix of derived ids."""
+        """Name of the collection, also used as the prefix of derived ids."""
         return self._collection_id
 
     def view(self, block: str) -> TaskCollectionView:
@@ -237,7 +238,7 @@ class TaskCollection(Protectable):
         metadata: Mapping[str, Any] | None = None,
         max_attempts: int = 1,
     ) -> Task:
-        """Add a pending task; by default the `id` is derived from the collection's id and the task's position in it."""
+        """Add a pending task; by default, its `id` is derived from the collection's id and its position in it."""
         if not _is_name(id) and id is not None:
             raise ConfigurationError(self._where, "id", id, "must be text that is not empty")
         if id in self._tasks:
@@ -268,8 +269,9 @@ class TaskCollection(Protectable):
     ) -> Task | None:
         """Claim a task for the worker `by` and return it; None if no task can be claimed.
 
-        The task is the earliest pending task that is for `assignee` or for anybody and has all `labels`. With `task_id`
-        that task is claimed, or IllegalTransition is raised; its assignee is checked only if `assignee` is passed.
+        The task is the earliest pending one that is intended for `assignee` or for anybody and has all `labels`. With
+        `task_id`, that task is claimed, or IllegalTransition is raised; its assignee is checked only if `assignee` is
+        passed.
         """
         labels_wanted = self._check_labels(labels)
         if task_id is None:
@@ -291,13 +293,14 @@ class TaskCollection(Protectable):
         return self._change(task, "claim", attempts=task.attempts + 1, claimed_by=by)
 
     def complete(self, task_id: str, output: object = None, *, by: str | None = None) -> Task:
-        """Complete a task after its work is done or a reviewer has accepted it."""
+        """Complete a task once its work is done or a reviewer has accepted it."""
         return self._change(self._held(task_id, "complete", by), "complete", output=output)
 
     def fail(self, task_id: str, error: str, *, by: str | None = None) -> Task:
-        """Report a failed attempt, or a rejection by a reviewer.
+        """Report a failed attempt, or a reviewer's rejection.
 
-        While attempts are left the task is pending again, with `error` added to its feedback; otherwise it is errored.
+        While attempts are left, the task becomes pending again, with `error` added to its feedback; otherwise it is
+        errored.
         """
         self._check_text("error", error)
         return self._change(self._held(task_id, "fail", by), "fail", comment=error)
@@ -313,7 +316,7 @@ class TaskCollection(Protectable):
         return self._change(self.get(task_id), "resume_from_review", comment=feedback)
 
     def cancel(self, task_id: str, reason: str | None = None) -> Task:
-        """Cancel a task, so that it ends without a result."""
+        """Cancel a task, ending it without a result."""
         self._check_text("reason", reason, optional=True)
         return self._change(self.get(task_id), "cancel", reason=reason)
 
@@ -327,7 +330,7 @@ class TaskCollection(Protectable):
     def list(
         self, *, status: TaskStatus | None = None, assignee: str | None = None, labels: Iterable[str] = ()
     ) -> builtins.list[Task]:
-        """List the tasks with this status, this assignee (None means any) and all `labels`, in order of creation."""
+        """List the tasks with this status, this assignee (None means any) and all `labels`, in creation order."""
         self._check_status(status)
         labels_wanted = self._check_labels(labels)
         finished = status is None or status in TERMINAL_STATUSES
@@ -345,7 +348,7 @@ class TaskCollection(Protectable):
         return len(self._tasks) if status is None else self._counts[status]
 
     def to_wire(self) -> dict[str, Any]:
-        """Convert the collection to plain data for JSON, with camelCase keys and tasks in order of creation."""
+        """Convert the collection to plain data for JSON, with camelCase keys and tasks in creation order."""
         return {"collectionId": self._collection_id, "tasks": [task.to_wire() for task in self._tasks.values()]}
 
     def _new_task(
@@ -390,9 +393,9 @@ class TaskCollection(Protectable):
         comment: str | None = None,
         **changes: object,
     ) -> Task:
-        """Set the task's next state.
+        """Move the task to its next state.
 
-        `comment` becomes the error of an errored task, or feedback for the next attempt of a pending task.
+        `comment` becomes the error of an errored task, or feedback on the next attempt at a pending one.
         """
         status, change = _find_outcome(task, action)
         values: dict[str, Any] = {"status": status, "updated_at": self._now(), "reason": None}
@@ -412,7 +415,7 @@ class TaskCollection(Protectable):
         return moved
 
     def _emit(self, changes: Iterable[tuple[TaskChange, Task]]) -> None:
-        """Deliver the changes to the listener one at a time, never inside its own call, and even after an error."""
+        """Deliver the changes to the listener one at a time, never during its own call, and even after an error."""
         unsent, listener = self._unsent, self._on_change
         if listener is None:
             return
@@ -436,7 +439,7 @@ class TaskCollection(Protectable):
     def _check_labels(self, labels: Iterable[str]) -> frozenset[str]:
         if labels == ():
             return frozenset()
-        # A string is also an iterable of strings: "gpu" would become the labels g, p and u.
+        # A string is also an iterable of strings, so "gpu" would become the labels g, p and u.
         label_tuple = None if isinstance(labels, str) or not isinstance(labels, Iterable) else tuple(labels)
         if label_tuple is None or not all(map(_is_name, label_tuple)):
             raise ConfigurationError(
@@ -473,14 +476,14 @@ def _find_outcome(task: Task, action: TaskAction) -> Outcome:
 
 
 def _refuse(task: Task, action: TaskAction, reason: str) -> NoReturn:
-    _find_outcome(task, action)  # if the status forbids the action, report this first
+    _find_outcome(task, action)  # if the status forbids the action, report that first
     raise IllegalTransition(task.id, action=action, status=task.status, allowed=[task.status], reason=reason)
 
 
 class TaskCollectionView:
-    """View of a protected `TaskCollection` for blocks.
+    """Blocks' view of a protected `TaskCollection`.
 
-    Blocks can read everything, but change only tasks added by blocks.
+    Blocks can read everything, but can change only tasks added by blocks.
     """
 
     __slots__ = ("_block", "_tasks")
@@ -490,7 +493,7 @@ class TaskCollectionView:
         self._block = block
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what TaskCollection has
-        """Return the method of the collection; if called for a pattern's task, it raises ReadOnly."""
+        """Return the collection's method; if called for a pattern's task, it raises ReadOnly."""
         if name not in _FOR_BLOCKS:
             message = f"a task collection has no {name!r} for blocks"
             raise AttributeError(message)
@@ -515,7 +518,7 @@ _FOR_BLOCKS = _ACTIONS | {"add_task", "collection_id", "count", "get", "list", "
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCollectionResource:
-    """A `TaskCollection` shared by blocks: each run has a new one, and its changes are events of the run.
+    """A `TaskCollection` shared by blocks: each run has a new one, and its changes are emitted as events in the run.
 
     Two resources with the same key and collection id are equal.
     """

@@ -29,7 +29,7 @@ from flowdebate.store.open import StoreChoice, open_store
 
 
 def parse_text(answer: object, *, block: str) -> str:
-    """Check that text is valid Unicode, not blank, and not longer than an argument; raise OutputError otherwise."""
+    """Check that text is valid Unicode, not blank, and no longer than an argument may be; else raise OutputError."""
     if not isinstance(answer, str):
         raise _misfit(block, f"must be text (got {typed(answer)})")
     text = clean_text(str(answer))
@@ -59,7 +59,7 @@ def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> obje
 
 
 def only_field(schema: Mapping[str, Any]) -> str | None:
-    """Return the only required field; None unless exactly one field is required."""
+    """Return the only required field; None unless there is exactly one."""
     required = schema.get("required", ())
     return required[0] if len(required) == 1 else None
 
@@ -124,7 +124,7 @@ def _is_text(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
 
 
 def _rename_keys(data: object, names: set[str]) -> object:
-    """Rename the keys of `data` to the style of the schema."""
+    """Rename the keys in `data` to the schema's style."""
     if isinstance(data, dict):
         renames = {key: to_camel(key) for key in data if isinstance(key, str) and key not in names}
         return {
@@ -135,7 +135,7 @@ def _rename_keys(data: object, names: set[str]) -> object:
 
 
 def _names(part: object) -> Iterator[str]:
-    """Yield the names of all fields of a schema, at any depth."""
+    """Yield the names of all fields in a schema, at any depth."""
     if isinstance(part, dict):
         properties = part.get("properties")
         if isinstance(properties, dict):
@@ -149,23 +149,23 @@ def _names(part: object) -> Iterator[str]:
 
 # Answers to suspended runs
 
-_TRIES, _PAUSE = 20, 0.05  # attempts to acquire a run while others are answering, and seconds between attempts
+_TRIES, _PAUSE = 20, 0.05  # number of attempts to acquire a run while others are answering, and seconds between them
 
 
 async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest]:
-    """List the open requests of a run, by path; empty for a run that is not suspended. Raises RunNotFound."""
+    """List a run's open requests, by path; empty for a run that is not suspended. Raises RunNotFound."""
     opened = _store(store)
     return open_requests_in(await opened.steps(run_id), run_id, store=opened.name)
 
 
 def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[HumanRequest]:
-    """List the unanswered requests among the steps of a run; `store` is the name used in errors."""
+    """List the unanswered requests among a run's steps; `store` is the name used in errors."""
     rows = [*steps]
     return [replace(_request(store, run_id, row), sources=_sources_in(rows, row.key)) for row in rows if _is_open(row)]
 
 
 def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
-    """Return the recorded sources of the pattern around `place`, without texts if the run has a plan."""
+    """Return the recorded sources of the pattern enclosing `place`, without their text if the run has a plan."""
     sources: dict[str, list[Source]] = {"": []}
     for row in rows:
         if row.key.endswith(DECISION) and row.body is not None:
@@ -176,7 +176,7 @@ def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
 
 
 def list_requests(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tuple[HumanRequest, Any]]:
-    """List all requests among the steps of a run with their answers; None is the answer to an open request."""
+    """List all requests among a run's steps with their answers; the answer to an open request is None."""
     return [
         (_request(store, run_id, row), None if row.body is None else read_answer(row.body)[0])
         for row in steps
@@ -185,7 +185,7 @@ def list_requests(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> li
 
 
 def check_not_repeated(steps: Iterable[StepRow], run_id: str, answer: object, /, *, store: str) -> None:
-    """Raise NotAwaited if the last answer is submitted again for the waiting block, because it must not count twice."""
+    """Raise NotAwaited if the last answer is submitted again for the waiting block, since it must not count twice."""
     requests = list_requests(steps, run_id, store=store)
     waiting = {request.block: request.place for request, reply in requests if reply is None}
     for request, last_reply in [pair for pair in requests if pair[1] is not None][-1:]:
@@ -206,14 +206,14 @@ async def submit_answer(
 ) -> HumanRequest:
     """Record a human's answer, so that `resume(run_id)` can continue the run; return the answered request.
 
-    `answer` is text or, if the request has a schema, data or its JSON. If the run waits for several answers, `block` (a
-    name) or `place` selects one. Only the first answer to a request counts. `by` is recorded as the author of the
-    answer, for answers that are not from a person. Raises OutputError, which names each invalid field; NotAwaited if
-    the run does not wait for such an answer, or already has it; RunNotFound; RunConflict while another process is
+    `answer` is text or, if the request has a schema, data or its JSON. If the run is waiting for several answers,
+    `block` (a name) or `place` selects one. Only the first answer to a request counts. `by` is recorded as the answer's
+    author, for answers that do not come from a person. Raises OutputError, naming each invalid field; NotAwaited if the
+    run is not waiting for such an answer, or already has it; RunNotFound; RunConflict while another process is
     executing the run.
     """
     recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
-    cancelled = await wait_uncancelled(recording)  # otherwise the run would stay locked until this process ends
+    cancelled = await wait_uncancelled(recording)  # otherwise the run would stay locked until this process exits
     if cancelled is not None and recording.exception() is None:
         raise cancelled
     return recording.result()
@@ -223,7 +223,7 @@ async def _record(
     store: Store, run_id: str, answer: object, block: str | None, place: str | None, by: str | None
 ) -> HumanRequest:
     pending = _find_request(store, run_id, await store.steps(run_id), block, place)
-    check_submission(pending, answer)  # check the answer before changing the run
+    check_submission(pending, answer)  # check the answer before modifying the run
     for _ in range(_TRIES):
         with suppress(RunConflict):  # other people's answers lock the run only for a moment
             stored = await store.take(run_id)
@@ -248,7 +248,7 @@ async def _record(
 def submit_answer_sync(
     store: StoreChoice, run_id: str, answer: object, /, *, block: str | None = None, place: str | None = None
 ) -> HumanRequest:
-    """Submit an answer synchronously, like `submit_answer`, for scripts and notebooks."""
+    """Submit an answer synchronously, as `submit_answer` does, for scripts and notebooks."""
     return run_sync(lambda: submit_answer(store, run_id, answer, block=block, place=place))
 
 

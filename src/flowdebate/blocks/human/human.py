@@ -1,4 +1,4 @@
-"""Human block: a person in any role of a pattern. The person answers immediately, or the run is suspended."""
+"""Human block: a person in any role of a pattern. Either the person answers immediately, or the run is suspended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Ask = Callable[[HumanRequest], Any]
 
 @dataclass(frozen=True, slots=True)
 class StoreRequirement:
-    """Resource of humans who answer later; it rejects a run without a store before the run begins."""
+    """Resource for humans who answer later; it rejects a run without a store before the run begins."""
 
     key: str = "flowdebate.human"
     needs_store: bool = True
@@ -43,7 +43,7 @@ class StoreRequirement:
 
 
 class Human(Block[Any, Any]):
-    """Block that requests answers from a human; created by `human`."""
+    """Block that requests answers from a human; create it with `human`."""
 
     def __init__(
         self,
@@ -67,9 +67,10 @@ class Human(Block[Any, Any]):
     def with_answer_schema(
         self, schema: object, who: str | None, sources: Callable[[Context], tuple[Source, ...]] | None
     ) -> Self:
-        """Return this human in a role with answers of `schema` (None: text); an explicit output schema wins.
+        """Return this human in a role with answers that fit `schema` (None for text).
 
-        `who` describes the role to the human; None adds nothing. `sources` lists the sources that the human may quote.
+        An explicit output schema takes precedence. `who` describes the role to the human; None adds nothing. `sources`
+        lists the sources that the human may quote.
         """
         fitted = copy.copy(self)
         if self.output is None and schema is not None:
@@ -85,7 +86,7 @@ class Human(Block[Any, Any]):
         return fitted
 
     def in_role(self, role: str) -> Self:
-        """Return a copy of this human in `role`, so that a pattern can still set the schema of its answers."""
+        """Return a copy of this human in `role`, so that a pattern can still set the schema for its answers."""
         placed = copy.copy(self)
         placed.role = role
         return placed
@@ -93,7 +94,7 @@ class Human(Block[Any, Any]):
     async def act(self, value: object, ctx: Context, /) -> object:
         spec = self.output
         if spec is None and callable(ask_for := getattr(value, "answer_schema", None)):
-            spec = ask_for()  # the input determines the form of the answer, such as a ballot
+            spec = ask_for()  # the input determines the form of the answer, for example a ballot
         check = _Check(self.name, None if spec is None else OutputSchema.of(spec))
         request = await self._request(value, ctx, check)
         ctx.emit(HumanAsked(block=self.name, path=ctx.path))
@@ -139,7 +140,7 @@ class Human(Block[Any, Any]):
         transcript = ctx.scope.handles.get("transcript")
         schema = None if check.output is None else check.output.json_schema
         question = getattr(value, "task", None)
-        if not question:  # fall back to the question of the surrounding pattern, or to the input itself
+        if not question:  # fall back to the enclosing pattern's question, or to the input itself
             state = None if ctx.scope.sequencer is None else ctx.scope.sequencer.state
             question = getattr(state, "question", None) or getattr(value, "subject", value)
         render = partial(
@@ -213,12 +214,13 @@ def human(
 
     The human sees `prompt`, the question, `context`, the transcript so far, and the expected form of the answer.
     `prompt` and `context` are text, or functions of `(input, ctx)` or `(input)`. In a role that needs more than text,
-    such as a judge's, the answer has the fields of that role unless there is an `output_schema`.
+    such as a judge's, the answer has that role's fields unless there is an `output_schema`.
 
     `ask(request)`, sync or async, returns the answer immediately: `ask=ask_in_terminal` lets the human type it. A
-    durable run records the answer and never requests it again. Without `ask` the run is suspended: calls in flight
-    finish, `result.status` is "awaiting", and `result.pending` has the requests. Once `submit_answer` has recorded the
-    answers, `resume(run_id)` continues the run, in any process. Time spent suspended does not count toward timeouts.
+    durable run records the answer and never requests it again. Without `ask`, the run is suspended: calls in flight
+    finish, `result.status` is "awaiting", and `result.pending` contains the requests. Once `submit_answer` has recorded
+    the answers, `resume(run_id)` continues the run, in any process. Time spent suspended does not count toward
+    timeouts.
 
     Raises ConfigurationError for a run without a store if there is no `ask`, and OutputError for an invalid answer from
     `ask`.

@@ -1,7 +1,7 @@
 """Prompts for humans, rendered and parsed: the role, the question, the transcript so far, and the expected answer.
 
-As in the prompts of models, untrusted texts follow a tag or a label, so that they can neither pass for another author's
-text or for words of the request, nor move a terminal's cursor.
+As in prompts for models, untrusted text follows a tag or a label, so that it can be mistaken neither for another
+author's text nor for the request's own wording, and cannot move a terminal's cursor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = {"string": "text", "integer": "a whole number", "number": "a number", "
 def render_request(
     *, who: str | None, prompt: str | None, question: str, context: str | None, transcript: str | None, task: str | None
 ) -> str:
-    """Render the parts of a request, skipping empty parts (None)."""
+    """Render the parts of a request, skipping those that are None."""
     parts = [
         who,
         None if prompt is None else _lines(prompt),
@@ -56,7 +56,7 @@ def _lines(text: str) -> str:
 
 
 def render_contributions(entries: Iterable[Any], *, names: bool = True) -> str:
-    """Render the transcript of any pattern, with a heading for each round; without `names`, tags show only stances.
+    """Render any pattern's transcript, with a heading for each round; without `names`, tags show only stances.
 
     >>> from types import SimpleNamespace
     >>> print(render_contributions([SimpleNamespace(round=1, agent_name="ann", stance="for", text="Yes.")]))
@@ -71,7 +71,7 @@ def render_contributions(entries: Iterable[Any], *, names: bool = True) -> str:
             lines.append(f"Round {heading}:")
         name = getattr(entry, "agent_name", None) or getattr(entry, "name", "")
         stance = getattr(entry, "stance", None) or getattr(entry, "role", None)
-        if kind := getattr(entry, "kind", None):  # set in a cross-examination
+        if kind := getattr(entry, "kind", None):  # set during a cross-examination
             verb = "asks" if kind == "question" else "answers"
             name, stance = f"{name} {verb} {entry.to}", f"{stance}" if names else f"{stance} {verb} {entry.to_stance}"
         tag = tag_name(name) if stance is None else f"{tag_name(name)}, {tag_text(stance)}"
@@ -83,7 +83,7 @@ def render_contributions(entries: Iterable[Any], *, names: bool = True) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Contribution, together with its author's tag."""
+    """Contribution together with its author's tag."""
 
     name: str
     position: str
@@ -93,7 +93,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Round of the transcript, or a paragraph of the request."""
+    """Round in the transcript, or a paragraph of the request."""
 
     round: int | None
     """Number of the round; None for a paragraph of the request."""
@@ -113,7 +113,7 @@ class RequestParts:
 def parse_request(text: str) -> RequestParts:
     """Parse a request rendered by `render_request` into its parts; any other text becomes a single paragraph."""
     who, question, sections = "", "", list[Section]()
-    # untrusted texts contain no empty line, because each of their lines begins with a bar
+    # untrusted text contains no empty line, because each of its further lines begins with a bar
     first, *parts = text.split("\n\n")
     if re.fullmatch("You are .+", first):
         who = unescaped(first)
@@ -152,7 +152,7 @@ def _plain(text: str) -> str:
 
 
 def render_task(value: object) -> str | None:
-    """Render the input's own addition to a request (`task_for_human()`), such as texts to judge, if it has one."""
+    """Render the input's own addition to a request (`task_for_human()`), such as text to judge, if it has one."""
     task = getattr(value, "task_for_human", None)
     return task() if callable(task) else None
 

@@ -1,4 +1,4 @@
-"""Terminal interface for humans, which reads answers without blocking the event loop."""
+"""Terminal interface for humans that reads answers without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 
 
 async def ask_in_terminal(request: HumanRequest) -> object:
-    """Show `request` on the terminal (stderr), and return the typed answer: `human(name=…, ask=ask_in_terminal)`.
+    """Show `request` on the terminal (stderr) and return the typed answer: `human(name=…, ask=ask_in_terminal)`.
 
-    An empty line or the end of the input ends a text; each field takes one line. If an answer is invalid, the reason is
-    shown and the request is repeated. Ctrl-C cancels the run. Raises OutputError if the input ends before an answer.
+    An empty line or the end of the input ends a text answer; each field takes one line. If an answer is invalid, the
+    reason is shown and the request is repeated. Ctrl-C cancels the run. Raises OutputError if the input ends before an
+    answer.
     """
     try:
         typed = sys.stdin.fileno()
@@ -62,7 +63,7 @@ class Terminal:
                 return answer
 
     async def _text(self, request: HumanRequest) -> str:
-        """Read lines up to the first empty line."""
+        """Read lines until the first empty one."""
         self._print("(end with an empty line)\n")
         lines: list[str] = []
         while (line := await self._line("> ")) is not None and (line or not lines):
@@ -100,13 +101,13 @@ class Terminal:
 
         def read() -> None:
             typed = bytearray()
-            # read byte by byte, because another reader may wait for the next line
+            # read byte by byte, because another reader may be waiting for the next line
             while len(typed) < _LINE and not typed.endswith(b"\n") and (byte := os.read(self._typed, 1)):
                 typed += byte
             with contextlib.suppress(RuntimeError):  # if the loop is closed, nobody is waiting for the line
                 loop.call_soon_threadsafe(give, bytes(typed))
 
-        # a daemon thread, so that a line that is never typed does not keep the process alive
+        # a daemon thread, so that waiting for a line that is never typed does not keep the process alive
         threading.Thread(target=read, name="flowdebate-terminal", daemon=True).start()
         typed = await line
         return typed.decode(errors="replace").rstrip("\r\n") if typed else None
