@@ -188,7 +188,10 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Phase(Generic[QuestionT, AnswerT]):
-    """Phase in which all agents are called simultaneously; defines its questions, default blocks and answers."""
+    """Base class for phases with simultaneous calls to all agents.
+
+    Subclasses define the questions, default blocks and answers of a phase.
+    """
 
     name: ClassVar[AgentPhase]
     verb: ClassVar[str]

@@ -25,7 +25,7 @@ class Question:
     task: str
 
     def task_for_human(self) -> str:
-        """Describe the proposals, their critiques, and the task."""
+        """Describe the proposals, the critiques of them, and the task to a human."""
         return render_human_task(self)
 
     def answer_schema(self) -> object:
@@ -103,7 +103,7 @@ class TieBreakRequest(ChoiceRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequest(Question):
-    """Question whether the rounds should end, asked after each one.
+    """Question asked after each round: should the rounds end?
 
     The judge returns a `JudgeAnswer`, its fields, or a bool.
     """

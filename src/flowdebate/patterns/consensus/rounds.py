@@ -428,7 +428,7 @@ async def count_poll(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 
 
 async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """Count the ballots, ask `tie_break` to break a tie, and determine the outcome."""
+    """Count the ballots, have `tie_break` resolve a tie if there is one, and determine the outcome."""
     ctx.scope.handle.deadline = None
     enter(ConsensusStage.VOTE_AGGREGATION, ctx)
     state: ConsensusState = ctx.scope.handle.state

@@ -245,7 +245,7 @@ class Analytics(WireModel):
     """Share of eligible voters who chose the most popular proposal."""
     dissent: list[Dissent] = Field(default_factory=list)
     split_opinions: list[str] = Field(default_factory=list)
-    """Vote counts for all other proposals with any votes."""
+    """Votes received by each choice other than the winner."""
     risk_areas: list[str] = Field(default_factory=list)
     """Issues raised in severe critiques of the winner's proposal (of all proposals if there is no winner), most severe
     first.
@@ -321,7 +321,7 @@ class ConsensusState(PatternState):
 
     @property
     def outcome(self) -> Outcome | None:
-        """True if the agents agreed; None before the votes are counted."""
+        """Outcome of the vote; None before the votes are counted."""
         return None if self.tally is None else "consensus" if self.tally.reached else "no_consensus"
 
     # called by the stop conditions in `flowdebate.stop`, because this pattern has no transcript

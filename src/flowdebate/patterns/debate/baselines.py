@@ -165,7 +165,7 @@ _WAVE = 8
 
 
 def read_baselines(value: bool | Sequence[BaselineName], *, location: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
-    """Return the baselines named by `value`, cheapest first; raise ConfigurationError for an invalid value.
+    """Return the baselines named by `value`, cheapest first; raise ConfigurationError if it is invalid.
 
     >>> read_baselines(["drafts", "single"], location="debate 'rent'")
     ('single', 'drafts')
@@ -362,7 +362,10 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return votes
 
     def _amount(self, used: Usage, ctx: Context, place: str) -> float | None:
-        """Return the usage below `place` in the unit to equalize; None if the unit is calls or the usage is unknown."""
+        """Return the usage below `place`, in the unit being equalized.
+
+        Returns None if the unit is calls or the usage is unknown.
+        """
         match self._equal:
             case "tokens":
                 return used.total_tokens

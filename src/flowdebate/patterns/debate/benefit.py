@@ -158,7 +158,7 @@ def _answer(answer: MethodAnswer) -> str:
 
 
 def times(ratio: float) -> str:
-    """Format a ratio for use in a sentence, such as "9.4 times", dropping decimals from 100 on."""
+    """Format a ratio for use in a sentence, such as "9.4 times"; ratios of 100 or more have no decimals."""
     return f"{ratio:,.0f} times" if ratio >= 100 else f"{ratio:.1f} times"  # noqa: PLR2004 - three digits
 
 

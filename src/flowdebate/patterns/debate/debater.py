@@ -93,9 +93,9 @@ class DebaterTemplate(OpeningTemplate):
         "A reader of the debate asks: {reader}\nAnswer this question first, from the point of view of your position.",
         uses("reader"),
     )
-    """Text before the task when a reader's question continues a finished debate."""
+    """Text placed before the task when a reader's question continues a finished debate."""
     phase: str = part("Current phase: {phase}", uses("phase"))
-    """Text before the task in a debate with phases."""
+    """Text placed before the task in a debate with phases."""
     aim: str = part("Your task in this phase: {aim}", uses("aim", *_TURN))
     """Task in a phase with an aim."""
     question: str = part(

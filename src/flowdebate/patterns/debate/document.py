@@ -87,7 +87,7 @@ class DebateDocument(RoundsDocument):
         yield mirror_heading()
         # its verdict is already included in the verdict on both debates
         bare = mirrored.model_copy(update={"verdict": None})
-        page = DebateDocument.model_construct(  # not validated, because a complete debate must have a verdict
+        page = DebateDocument.model_construct(  # skip validation, which would require a verdict
             status=mirrored.status, debaters=self.debaters, max_rounds=self.max_rounds, raw=bare, output=None
         )
         yield from page.sections()

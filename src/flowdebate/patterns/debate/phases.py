@@ -91,7 +91,7 @@ class Phase:
 
     @property
     def turns(self) -> int:
-        """Number of turns in a round for each speaker; a question and its answer are two."""
+        """Number of turns in a round for each speaker; a question and its answer count as two."""
         return 2 if self.asks else 1
 
     def __str__(self) -> str:

@@ -230,7 +230,7 @@ class SourceFact(WireModel):
 
 
 class SortedFacts(WireModel):
-    """Facts from the sources, sorted by a small model into the sides they support."""
+    """Facts from the sources, grouped by a small model under the sides they support."""
 
     by_stance: dict[str, list[SourceFact]]
     """Facts supporting each stance, clearest first."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OpeningTemplate(Template):
-    """First words for turns; each line of an attribute starting with `begins` is one alternative."""
+    """First words for turns; in attributes named `begins…`, each line is one alternative."""
 
     begins: str = part("", uses("position"))
     """First words for a debater's first turn, for models that can continue a given text.
@@ -257,7 +257,7 @@ class Objection:
     copied: tuple[str, ...] = ()
     """Text of earlier turns; a better answer copies less of it."""
     excess: float = 0.0
-    """Amount copied by the first answer, as a ratio of the allowed maximum; a better answer stays below it."""
+    """Amount copied by the first answer, relative to the allowed maximum; a better answer stays below it."""
 
     def is_answered_by(self, text: str) -> bool:
         """Check whether `text`, given without its first words, improves on the first answer."""

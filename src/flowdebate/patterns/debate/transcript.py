@@ -7,8 +7,8 @@
     [against] …
 
 Only the renderer can begin a line with a tag, a round heading or "(quotes:"; see `flowdebate.prompts` for how text,
-stances and names are escaped. Marks within an argument have the form `⟦…⟧`, and these brackets are escaped in
-arguments. The text form can be parsed: `parse_entries(render_entries(entries)) == entries`.
+stances and names are escaped. Marks added to an argument have the form `⟦…⟧`; brackets of this kind written by a
+debater are escaped. The text form can be parsed: `parse_entries(render_entries(entries)) == entries`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def create_record_argument(
 
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Short labels, keyed by stance."""
+"""Pairs of a stance and its short label."""
 
 
 def labels_of(stances: Iterable[str]) -> Labels:

@@ -79,7 +79,7 @@ class JudgeBallot(WireModel):
     None (and omitted from JSON) if there is no fit.
     """
     winner: str | None = None
-    """Winning side; None if no side wins."""
+    """Winning side; None if there is none."""
     verdict: str = ""
     """Conclusion; empty in the only ballot of a single-view judge, because the verdict already contains it."""
     reasoning: str = ""
@@ -180,7 +180,7 @@ class Judging(WireModel):
     )
     """Weight of each criterion in the rubric; None (and omitted from JSON) if there is no rubric."""
     ballots: list[JudgeBallot]
-    """Ballots in the order of the schedule, grouped by model."""
+    """Ballots in schedule order, with one from each model per view."""
     planned: Annotated[int, Field(ge=1)] = 1
     """Number of ballots planned by the schedule and the panel."""
     scores: dict[str, Share]
@@ -261,7 +261,7 @@ def required_lead(ballots: Sequence[JudgeBallot]) -> float:
 def leads_of(
     log_odds: Sequence[tuple[str | None, Mapping[str, float]]], sides: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Compute the lead of each side over every other side: the median across models of their mean log-odds.
+    """Compute each side's lead over every other side: the median of the models' mean log-odds.
 
     >>> leads_of([("m", {"yes": 0.5, "no": -0.5}), ("m", {"yes": 0.0, "no": 0.0})], ["yes", "no"])["yes"]["no"]
     0.5

@@ -84,7 +84,8 @@ class JudgeOptions:
     labels: bool | Sequence[str] = False
     """True to show sides as "A", "B", … instead of their stances; or custom labels.
 
-    Labels are rotated against the slots. Letters always serve as labels, and follow the slots unless they are crossed.
+    Labels are rotated against the slots. A judge answering with letters always uses them as labels, following the slots
+    unless `crossed_labels` is set.
     """
     crossed_labels: bool = False
     """True to have each order judged once per rotation of the labels.
