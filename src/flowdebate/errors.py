@@ -22,8 +22,8 @@
     │   │   ├── OutputTruncated              it was cut off before its end
     │   │   │   └── LostToThinking           the model used up its token limit by thinking
     │   │   ├── Refused                      the model declined to answer
-    │   │   │   └── ContentFiltered          a filter of the provider stopped the answer
-    │   │   └── SchemaViolation              it does not fit the schema
+    │   │   │   └── ContentFiltered          the provider's filter stopped the answer
+    │   │   └── SchemaViolation              it does not match the schema
     │   ├── ToolLoopExceeded                 the model kept calling tools
     │   ├── RealModelForbidden               a test forbids real model calls
     │   ├── CassetteMismatch (AssertionError) a replayed run made an unrecorded call, or left a recorded one unused
@@ -33,18 +33,18 @@
     ├── ReadOnly                             a block tried to change state reserved for its pattern
     ├── LimitReached                         the run reached one of its limits
     │   └── BudgetReached                    a budget shared by several runs is used up
-    ├── TooManyRuns                          a service already executes its maximum number of runs
+    ├── TooManyRuns                          a service is already executing its maximum number of runs
     ├── QuorumLost                           too few stances were heard in a round
     ├── NoProposals                          no agent made a proposal
     ├── LoopLimitExceeded                    a loop did not end within its limit
-    ├── PromiseBroken (AssertionError)       a check found a pattern that breaks a promise
-    ├── ViewError                            a text cannot be parsed as a rendered transcript
+    ├── PromiseBroken (AssertionError)       a check found a pattern breaking a promise
+    ├── ViewError                            a string cannot be parsed as a rendered transcript
     ├── BadFile                              a file named by the user cannot be used
     ├── StoreError                           a store of runs cannot be read or written
     │   ├── StoreLost                        its records may be lost: the file is gone, or the disk failed
     │   ├── RunNotFound                      no run with this id
     │   ├── RunExists                        another run has this id
-    │   ├── RunConflict                      another process is running it
+    │   ├── RunConflict                      another process is executing the run
     │   ├── RunChanged                       the run was started with different options
     │   ├── RunUncertain                     a call may have been made already, and must not be made twice
     │   ├── JournalMismatch                  a step makes a request different from the recorded one
@@ -57,7 +57,7 @@
 
     FlowDebateWarning (UserWarning)          suspicious but allowed
 
-Classes take facts and compose the message themselves; the facts remain available as attributes.
+Each class is given the facts and composes the message itself; the facts remain available as attributes.
 """
 
 from __future__ import annotations
@@ -85,26 +85,26 @@ __all__ = (
 
 
 def _restored(kind: type[FlowDebateError], args: tuple[object, ...]) -> FlowDebateError:
-    """Restore a pickled error without its facts; pickle sets them afterwards."""
+    """Recreate a pickled error without its attributes; pickle sets them afterwards."""
     error = kind.__new__(kind)
     error.args = args
     return error
 
 
 class FlowDebateWarning(UserWarning):
-    """Warning about something suspicious but allowed; the message says how to write it instead."""
+    """Warning about something suspicious but allowed; the message says what to write instead."""
 
 
 class FlowDebateError(Exception):
     """Base class of the library's errors: `except FlowDebateError` catches all of them."""
 
     run: Any = None  # a RunView; its layer imports this module
-    """View of the run that the error ended, with its transcript, events and raw output so far (a `RunView`); None
-    outside a run.
+    """View of the run ended by the error, with its transcript, events and raw output so far (a `RunView`); None outside
+    a run.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle any error: an unpicklable fact becomes its text, and such a `run` becomes None."""
+        """Pickle any error: an unpicklable attribute becomes its text, and an unpicklable `run` becomes None."""
         facts, run = vars(self).copy(), self.run
         try:
             self.run = None  # avoid a cycle, because a run may refer to the error that ended it
@@ -163,7 +163,7 @@ class ConfigurationError(FlowDebateError, ValueError):
 
     @property
     def given(self) -> str | None:
-        """The value as shown in the message; None if it is absent."""
+        """The value as shown in the message; None if it is absent or has nothing to do with the problem."""
         if self.got is None or (isinstance(self.got, str) and not self.got.strip()):
             return None
         if isinstance(self.got, type):
@@ -197,7 +197,7 @@ class ConflictingOptions(ConfigurationError):
         super().__init__(location, names[self.options[0]], None, text, message=f"{location}: {text}")
 
     def at(self, location: str, spelled: Mapping[str, str]) -> ConflictingOptions:
-        """Return the same error for a different location, where the options are `spelled` differently."""
+        """Return the same error for a different location, in which the options are `spelled` differently."""
         return ConflictingOptions(location, self.options, self.sentence, spelled=spelled)
 
 
@@ -225,16 +225,18 @@ class _Asker(TypedDict, total=False):
 class ModelError(FlowDebateError):
     """A model could not be called, or gave no usable answer.
 
-    `model` is the model's name and `block` the calling block; None if unknown.
+    `model` is the model's name, and `block` is the calling block; each is None if unknown.
     """
 
     transient: bool = False
-    """True if another attempt may succeed, later or when given the reason; a `Retry` only repeats such calls."""
+    """True if another attempt may succeed, either later or when the model is told the reason; a `Retry` repeats only
+    such calls.
+    """
     retry_after: float | None = None
     """Waiting time in seconds requested by the endpoint; None if it requested none."""
     providers_fault: bool = True
-    """True if a debate may continue without this answer; False for errors that need a fix in the application or its
-    tests.
+    """True if a debate may continue without this answer; False for errors to be fixed in the application or
+    its tests.
     """
 
     def __init__(
@@ -349,7 +351,7 @@ class ProviderFailed(ModelError):
 
 
 class CircuitOpen(ModelError):
-    """The circuit breaker is open for another `seconds` after repeated failures; no call was made."""
+    """The circuit breaker remains open for another `seconds` after repeated failures; no call was made."""
 
     def __init__(self, seconds: float, **asker: Unpack[_Asker]) -> None:
         self.seconds = seconds
@@ -369,7 +371,7 @@ class MalformedResponse(BadAnswer):
 
 
 class ResponseTooLarge(BadAnswer):
-    """The answer is longer than `limit` units ("bytes" or "characters"); it was not read to its end."""
+    """The answer is longer than `limit` units ("bytes" or "characters"); the rest of it was not read."""
 
     transient = False
 
@@ -388,7 +390,7 @@ class OutputTruncated(BadAnswer):
 
 
 class LostToThinking(OutputTruncated):
-    """The model thought but wrote no answer: it reached the token limit, or `stopped` by itself.
+    """The model thought but wrote no answer: it reached the token limit, or `stopped` of its own accord.
 
     `room` is the limit in tokens; None for the server's own limit.
     """
@@ -424,16 +426,16 @@ class Refused(BadAnswer):
 
 
 class ContentFiltered(Refused):
-    """A content filter of the provider stopped the answer, or rejected the request."""
+    """The provider's content filter stopped the answer or rejected the request."""
 
     status: int | None = None
     """HTTP status of the rejected request; None if the answer was stopped."""
 
 
 class SchemaViolation(BadAnswer):
-    """A model's answer does not fit the schema; `problems` are `(field, problem)` pairs.
+    """A model's answer does not match the schema; `problems` are `(field, problem)` pairs.
 
-    `answer` is the invalid text, if there is one; the message does not show it.
+    `answer` is the text of the invalid answer, if there is one; the message does not show it.
     """
 
     def __init__(
@@ -449,7 +451,7 @@ class SchemaViolation(BadAnswer):
 
 
 class ToolLoopExceeded(ModelError):
-    """The model kept calling tools for `rounds` requests without ever answering."""
+    """The model kept calling tools for `rounds` requests without giving an answer."""
 
     def __init__(self, rounds: int, **asker: Unpack[_Asker]) -> None:
         self.rounds = rounds
@@ -509,7 +511,7 @@ class OutputError(FlowDebateError):
 class RosterError(OutputError):
     """A moderator or a speaker named somebody who cannot speak next; `available` is in declared order.
 
-    `field` is the location of the name. `problem` says what is wrong with the name, unless nobody has this name.
+    `field` is the location of the name. `problem` says what is wrong with the name, unless nobody has that name.
     """
 
     def __init__(
@@ -583,12 +585,12 @@ class BudgetReached(LimitReached):
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds until the budget is reset; None if it never is."""
+        """Number of seconds until the budget is reset; None if it is never reset."""
         return None if self.until is None else max(0.0, self.until - time.time())
 
 
 class TooManyRuns(FlowDebateError):
-    """A service already executes `most` runs, and `queued` more are waiting; try again after `retry_after` seconds."""
+    """A service is already executing `most` runs, with `queued` more waiting; try again after `retry_after` seconds."""
 
     def __init__(self, maximum: int, *, queued: int = 0, retry_after: float = 5.0) -> None:
         self.most = maximum
@@ -643,10 +645,10 @@ class LoopLimitExceeded(FlowDebateError):
 
 
 class PromiseBroken(FlowDebateError, AssertionError):
-    """`check_debate` or `check_pattern` has found that a pattern breaks a promise of the library.
+    """`check_debate` or `check_pattern` has found a pattern that breaks one of the library's promises.
 
-    `example` is the smallest failing example; None if the promise concerns all examples together. `reproduce` is the
-    call that repeats the check.
+    `example` is the smallest failing example; None if the promise concerns all examples together. `reproduce` is a call
+    that repeats the check.
     """
 
     def __init__(self, promise: str, meaning: str, problem: str, *, example: object = None, reproduce: str) -> None:
@@ -660,7 +662,7 @@ class PromiseBroken(FlowDebateError, AssertionError):
 
 
 class ViewError(FlowDebateError):
-    """A text cannot be parsed as a rendered transcript, because no renderer can have written it."""
+    """A string cannot be parsed as a rendered transcript, because no renderer can have written it."""
 
     def __init__(self, got: str, expected: str) -> None:
         self.got = got
@@ -720,7 +722,7 @@ class RunExists(StoreError):
 
 
 class RunConflict(StoreError):
-    """Another process is running the run, or has taken it over."""
+    """Another process is executing the run, or has taken it over."""
 
     def __init__(self, store: str, run_id: str, problem: str = "is being run by another process") -> None:
         self.run_id = run_id
@@ -728,7 +730,7 @@ class RunConflict(StoreError):
 
 
 class RunChanged(StoreError):
-    """The run was started with different options; `differences` are the differing lines, keyed by part."""
+    """The run was started with different options; `differences` contains the differing lines, keyed by part."""
 
     def __init__(self, store: str, run_id: str, differences: Mapping[str, Sequence[str]]) -> None:
         self.run_id = run_id
@@ -738,7 +740,7 @@ class RunChanged(StoreError):
 
 
 class RunUncertain(StoreError):
-    """The step `key` was started `attempts` times but never recorded, so it may already have been paid for."""
+    """The step `key` was started `attempts` times but no result was recorded, so it may already have been paid for."""
 
     def __init__(self, store: str, run_id: str, key: str, attempts: int) -> None:
         self.run_id = run_id
@@ -753,7 +755,7 @@ class RunUncertain(StoreError):
 
 
 class JournalMismatch(StoreError):
-    """The step `key` makes a request different from the one recorded under its key."""
+    """The step `key` makes a request different from the one recorded under this key."""
 
     def __init__(self, store: str, run_id: str, key: str, problem: str) -> None:
         self.run_id = run_id
@@ -775,7 +777,10 @@ class NotRecordable(StoreError):
 
 
 class NotAwaited(StoreError):
-    """The run is not waiting for this answer; `open` lists the paths where it waits, and `problem` is the reason."""
+    """The run is not waiting for this answer.
+
+    `open` lists the paths at which it is waiting, and `problem` states the reason.
+    """
 
     def __init__(self, store: str, run_id: str, problem: str, open: Sequence[str] = ()) -> None:  # noqa: A002
         self.run_id = run_id
@@ -798,7 +803,7 @@ class DeadLetter(StoreError):
 
 
 class TaskError(FlowDebateError):
-    """Base class of errors from a `TaskCollection`; the collection stays unchanged."""
+    """Base class of errors raised by a `TaskCollection`, which stays unchanged."""
 
 
 class TaskNotFound(TaskError):
@@ -811,7 +816,10 @@ class TaskNotFound(TaskError):
 
 
 class IllegalTransition(TaskError):
-    """The task cannot change its status: `status` does not allow it or, if `status in allowed`, `reason` does not."""
+    """The task cannot change its status.
+
+    `status` does not allow the change or, if `status in allowed`, `reason` prevents it.
+    """
 
     def __init__(self, task_id: str, *, action: str, status: str, allowed: Sequence[str], reason: str = "") -> None:
         self.task_id = task_id

@@ -1,6 +1,6 @@
-"""Conditions to end the rounds of a pattern early: by usage, by time, by similarity, or by an application's own rule.
+"""Conditions for ending a pattern's rounds early: by usage, by time, by similarity, or by an application's own rule.
 
-Combine them with `|` (one of them holds), `&` (both hold) and `~` (it does not hold), and with plain functions:
+Combine them with `|` (either holds), `&` (both hold) and `~` (it does not hold), and with plain functions:
 
 >>> from flowdebate import stop
 >>> enough = stop.tokens(20_000) | stop.seconds(120) & stop.rounds(2)
@@ -9,7 +9,7 @@ tokens(20000) | seconds(120) & rounds(2)
 >>> stop.parse("tokens(20_000) | seconds(120) & rounds(2)") == enough
 True
 
-Each pattern takes a condition as `terminate_when=`. Its `stop_reason` is the name of the condition that held.
+Each pattern accepts a condition as `terminate_when=`, and its `stop_reason` is the name of the condition that held.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ PATTERNS_OWN = frozenset(
     {"max_rounds", "max_turns", "moderator_done", "settled", "reviewed", "not_reviewed"}
     | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}
 )
-"""Stop reasons of the patterns themselves, which are reserved: no condition may use these names."""
+"""Reserved names: the patterns' own stop reasons, which no condition may use as its name."""
 _MAX_NAME_LENGTH = 100
 _MAX_TEXT_LENGTH = 1_000
 
 
 class Condition(ABC):
-    """A condition for the end of the rounds; compose conditions with `|`, `&` and `~`.
+    """A condition for ending the rounds; combine conditions with `|`, `&` and `~`.
 
     All members of a combination are evaluated after each round, so their order never affects whether the rounds end.
-    `await condition(ctx)` is the answer as a bool, and `await condition.reason(ctx)` the name of the condition that
-    holds.
+    `await condition(ctx)` returns the answer as a bool, and `await condition.reason(ctx)` returns the name of the
+    condition that holds.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Expression for the condition, which `parse` can read unless it contains functions."""
+        """Expression for the condition, in a form accepted by `parse` unless it contains functions."""
 
     @abstractmethod
     async def reason(self, ctx: Context) -> str | None:
-        """Return the name of the condition that holds now, or None.
+        """Return the name of the condition that currently holds; None if there is none.
 
         For `a | b`, this is the name of the first member that holds; for `a & b`, it contains both names.
         """
 
     @property
     def functions(self) -> tuple[Callable[..., object], ...]:
-        """Functions of the application in the condition, in order; a custom class contributes its `reason`."""
+        """The application's functions in the condition, in order; a custom class contributes its `reason`."""
         return (self.reason,)
 
     async def __call__(self, ctx: Context) -> bool:
@@ -94,7 +94,7 @@ class Condition(ABC):
 
 
 StopWhen: TypeAlias = Condition | Callable[["Context"], bool | Awaitable[bool]]
-"""Argument for `terminate_when=`: a condition, or a sync or async function of `(ctx)` that returns True or False."""
+"""Argument for `terminate_when=`: a condition, or a sync or async function of `(ctx)` returning True or False."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class _One(Condition):
     called: str
     test: Callable[[Context], object] = field(compare=False, repr=False)
     function: Callable[..., object] | None = None
-    """Function of the application that the condition calls; None for built-in conditions."""
+    """The application's function to call; None for built-in conditions."""
 
     @property
     def name(self) -> str:
@@ -190,22 +190,25 @@ def _members(condition: Condition, kind: type[_Combined]) -> tuple[Condition, ..
 
 
 def rounds(number: int) -> Condition:
-    """Stop after at least `number` rounds (turns, in a handoff); combined with `&`, it delays another condition."""
+    """Stop after at least `number` rounds (in a handoff, turns); combined with `&`, it delays another condition."""
     check_count("stop.rounds()", number=number)
     return _One(f"rounds({number})", lambda ctx: bool(ctx.sequencer.state.round >= number))
 
 
 def tokens(number: int) -> Condition:
-    """Stop after the run has used at least `number` tokens, prompts and answers together, in all its blocks.
+    """Stop after the run has used at least `number` tokens, in prompts and answers together, across all its blocks.
 
-    Usage that a server does not report is estimated at four characters per token.
+    If a server does not report usage, it is estimated at four characters per token.
     """
     check_count("stop.tokens()", number=number)
     return _One(f"tokens({number})", lambda ctx: ctx.run.tokens >= number)
 
 
 def seconds(number: float) -> Condition:
-    """Stop when at least `number` seconds have passed since the run first began, including any time before a resume."""
+    """Stop when at least `number` seconds have passed since the run first started.
+
+    Any time before a resume counts too.
+    """
     check_seconds("stop.seconds()", number=number)
     return _One(f"seconds({_number(number)})", lambda ctx: max(ctx.elapsed, ctx.run.seconds) >= number)
 
@@ -213,7 +216,7 @@ def seconds(number: float) -> Condition:
 def flag(name: str) -> Condition:
     """Stop when `ctx.session.state[name]` is True, as set by a block or by the application.
 
-    A missing value, None and False do not stop the rounds; any other value ends the run with an error.
+    If the value is missing, None or False, the rounds continue; any other value ends the run with an error.
     """
     _check_name("stop.flag()", name)
     return _One(f"flag({json.dumps(name, ensure_ascii=False)})", partial(_flag, name))
@@ -225,20 +228,21 @@ def _flag(name: str, ctx: Context) -> object:
 
 
 def converged(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
-    """Stop when the speakers' last texts are similar: the mean similarity of all pairs is `threshold` or more.
+    """Stop when the speakers' latest contributions are similar: their mean similarity is at least `threshold`.
 
-    Similarity is not agreement: opposite answers in the same words are similar. The condition does not hold if one
-    speaker stands apart, if speakers state different positions (in `consensus`), or if there is only one speaker.
-    `similarity` is the measure (`flowdebate.measures`); None selects the best one installed.
+    The mean is taken over all pairs. Similarity is not agreement: opposite answers in the same words are similar. The
+    condition does not hold if one speaker stands apart, if speakers state different positions (in `consensus`), or if
+    there is only one speaker. `similarity` is the measure to use (see `flowdebate.measures`); None selects the best one
+    installed.
     """
     return _similar("converged", threshold, similarity, lambda convergence: convergence.status == "converged")
 
 
 def repeated(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
-    """Stop when the speakers repeat themselves: the last text of each is similar to an earlier one of the same speaker.
+    """Stop when the speakers repeat themselves: each one's latest contribution is similar to an earlier one.
 
     The condition holds once everybody has spoken twice and the mean similarity of each speaker's last two contributions
-    is `threshold` or more. `similarity` works as in `converged`.
+    is at least `threshold`. `similarity` works as in `converged`.
     """
     return _similar("repeated", threshold, similarity, lambda convergence: (convergence.stability or 0.0) >= threshold)
 
@@ -277,9 +281,9 @@ def _similar(
 
 
 def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | None = None) -> Condition:
-    """Stop by the application's own rule: a sync or async `function` of `(ctx)` that returns True or False.
+    """Stop according to the application's own rule: a sync or async `function` of `(ctx)` returning True or False.
 
-    `name` appears in `stop_reason`; None means the function's name ("predicate" if the function has none).
+    `name` appears in `stop_reason`; None stands for the function's name ("predicate" if the function has none).
     """
     if not is_predicate(function):
         raise ConfigurationError("stop.when()", "function", function, "must be a sync or async function of (ctx)")
@@ -295,7 +299,7 @@ def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | N
 
 
 def as_condition(value: StopWhen) -> Condition:
-    """Return `value` if it is a condition, otherwise `when(value)` for the function `value`."""
+    """Return `value` if it is a condition, or `when(value)` if it is a function."""
     if isinstance(value, Condition):
         return value
     if not is_predicate(value):
@@ -345,9 +349,9 @@ _READABLE: Mapping[str, Callable[..., Condition]] = {
 def parse(text: str, *, location: str = "stop.parse()", field: str = "text", flags: bool = True) -> Condition:
     """Parse a condition: `parse("tokens(20_000) | seconds(120) & rounds(2)")`; nothing in it is executed.
 
-    It may contain `|`, `&`, `~`, parentheses, and calls of tokens, seconds, rounds, converged, repeated and flag
-    (unless `flags` is False), each with a single number or name. ConfigurationError points at the location of any other
-    part.
+    The string may contain `|`, `&`, `~`, parentheses, and calls to tokens, seconds, rounds, converged, repeated and
+    flag (unless `flags` is False), each with a single number or name. For anything else, ConfigurationError states its
+    location.
     """
     reader = _Reader(location, field, text, tuple(name for name in _READABLE if flags or name != "flag"))
     if not isinstance(text, str) or is_blank(text) or len(text) > _MAX_TEXT_LENGTH:
@@ -366,7 +370,7 @@ def parse(text: str, *, location: str = "stop.parse()", field: str = "text", fla
 
 
 _UNCALLED: tuple[object, ...] = (*_READABLE.values(), when, parse)
-"""Functions of this module that create conditions and are not predicates themselves."""
+"""Functions in this module that create conditions and are not predicates themselves."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Stores of durable runs: a recorded call is never paid for twice.
+"""Stores for durable runs: no recorded call is ever paid for twice.
 
 >>> from flowdebate.store import MemoryStore, SqliteStore
 >>> SqliteStore("runs.sqlite3").name

@@ -1,4 +1,4 @@
-"""Addresses of stores. Invalid addresses are rejected with a list of the valid forms, and never treated as paths."""
+"""Store addresses. Invalid addresses are rejected with a list of the valid forms, and never treated as paths."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _NAMES_DATABASE = re.compile(r"(?:^|\s)(?:host|hostaddr|dbname|service|password)
 
 
 def read_place(text: str, *, location: str, field: str = "store") -> str:
-    """Read the address of a store: "memory:", a postgresql:// address, or the path of a file.
+    """Parse the address of a store: "memory:", a postgresql:// address, or a file path.
 
-    Raises ConfigurationError for any other address; the message omits user and password.
+    Raises ConfigurationError for any other address; the message leaves out the user and password.
 
     >>> read_place("POSTGRES+psycopg://ann:s3cret@db/app", location="run")
     'postgresql://ann:s3cret@db/app'
@@ -47,16 +47,16 @@ def read_place(text: str, *, location: str, field: str = "store") -> str:
 
 
 def check_path(text: str, *, location: str, field: str) -> None:
-    """Raise ConfigurationError if the path of a store looks like an address."""
+    """Raise ConfigurationError if a store's path looks like an address."""
     plain = text.strip()
     if _LOOKS_LIKE_ADDRESS.match(plain) or plain == ":memory:" or _is_pairs(plain):
         raise ConfigurationError(location, field, hide_credentials(plain), FORMS)
 
 
 def read_postgres_address(text: str, *, location: str, field: str = "url") -> str:
-    """Read a PostgreSQL address, with or without a driver's name, or in libpq's own format: `host=db dbname=app`.
+    """Parse a PostgreSQL address, with or without a driver name, or in libpq's own format: `host=db dbname=app`.
 
-    Raises ConfigurationError for any other address, and for one with an ambiguous user and password.
+    Raises ConfigurationError for any other address, and for one whose user and password are ambiguous.
     """
     plain = text.strip()
     if _is_pairs(plain):

@@ -1,7 +1,7 @@
 """Persistent archive: records of past debates, kept as documents in a store.
 
-Each debate adds one document per part, with the debate's id as the key, so writing is idempotent, and concurrent
-processes cannot overwrite each other. Stores cannot delete documents, so forgotten ones are overwritten.
+Each debate adds one document to each part of the archive, with the debate's id as the key, so writing is idempotent,
+and concurrent processes cannot overwrite each other. Stores cannot delete documents, so forgotten ones are overwritten.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAX_NAME_LENGTH = 100
 
 
 class ArchivedDebate(PastDebate):
-    """A debate in an archive, with its agents and all facts recorded about it later."""
+    """A debate in an archive, with its agents and everything recorded about it since."""
 
     agents: list[str]
     """Agents that voted or received votes."""
@@ -72,9 +72,10 @@ class StoredArchive(Archive):
     async def correct(
         self, debate: str, *, right: str | None = None, wrong: str | None = None, answer: str | None = None
     ) -> None:
-        """Replace the outcome of a debate, or the answer shown to later debates, or both.
+        """Replace a debate's outcome, the answer shown to later debates, or both.
 
-        Raises the errors of `record_outcome`, and ConfigurationError for a debate that is missing or has no answer.
+        Raises the errors raised by `record_outcome`, and ConfigurationError for a debate that is missing or has no
+        answer.
         """
         past = (await self.logs["debates"].read()).get(debate)
         if past is None or (answer is not None and past.answer is None):
@@ -93,7 +94,7 @@ class StoredArchive(Archive):
 
 
 def stored_archive(store: StoreChoice, *, name: str = "default", patience: float = 10.0) -> StoredArchive:
-    """Open an archive in `store`, for `consensus(archive=…)`; several processes may use it at once.
+    """Open an archive in `store`, for use as `consensus(archive=…)`; several processes may use it at once.
 
     `store` is a Store, a path, or an address such as "postgresql://…". Archives with different names are independent.
     `patience` is in seconds, as in `Archive`.
@@ -144,7 +145,7 @@ class _StoredLog(Log[Any]):
             )  # a new run may have the id of a deleted one
 
     async def replace(self, debate: str, value: object) -> None:
-        """Replace the value of `debate` with `value`; None removes it."""
+        """Replace the value recorded for `debate` with `value`; None removes it."""
         body = GONE if value is None else self._body(debate, value)
         while (before := (await self._store.documents(self._collection)).get(debate)) != body:
             if before is None and value is None:

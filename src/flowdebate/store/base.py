@@ -1,4 +1,4 @@
-"""`Store` protocol, and the rows that it reads and writes."""
+"""The `Store` protocol, and the rows read and written by stores."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ ended by one of its limits; failed; suspended until a human answers.
 
 StoredStatus = Literal["queued", RunStatus, "rejected", "dead_letter"]
 """Status of a stored run: a `RunStatus`, "queued" (waiting for a worker), "rejected" (no worker can execute it in its
-present form), or "dead_letter" (not resumed anymore, because it crashed its process too often without progress).
+present form), or "dead_letter" (no longer resumed, because it crashed its process too often without progress).
 """
 
 COMPLETE: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
-"""Statuses of complete runs: resuming such a run replays it without calling models or humans."""
+"""Statuses of complete runs, which are resumed by replaying them without calling models or humans."""
 
 GIVEN_UP: tuple[StoredStatus, ...] = ("rejected", "dead_letter")
-"""Statuses of runs that workers gave up; the `error` of the outcome is the reason."""
+"""Statuses of runs abandoned by workers; the outcome's `error` states the reason."""
 
 StepKind = Literal["call", "effect", "loss", "human"]
-"""Kind of a step: a model call, a side effect of a block, an accepted provider failure, a human's answer."""
+"""Kind of step: a model call, a block's side effect, an accepted provider failure, or a human's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """Inputs and options with which a run was started; they never change."""
+    """Inputs and options with which a run was started, which never change."""
 
     run_id: str
     block: str
@@ -48,45 +48,47 @@ class RunHeader:
     created_at: float
     """Time of creation, in seconds since the epoch."""
     question: str
-    """Question on one line, for searches."""
+    """The question on one line, for searches."""
     input: Any
-    """Input of the block, as JSON data."""
+    """The block's input, as JSON data."""
     fingerprint: Mapping[str, str]
-    """Digests of the block's outline, the models and the limits, by name; a resumed run must match them."""
+    """Digests of the block's outline, the models and the limits, by name; they must be the same when the run is
+    resumed.
+    """
     model: Any = None
-    """Names of the run's models, keyed by intent, or by "all" if one model replaces all others; a single name is the
-    environment's model. None for model objects.
+    """Names of the run's models, keyed by intent, or by "all" if one model replaces all others; a single name stands
+    for the environment's model. None for model objects.
     """
     limits: Mapping[str, float] | None = None
-    """Numeric limits of the run; None for a run without limits."""
+    """Numeric limits on the run; None for a run without limits."""
     session: Mapping[str, Any] | None = None
-    """State and history of the session when the run began, as JSON data; None if they were empty."""
+    """The session's state and history when the run began, as JSON data; None if they were empty."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels set by the application."""
     plan: Mapping[str, Any] | None = None
     """Plan from which the command line can rebuild the block; None for runs of other programs."""
     foreign: bool = False
-    """True if the run was imported, so that its input, options and recorded answers are untrusted."""
+    """True if the run was imported, in which case its input, options and recorded answers are untrusted."""
     parent: Mapping[str, Any] | None = None
-    """Parent of a fork (`run`), and the fork's changes; None for any other run."""
+    """The fork's parent (`run`) and the changes made by the fork; None if the run is not a fork."""
     format: int = ROW_FORMAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRow:
-    """Step of a run: an attempt, and its recorded result."""
+    """A step of a run: its attempts, and its recorded result."""
 
     key: str
-    """Path of the step in the run, used because a running number would be ambiguous with concurrent branches."""
+    """The step's path in the run; with concurrent branches, a running number would be ambiguous."""
     kind: StepKind
     request: str | None = None
-    """Hash of the request, or the whole request as JSON for a human's step; None if nothing was requested."""
+    """Hash of the request, or, for a human's step, the whole request as JSON; None if nothing was requested."""
     attempts: int = 1
     """Number of attempts, each of which may have been paid for."""
     failures: tuple[str, ...] = ()
     """Failures of earlier attempts, in order."""
     seq: int | None = None
-    """Number of the step among the run's finished steps, from 1; None while the step is open."""
+    """Position of the step among the run's finished steps, from 1; None while the step is open."""
     at: float | None = None
     """Time at which the step was finished, in seconds since the epoch; None while it is open."""
     body: str | None = None
@@ -95,7 +97,7 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """Stored run: its header and its current state."""
+    """A stored run: its header and its current state."""
 
     header: RunHeader
     status: StoredStatus
@@ -104,15 +106,15 @@ class StoredRun:
     steps: int
     """Number of finished steps."""
     recoveries: int = 0
-    """Number of times the run was resumed after a crash since its last progress."""
+    """Number of times the run was resumed after a crash since it last made progress."""
     owned: bool = False
     """True if a live process owns the run."""
     outcome: Mapping[str, Any] | None = None
-    """Result of the run, as JSON data: `output`, `raw`, `usage`, `seconds` and `error`; None until it ends."""
+    """The run's result, as JSON data: `output`, `raw`, `usage`, `seconds` and `error`; None until it ends."""
 
     @property
     def position(self) -> tuple[float, str]:
-        """Position of the run in lists: `before=run.position` lists all runs after it."""
+        """The run's position in lists: `before=run.position` lists all runs that come after it."""
         return (self.header.created_at, self.header.run_id)
 
 
@@ -120,47 +122,47 @@ class StoredRun:
 class Store(Protocol):
     """Storage for runs and their steps; every implementation must pass `flowdebate.testing.StoreConformance`.
 
-    When `commit`, `put` or `add` returns, its write and the run's earlier writes are durable; writes by other methods
-    survive the end of the process. A write completes even if its caller is cancelled. A run has one owner at a time:
-    the store object that created or took it, until it finishes or releases the run, or its process dies. Writes by
-    others are refused with RunConflict. If the store cannot be read or written, it stays unchanged and raises
-    StoreError, which contains the store's name.
+    When `commit`, `put` or `add` returns, its write and the run's earlier writes are durable; writes made by other
+    methods survive the end of the process. A write completes even if its caller is cancelled. A run has one owner at a
+    time: the store object that created or took it, until that object finishes or releases the run, or its process dies.
+    Writes by others are refused with RunConflict. If the store cannot be read or written, it stays unchanged and raises
+    StoreError, which states the store's name.
     """
 
     @property
     def name(self) -> str:
-        """Location of the store, for messages: a path, or an address without its password."""
+        """Location of the store for use in messages: a path, or an address without its password."""
 
     async def create(self, header: RunHeader) -> None:
         """Add a new run and take ownership of it; raise RunExists if the id is taken."""
 
     async def take(self, run_id: str) -> StoredRun:
-        """Take ownership of a run, and return the run in its previous state.
+        """Take ownership of a run, and return the run as it was before.
 
         A run with the status "running" and a dead process was abandoned, and taking it counts as a recovery. Raises
         RunNotFound, and RunConflict while a different owner is alive.
         """
 
     async def release(self, run_id: str) -> None:
-        """Give up ownership of a run without any other change; do nothing if the run is not owned."""
+        """Give up ownership of a run without changing anything else; do nothing if the run is not owned."""
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
-        """Record that an attempt at the step `key` begins; return the number of the attempt, from 1."""
+        """Record that an attempt at the step `key` is beginning; return the number of the attempt, from 1."""
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        """Record the result of the step `key`, even without an earlier `intend`; an existing result is kept."""
+        """Record the result of the step `key`, with or without a previous `intend`; an existing result is kept."""
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
-        """Record how the last attempt at the step `key` failed; the step stays open."""
+        """Record how the latest attempt at the step `key` failed; the step stays open."""
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        """Record how the run ended, and give up its ownership."""
+        """Record how the run ended, and give up ownership of it."""
 
     async def run(self, run_id: str) -> StoredRun:
         """Read a run; raise RunNotFound if the id is unknown."""
 
     async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
-        """Read the run's finished steps after number `after`, in order, then its open steps, sorted by key.
+        """Read the run's finished steps after number `after`, in order, and then its open steps, sorted by key.
 
         Raises RunNotFound.
         """
@@ -177,14 +179,14 @@ class Store(Protocol):
         before: tuple[float, str] | None = None,
         brief: bool = False,
     ) -> Sequence[StoredRun]:
-        """List at most `limit` runs that match all arguments, newest first (runs of the same time by id).
+        """List at most `limit` runs that match all arguments, newest first, breaking ties by id.
 
         `text` is searched for in the question, ignoring case; stores may restrict searches for one or two characters to
         the newest 10,000 runs (`NEWEST_SEARCHED`). `prefix` is the beginning of the ids. `before` is the `position` of
-        any run, stored or deleted since: only runs later in the list are returned. The pages of a list thus neither
-        repeat a run nor skip one present from the beginning, even if runs are added or deleted in the meantime. With
-        `brief`, outcomes may lack `output` and `raw`, their largest parts. Raises ConfigurationError for an invalid
-        `limit` or `before` (see `check_page`).
+        any run, even one deleted since: only runs after it in the list are returned. The pages of a list thus neither
+        repeat a run nor skip one that was there from the beginning, even if runs are added or deleted in the meantime.
+        With `brief`, outcomes may lack `output` and `raw`, their largest parts. Raises ConfigurationError for an
+        invalid `limit` or `before` (see `check_page`).
         """
 
     async def delete(self, run_id: str) -> None:
@@ -196,22 +198,22 @@ class Store(Protocol):
     async def documents_in(
         self, collections: Sequence[str], *, key: str | None = None
     ) -> Mapping[str, Mapping[str, str]]:
-        """Read the `documents` of several collections, grouped by collection; with `key`, only documents with this key.
+        """Read the `documents` in several collections, grouped by collection; with `key`, only those with that key.
 
         Empty collections are omitted.
         """
 
     async def documents(self, collection: str) -> Mapping[str, str]:
-        """Read a collection's documents: JSON texts by key, in the order in which the keys were first added.
+        """Read a collection's documents: JSON strings by key, in the order in which the keys were first added.
 
-        Documents outlast runs.
+        Documents outlive runs.
         """
 
     async def put(self, collection: str, key: str, body: str, *, expected: str | None = None) -> bool:
         """Replace the document `expected`, or add a new one if `expected` is None.
 
-        Return False, and do nothing, if a different document is stored. This is compare-and-set: to change a shared
-        document, read it, put the change, and start over if `put` returns False.
+        If a different document is stored, do nothing and return False. This is compare-and-set: to change a shared
+        document, read it, put the changed document, and start over if `put` returns False.
         """
 
     async def close(self) -> None:
@@ -219,7 +221,7 @@ class Store(Protocol):
 
 
 class RunFilter(TypedDict, total=False):
-    """Arguments of `Store.runs`, for stores that pass them on."""
+    """Arguments of `Store.runs`, for stores that pass them on to other functions."""
 
     status: StoredStatus | None
     block: str | None
@@ -248,7 +250,7 @@ _OUTPUT_IS_RAW = "output_is_raw"
 
 
 def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Pack the outcome for writing: an output that equals the raw output, as in most patterns, is written only once.
+    """Pack the outcome for writing: an output equal to the raw output, as in most patterns, is written only once.
 
     >>> pack_outcome({"output": {"text": "…"}, "raw": {"text": "…"}})
     {'raw': {'text': '…'}, 'output_is_raw': True}
@@ -263,7 +265,7 @@ def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def unpack_outcome(packed: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Read an outcome packed by `pack_outcome`."""
+    """Restore an outcome packed by `pack_outcome`."""
     if packed is None or packed.get(_OUTPUT_IS_RAW) is not True or "raw" not in packed or "output" in packed:
         return packed
     outcome = {key: value for key, value in packed.items() if key != _OUTPUT_IS_RAW}
@@ -271,7 +273,7 @@ def unpack_outcome(packed: Mapping[str, Any] | None) -> Mapping[str, Any] | None
 
 
 NEWEST_SEARCHED = 10_000
-"""Number of newest runs searched for texts of one or two characters, which trigram indexes do not cover."""
+"""Number of newest runs to search for strings of one or two characters, which are too short for trigram indexes."""
 
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
@@ -288,9 +290,9 @@ def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
 
 
 def prefix_end(prefix: str) -> str | None:
-    """Return the smallest text that sorts, by code points, after all texts with this prefix.
+    """Return the smallest string that sorts, by code points, after all strings with this prefix.
 
-    Returns None if no such text can be formed by simply changing the last character.
+    Returns None if no such string can be formed simply by changing the last character.
 
     >>> prefix_end("run-1"), prefix_end("")
     ('run-2', None)
@@ -301,7 +303,7 @@ def prefix_end(prefix: str) -> str | None:
 
 
 def list_order(position: tuple[float, str]) -> tuple[float, str]:
-    """Return the sort key of a run's `position` in lists.
+    """Return the key by which lists sort a run's `position`.
 
     >>> sorted([(1.0, "a"), (2.0, "b"), (2.0, "a")], key=list_order)
     [(2.0, 'a'), (2.0, 'b'), (1.0, 'a')]
@@ -312,7 +314,7 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
 
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
-    """Keep the run in `ending` while its end or release is being written, and after an error that may prevent this."""
+    """Keep the run in `ending` while its end or release is being written, and after an error that may prevent it."""
     # If the end of a run cannot be written, for example on a full disk, the run is not in progress but still owned: the
     # same store object must be able to take or delete it.
     ending.add(run_id)
@@ -329,7 +331,7 @@ _RARE = ("foreign", "parent")
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the fields of `header` in stored and exported form; rare fields are included only if they are set."""
+    """Return the fields of `header` in their stored and exported form; rare fields are omitted unless set."""
     return {name: getattr(header, name) for name in _FIELDS if name not in _RARE or getattr(header, name)}
 
 
@@ -339,7 +341,7 @@ def header_text(header: RunHeader) -> str:
 
 
 def header_of(text: str, store: str) -> RunHeader:
-    """Read a header from JSON; raise StoreError if its format is unknown."""
+    """Parse a header from JSON; raise StoreError if its format is unknown."""
     try:
         values: dict[str, Any] = json.loads(text)
         written = values.get("format")
@@ -352,7 +354,7 @@ def header_of(text: str, store: str) -> RunHeader:
 
 
 def documents_of(run_id: str) -> str:
-    """Return the name of the collection for a run's documents, such as its readers' votes, which exports include.
+    """Return the name of the collection for a run's documents that exports include, such as its readers' votes.
 
     >>> documents_of("rents")
     'run/rents'
@@ -373,13 +375,13 @@ def by_collection(rows: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, s
 
 
 _MARK = "\x1a"
-"""Control character "substitute"; the four-digit number of the escaped character follows it."""
+"""The control character "substitute", followed by the four-digit number of the escaped character."""
 _UNFIT = re.compile("[\x00\x1a\ud800-\udfff]")
 _MARKED = re.compile("\x1a([0-9a-f]{4})")
 
 
 def encode_text(text: str) -> str:
-    r"""Escape characters in `text` that databases refuse: NUL and lone surrogates. Most texts are unchanged.
+    r"""Escape characters in `text` that databases refuse: NUL and lone surrogates. Most strings are unchanged.
 
     >>> encode_text("no\x00 end")
     'no\x1a0000 end'

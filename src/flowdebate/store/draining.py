@@ -1,4 +1,4 @@
-"""Draining store, with which a process can end its runs without losing calls in flight."""
+"""Draining store: lets a process end its runs without losing calls in flight."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from flowdebate.store.base import RunFilter, RunHeader, StepKind, StepRow, Store
 class Draining(Store):
     """Wrapper around `store` that can be drained: after `stop()` no new step starts, because `intend` never returns.
 
-    Calls in flight finish and are recorded; then their runs can be interrupted without losing anything. An interrupted
-    run goes back to the queue, unless it was `given_up` before. All other methods are those of `store`.
+    Calls in flight finish and are recorded; after that, their runs can be interrupted without losing anything. An
+    interrupted run goes back to the queue, unless it was already `given_up`. All other methods are those of `store`.
     """
 
     def __init__(self, store: Store, *, requeue: bool = True) -> None:
@@ -30,11 +30,11 @@ class Draining(Store):
         return self._store.name
 
     def stop(self) -> None:
-        """Start no further steps."""
+        """Allow no further steps to start."""
         self.stopping = True
 
     async def quiet(self) -> None:
-        """Wait until no step that was started here is open."""
+        """Wait until no step started here is still open."""
         await self._quiet.wait()
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:

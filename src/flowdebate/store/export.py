@@ -1,7 +1,7 @@
-"""Export and import of runs as JSON Lines, whose schema is published with the package.
+"""Export and import of runs as JSON Lines, in a schema published with the package.
 
 The first part of the module handles files; the second part converts runs and steps to lines of JSON, and back. Invalid
-lines raise ValueError with the problem.
+lines raise ValueError, which states the problem.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _ROW_FIELDS = tuple(field_.name for field_ in fields(StepRow))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_END = re.compile("[\x85\u2028\u2029]")
 _LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
-"""Characters that some readers treat as line ends, and that JSON only allows in strings."""
+"""Characters that some readers treat as line ends, and that JSON allows only in strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +66,16 @@ class Imported:
     """Result of an import."""
 
     added: tuple[str, ...] = ()
-    """Ids of the imported runs, in the order of the file."""
+    """Ids of the imported runs, in file order."""
     skipped: tuple[str, ...] = ()
-    """Ids of runs that already existed, and were not changed."""
+    """Ids of runs that already existed and were left unchanged."""
 
 
 async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
     """Yield the run as lines without line ends: one for the run and its documents, then one per step.
 
-    A run in progress is exported in its current state. Raises RunNotFound, and StoreError for a run with values that
-    are not JSON data.
+    A run in progress is exported in its current state. Raises RunNotFound, and StoreError for a run containing values
+    that are not JSON data.
     """
     run = await store.run(run_id)
     rows = await store.steps(run_id)
@@ -95,10 +95,10 @@ async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
 
 
 async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *, overwrite: bool = False) -> int:
-    """Write the runs to the file `path`, and return the number of runs.
+    """Write the runs to the file `path`, and return the number of runs written.
 
-    The file appears completely or not at all, and only its owner can read it. Raises BadFile if the path exists (unless
-    `overwrite` is set) or cannot be written.
+    The file appears either completely or not at all, and only its owner can read it. Raises BadFile if the path exists
+    (unless `overwrite` is set) or cannot be written.
     """
     target = Path(path)
     if not overwrite and await asyncio.to_thread(os.path.lexists, target):
@@ -123,7 +123,7 @@ async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *
 
 
 def read_export(path: str | Path) -> Iterator[bytes]:
-    """Yield the lines of a file; raise BadFile if the file is unreadable or a line is over the limit."""
+    """Yield the lines of a file; raise BadFile if the file is unreadable or a line is too long."""
     try:
         with Path(path).open("rb") as file:
             number = 0
@@ -145,12 +145,12 @@ async def import_runs(
     exists: Literal["raise", "skip"] = "raise",
     trusted: bool = False,
 ) -> Imported:
-    """Add the runs in `lines` to `store`, without an owner; each is added completely or not at all.
+    """Add the runs in `lines` to `store`, without an owner; each is added either completely or not at all.
 
     The runs are marked as foreign (`RunHeader.foreign`), because the author of the file chose their inputs, plans and
-    recorded answers. With `trusted`, for files written only by your own programs, they are unchanged. Raises BadFile,
-    with `source`, the line and the field, if the lines are not an export; and RunExists if a run's id is taken, unless
-    `exists` is "skip". Runs before that one stay imported, and a note on the error names them.
+    recorded answers. With `trusted`, for files written only by your own programs, they are left as they are. Raises
+    BadFile, stating `source`, the line and the field, if the lines are not an export; and RunExists if a run's id is
+    taken, unless `exists` is "skip". Runs before that one stay imported, and a note on the error names them.
     """
     if exists not in ("raise", "skip"):
         raise ConfigurationError("import_runs", "exists", exists, choices=("raise", "skip"))
@@ -213,9 +213,9 @@ def _taken(path: Path) -> BadFile:
 def read_runs(
     lines: Iterable[str | bytes], source: str
 ) -> Iterator[tuple[StoredRun, list[StepRow], Mapping[str, str]]]:
-    """Yield each run of an export with its steps and documents.
+    """Yield each run in an export with its steps and documents.
 
-    Raise BadFile, with the line number, for an invalid line.
+    Raises BadFile, stating the line number, for an invalid line.
     """
     read = _line_reader()
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
@@ -261,7 +261,7 @@ class _Reading:
     run: StoredRun
     documents: Mapping[str, str]
     steps: int
-    """Number of lines that contain steps of the run."""
+    """Number of lines with steps of the run."""
     rows: list[StepRow] = field(default_factory=list)
 
     def is_whole(self) -> bool:
@@ -273,7 +273,7 @@ class _Reading:
             raise ValueError(f"run {run_id} has {counted(self.steps, 'step')}, but only {count} of them follow")
 
     def add(self, value: Mapping[str, Any]) -> None:
-        """Add the step on a line; raise ValueError if no step may follow, or it belongs to a different run."""
+        """Add the step on a line; raise ValueError if no step may follow, or if it belongs to a different run."""
         run_id = self.run.header.run_id
         if self.is_whole():
             raise ValueError(f"this step is one too many: all {self.steps} steps of run {run_id} are above")
@@ -293,7 +293,7 @@ class _Reading:
 
 
 def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
-    """Begin to read the run on a line; raise ValueError if the run `before` is incomplete."""
+    """Start reading the run on a line; raise ValueError if the run `before` is incomplete."""
     expected = "run" if before is None else "step"
     if value["kind"] != expected:
         raise ValueError(f'`kind` must be "{expected}" here (got {value["kind"]})')
@@ -313,7 +313,7 @@ def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
 
 
 def export_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of one line of an export.
+    """Return the JSON Schema (draft 2020-12) for one line of an export.
 
     >>> export_schema()["title"]
     'flowdebate run export, format 1'
@@ -336,7 +336,7 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> dict[Any, Any]:
-    """Convert a mapping of a type other than dict to a dict."""
+    """Convert a mapping that is not a dict to a dict."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} is not JSON data")
@@ -344,7 +344,7 @@ def _plain(value: object) -> dict[Any, Any]:
 
 @cache  # cached, because many files may be verified or imported
 def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
-    """Create the function that parses and checks a line; it raises ValueError for an invalid one."""
+    """Create the function that parses and checks a line; it raises ValueError if the line is invalid."""
     import jsonschema
 
     schema = export_schema()
@@ -369,7 +369,7 @@ def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
 
 
 def _check_formats(value: dict[str, Any]) -> None:
-    """Reject formats of other versions with a clear message; the schema check would only call them invalid."""
+    """Reject the formats of other versions with a clear message; the schema check would merely call them invalid."""
     run = value.get("run")
     header = run.get("header") if isinstance(run, dict) else None
     for name, holder, newest in (("format", value, EXPORT_FORMAT), ("run.header.format", header, ROW_FORMAT)):
@@ -426,7 +426,7 @@ def _check_rows(run: StoredRun, rows: Sequence[StepRow]) -> None:
 
 
 def _describe(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported here
-    """Describe a jsonschema error: the field, its problem and the invalid value."""
+    """Describe a jsonschema error: the field, the problem and the invalid value."""
     path = [str(part) for part in error.absolute_path]
     field, limit, received = f"`{'.'.join(path)}`", error.validator_value, f"(got {typed(error.instance)})"
     match error.validator:
@@ -448,7 +448,7 @@ def _describe(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported h
 
 
 def _reason(error: Exception) -> str:
-    """Explain why a text is not JSON, and where the error is."""
+    """Explain why a string is not JSON, and where the error is."""
     return f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else "too deep"
 
 
@@ -458,7 +458,7 @@ def _check_depth(value: object) -> None:
 
 
 def _check_body(body: str, *, field: str = "row.body") -> None:
-    """Check that a body is JSON: it is stored unchanged, and an unreadable body would end the resumed run."""
+    """Check that a body is JSON: bodies are stored unchanged, and an unreadable one would end the resumed run."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Jobs for a store's threads: work to do with a connection, and the future that receives its result."""
+"""Jobs for a store's threads: work to do with a connection, and a future that receives its result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Job:
-    """One piece of work to do with a connection; the submitter awaits `future`."""
+    """A unit of work to do with a connection; the submitter awaits `future`."""
 
     __slots__ = ("error", "future", "loop", "value", "work")
 
@@ -21,7 +21,7 @@ class Job:
 
 
 def settle(jobs: Iterable[Job]) -> None:
-    """Settle the futures of `jobs` from the thread of their event loop."""
+    """Settle the futures of `jobs` from the thread running their event loop."""
     for job in jobs:
         if job.future.done():
             continue

@@ -1,4 +1,4 @@
-"""In-memory store, for tests and for runs that are resumed within one process."""
+"""In-memory store, for tests and for runs resumed within one process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Record:
 
 
 class MemoryStore(Store):
-    """Store runs in memory; they are lost when the process ends.
+    """Store that keeps runs in memory; they are lost when the process ends.
 
     >>> MemoryStore().name
     'memory'

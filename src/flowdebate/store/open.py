@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 StoreChoice: TypeAlias = "Store | str | Path | bool | None"
-"""A store; the path of a SQLite file; "postgresql://…"; "memory:"; False for no store; None for FLOWDEBATE_STORE, if
-set.
+"""Choice of store: a Store object; the path of a SQLite file; "postgresql://…"; "memory:"; False for no store; None for
+FLOWDEBATE_STORE, if set.
 
-Other programs' address formats work as well: "postgresql+psycopg://…", "host=… dbname=…", "sqlite:///PATH".
+The address formats of other programs work as well: "postgresql+psycopg://…", "host=… dbname=…", "sqlite:///PATH".
 """
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
@@ -37,7 +37,7 @@ def default_store_path() -> Path:
 
 
 def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | None:
-    """Return the store described by `choice`; None for no store. Raise ConfigurationError for an invalid choice.
+    """Return the store described by `choice`; None for no store. Raises ConfigurationError for an invalid choice.
 
     >>> open_store("memory:").name
     'memory'
@@ -67,7 +67,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
 
 
 async def close_store(store: Store) -> None:
-    """Close `store`; opening the same name later opens a new one."""
+    """Close `store`; opening a store of the same name later creates a new object."""
     for key in [key for key, open_store_ in _KNOWN.items() if open_store_ is store]:
         del _KNOWN[key]
     await store.close()

@@ -1,6 +1,6 @@
-"""PostgreSQL database: its address, the settings of its sessions, its errors, and its schema.
+"""PostgreSQL database: its address, its session settings, its errors, and its schema.
 
-Numbered migrations create and change the tables; alembic applies them.
+Numbered migrations, applied by alembic, create and change the tables.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ SELECT set_config('search_path', quote_ident(%(schema)s), false),
 class Address:
     """Address of a database; `name` shows it without user and password.
 
-    `timeout` is the time limit per statement in seconds, and `schema` the schema of the tables. Raises
-    ConfigurationError for an invalid address, and if psycopg is not installed.
+    `timeout` is the time limit per statement in seconds, and `schema` is the schema containing the tables. Raises
+    ConfigurationError if the address is invalid or psycopg is not installed.
     """
 
     def __init__(self, url: str, *, schema: str, timeout: float, patience: float) -> None:
@@ -83,7 +83,7 @@ class Address:
         self._conninfo = self._driver.conninfo.make_conninfo(url, **connection_options, client_encoding="utf8")
 
     def connect(self) -> Session:
-        """Open a session that can store any text, with each statement in its own transaction."""
+        """Open a session that can store any string, and runs each statement in its own transaction."""
         connection: Session = self._driver.connect(self._conninfo, autocommit=True)
         try:
             _store_any_text(connection)
@@ -100,7 +100,7 @@ class Address:
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 
     def is_full(self, error: BaseException) -> bool:
-        """Return whether the server refused a session because it has none available."""
+        """Return whether the server refused a session because it has none to spare."""
         while error.__cause__ is not None and getattr(error, "sqlstate", None) is None:
             error = error.__cause__
         # An error without a code means that the session was never opened.
@@ -123,7 +123,7 @@ class Address:
         return isinstance(error, self._driver.Error)
 
     def may_pass(self, error: BaseException) -> bool:
-        """Return whether a retry may succeed, because the session or server was lost, or transactions conflicted."""
+        """Return whether a retry may succeed, because a session or server was lost or transactions conflicted."""
         if not isinstance(error, self._driver.Error):
             return False
         code = error.sqlstate
@@ -163,7 +163,7 @@ def _driver() -> ModuleType:
 
 
 def _store_any_text(connection: Session) -> None:
-    """Let `connection` store texts escaped with `encode_text`, and decode them when reading."""
+    """Make `connection` escape strings with `encode_text` when writing, and decode them when reading."""
     from psycopg.types.string import StrDumperUnknown, TextLoader
 
     class Dumper(StrDumperUnknown):
@@ -188,12 +188,12 @@ def _name(parts: dict[str, Any]) -> str:
 
 
 KNOWN = "0001"
-"""Number of the last migration; this version of the library writes the resulting schema."""
+"""Number of the latest migration; this version of the library writes the resulting schema."""
 
 _FOLDER = Path(__file__).with_name("migrations")
 _TABLE = "migrations"
 _ONE_AT_A_TIME = 0x464C4442
-"""Number of the lock for migrations: "FLDB"."""
+"""Number of the advisory lock for migrations: "FLDB"."""
 _SCHEMA_THERE = "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL"
 _TABLE_THERE = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text)) IS NOT NULL"
 
@@ -217,9 +217,10 @@ def open_prepared(address: Address) -> Session:
 
 
 def read_version(connection: Session, address: Address) -> str | None:
-    """Read the number of the database's schema; None if there is none. Raise StoreError if it is not usable here.
+    """Read the number of the database's schema; None if there is none. Raises StoreError if it is not usable here.
 
-    A newer schema is usable as long as it only extends this one; it stores the number of the oldest compatible version.
+    A newer schema is usable as long as it only extends this one; it records the number of the oldest compatible
+    version.
     """
     row = connection.execute(_TABLE_THERE, (address.schema, _TABLE)).fetchone()
     if row is None or not row[0]:
@@ -240,7 +241,7 @@ def read_version(connection: Session, address: Address) -> str | None:
 
 
 def make_schema(connection: Session, schema: str) -> None:
-    """Create `schema` if it is missing; check first, since not every user has the right to create schemas."""
+    """Create `schema` if it is missing; check first, since not every user has the privilege to create schemas."""
     from psycopg import sql
 
     row = connection.execute(_SCHEMA_THERE, (schema,)).fetchone()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _ONE_AT_A_TIME = 0x464C4443
-"""Number of the lock held while the table is created: "FLDC"."""
+"""Number of the advisory lock held while the table is created: "FLDC"."""
 _THERE = "SELECT to_regclass(format('%%I.rates', %s::text)) IS NOT NULL"
 _TABLE = """
 CREATE TABLE IF NOT EXISTS rates (
@@ -40,7 +40,7 @@ SET free_at = CASE WHEN spent_until - now <= %(brim)s
 FROM clock WHERE key = %(key)s
 RETURNING wait, granted
 """  # noqa: S608 - a constant
-"""Statement that claims a slot: slots are `each` seconds apart, and can be used up to `burst` seconds early."""
+"""Statement to claim a slot: slots are `each` seconds apart, and can be used up to `burst` seconds early."""
 _CHARGE = f"""
 WITH clock AS MATERIALIZED (SELECT {_NOW} AS now)
 UPDATE rates SET spent_until = greatest(spent_until, now) + %(seconds)s FROM clock WHERE key = %(key)s
@@ -53,7 +53,7 @@ _LEFT = f"SELECT greatest(0, free_at - {_NOW}) FROM rates WHERE key = %(key)s"  
 
 
 class PostgresCounter:
-    """Queues of time slots in the database at `url`, with one session, opened on demand.
+    """Queues of time slots in the database at `url`, using one session, opened on demand.
 
     Raises ConfigurationError if psycopg is missing or `url` is not an address, and StoreError, after `patience`
     seconds, if the database cannot be used.
@@ -65,7 +65,7 @@ class PostgresCounter:
         self._end = finalize(self, self._sessions.close)
 
     async def take(self, key: str, *, interval: float, burst: float, brim: float, longest: float) -> tuple[float, bool]:
-        """Return the seconds until the next slot, and whether it was taken: slots over `longest` away are not."""
+        """Return the seconds until the next slot, and whether it was taken; slots more than `longest` away are not."""
         values = {"key": key, "each": interval, "burst": burst, "brim": brim, "longest": longest}
 
         def work(session: Session) -> tuple[float, bool]:
@@ -84,7 +84,7 @@ class PostgresCounter:
         await self._sessions.do("", lambda session: session.execute(_CHARGE.encode(), values))
 
     async def pause(self, key: str, seconds: float) -> None:
-        """Assign no slots for `key` during the next `seconds`, and use up the burst."""
+        """Assign no slots for `key` during the next `seconds`, and use up its burst."""
         values = {"key": key, "seconds": seconds}
 
         def work(session: Session) -> None:
@@ -94,7 +94,7 @@ class PostgresCounter:
         await self._sessions.do("", work)
 
     async def seconds_left(self, key: str) -> float:
-        """Return the remaining seconds of the pause of `key`."""
+        """Return the number of seconds left in the pause for `key`."""
 
         def work(session: Session) -> float:
             row = session.execute(_LEFT.encode(), {"key": key}).fetchone()

@@ -29,7 +29,7 @@ RUN = (
     f" owner IS NOT NULL AND owner IN {ALIVE}, owner, claim FROM runs"
 )
 _BRIEF = RUN.replace(" outcome,", " brief,")
-"""Columns for lists, with abbreviated outcomes."""
+"""Columns to read for lists, with abbreviated outcomes."""
 _LABEL = 200
 """Maximum length of a label in the index, in characters."""
 _CONDITIONS = {
@@ -63,8 +63,8 @@ UPDATE runs SET owner = %(owner)s, claim = %(claim)s, status = 'running', recove
                 updated_at = %(now)s
 WHERE run_id = %(run)s AND claim = %(before)s
 """
-"""Statement that takes a run. Every change of owner changes the claim, so an unchanged claim means that no other
-process was faster.
+"""Statement to take a run. Every change of owner changes the claim, so an unchanged claim means that no other process
+got there first.
 """
 FINISH = """
 UPDATE runs SET status = %(status)s, outcome = %(outcome)s, brief = %(brief)s, owner = NULL, claim = %(claim)s,
@@ -72,7 +72,7 @@ UPDATE runs SET status = %(status)s, outcome = %(outcome)s, brief = %(brief)s, o
 WHERE run_id = %(run)s AND owner = %(owner)s
 """
 _MINE = "WITH mine AS (SELECT FROM runs WHERE run_id = %(run)s AND owner = %(owner)s FOR NO KEY UPDATE)"
-"""Subquery for the run's row, locked until the end of the statement; empty unless this process owns the run."""
+"""Subquery for the run's row, locked until the end of the statement; empty if this process does not own the run."""
 INTEND = f"""
 {_MINE}
 INSERT INTO steps AS known (run_id, key, kind, request, attempts)
@@ -124,7 +124,7 @@ UPDATE documents SET body = %(body)s WHERE collection = %(collection)s AND key =
 
 
 def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
-    """Build the statement that lists runs, and its parameters."""
+    """Build the statement for listing runs, and its parameters."""
     text, labels = filters.get("text"), filters.get("labels")
     parameters: dict[str, Any] = {"status": filters.get("status"), "block": filters.get("block")}
     parameters |= {"prefix": filters.get("prefix") or None, "text": fold_case(text) if text else None}
@@ -154,7 +154,7 @@ def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
 
 
 def fold_case(text: str) -> bytes:
-    """Fold the case of `text` for searches; the result is bytes, since these can hold any character."""
+    """Fold the case of `text` for searches; the result is bytes, since bytes can hold any character."""
     return text.casefold().encode("utf-8", "surrogatepass")
 
 
@@ -170,7 +170,7 @@ def outcome_texts(outcome: Mapping[str, Any] | None) -> dict[str, str | None]:
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the INSERT columns filled from the header."""
+    """Return the INSERT columns to fill from the header."""
     return {
         "run": header.run_id,
         "block": header.block,
@@ -182,7 +182,7 @@ def header_values(header: RunHeader) -> dict[str, Any]:
 
 
 def stored_of(row: tuple[Any, ...], store: str) -> StoredRun:
-    """Build the run from a row of RUN."""
+    """Build the run from a row read by RUN."""
     header, status, updated_at, steps, recoveries, outcome, owned, *_ = row
     return StoredRun(
         header=header_of(header, store),
@@ -196,7 +196,7 @@ def stored_of(row: tuple[Any, ...], store: str) -> StoredRun:
 
 
 def step_of(row: tuple[Any, ...]) -> StepRow:
-    """Build the step from a row of STEPS."""
+    """Build the step from a row read by STEPS."""
     key, kind, request, attempts, failures, seq, at, body = row
     return StepRow(
         key=key, kind=kind, request=request, attempts=attempts, failures=tuple(failures), seq=seq, at=at, body=body
@@ -204,13 +204,13 @@ def step_of(row: tuple[Any, ...]) -> StepRow:
 
 
 def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
-    """Return the values for ADD_STEP."""
+    """Return the parameter values for ADD_STEP."""
     failures = list(row.failures)
     return (run_id, row.key, row.kind, row.request, row.attempts, failures, row.seq, row.at, row.body)
 
 
 def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
-    """Delete a run from the workers' queue, whose tables are in the schema next to `schema`."""
+    """Delete a run from the workers' queue, whose tables are in `{schema}_queue`."""
     from psycopg import sql
 
     queue = f"{schema}_queue"
@@ -226,8 +226,8 @@ def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
 
 
 _OF_DELIVERIES = ("workflow_input", "workflow_output", "operation_outputs")
-"""DBOS tables to delete from, in addition to that of its workflows; `DBOSClient.delete_workflows` would import DBOS,
-which takes two seconds.
+"""DBOS tables to delete from, in addition to the workflow table; `DBOSClient.delete_workflows` would import DBOS, which
+takes two seconds.
 """
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL sessions: a pool for statements, and a session with a lock that shows that its owner is alive."""
+"""PostgreSQL sessions: a pool for statements, and a session whose lock shows that its owner is alive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_PAUSE = 0.25
 
 
 class _Worker:
-    """Thread with a session that executes jobs in order."""
+    """Thread that executes jobs in order, using one session."""
 
     def __init__(self, address: Address, begin: Callable[[], Session]) -> None:
         self._address = address
@@ -73,7 +73,7 @@ class _Worker:
 class SessionPool:
     """Pool of up to `number` sessions, opened by `begin`; jobs with the same key are executed in order.
 
-    A job is executed again if its session is lost, even if the job had succeeded, so it has to be idempotent.
+    If a job's session is lost, the job is executed again, even if it had succeeded, so jobs have to be idempotent.
     """
 
     def __init__(self, number: int, address: Address, begin: Callable[[], Session]) -> None:
@@ -86,7 +86,7 @@ class SessionPool:
     async def do(self, purpose: str, work: Callable[[Session], T]) -> T:
         """Execute `work`, even if the caller is cancelled.
 
-        Raise StoreError if the pool is closed or `patience` runs out.
+        Raises StoreError if the pool is closed or `patience` runs out.
         """
         # One thread for all jobs of a run: a write continues if its caller is cancelled, and the run's end must not
         # overtake it.
@@ -110,7 +110,7 @@ class SessionPool:
             raise StoreError(self._address.name, self._address.describe(error)) from cause
 
     def close(self) -> None:
-        """Wait until all jobs are done, and end the threads."""
+        """Wait until all jobs are done, then end the threads."""
         with self._lock:
             self._closed = True
             workers = [worker for worker in self._workers if worker is not None]
@@ -140,8 +140,8 @@ _END_OLD = f"SELECT pg_terminate_backend(pid) {_HELD} AND (classid::bigint << 32
 class PostgresOwner:
     """Owner of runs: alive as long as its session holds an advisory lock; a lost session is replaced immediately.
 
-    A thread waits for the loss, so that the runs are unowned only while a new session is being opened. `ensure` checks
-    the lock before anything is written.
+    A thread waits for the session to be lost, so that the runs are unowned only while a new session is being opened.
+    `ensure` checks the lock before anything is written.
     """
 
     def __init__(self, connect: Callable[[], Session]) -> None:
@@ -155,7 +155,7 @@ class PostgresOwner:
         self._bell: tuple[socket.socket, socket.socket] | None = None
 
     def ensure(self) -> None:
-        """Acquire the lock unless it is held; raise the driver's error if that fails."""
+        """Acquire the lock if it is not held; raise the driver's error if that fails."""
         with self._lock:
             if self._ended or (self._connection is not None and not self._lost(self._connection)):
                 return

@@ -37,11 +37,11 @@ T = TypeVar("T")
 
 
 class PostgresStore(Store):
-    """Store runs in the database at `url`; any number of processes on any number of machines may use it at once.
+    """Store that keeps runs in the database at `url`; any number of processes on any number of machines may share it.
 
-    Writes are as durable as the server makes them; while it is unreachable they are retried for `patience` seconds. The
-    store opens up to `connections` sessions, and one more to show that its process is alive: a connection pooler must
-    preserve whole sessions. The tables are in `schema`, created on first use. `timeout` is the time limit per
+    Writes are as durable as the server makes them; while it is unreachable, they are retried for `patience` seconds.
+    The store opens up to `connections` sessions, and one more to show that its process is alive, so a connection pooler
+    must preserve whole sessions. The tables are in `schema`, created on first use. `timeout` is the time limit per
     statement, and `grace` is the time for which an owner must be gone before its runs can be taken, both in seconds.
     Raises ConfigurationError if psycopg, part of `flowdebate[postgres]`, is missing.
     """
@@ -294,7 +294,7 @@ class PostgresStore(Store):
     # The database
 
     async def _do(self, purpose: str, work: Callable[[Session], T]) -> T:
-        """Execute `work` in a session, as the owner; jobs for the same `purpose` are executed in order."""
+        """Execute `work` in a session, as the owner; jobs with the same `purpose` are executed in order."""
 
         def owning(session: Session) -> T:
             if time.monotonic() > self._checked + _CHECKED:
@@ -338,7 +338,7 @@ class PostgresStore(Store):
         return row
 
     def _ownership(self, session: Session, run_id: str) -> tuple[int | None, int]:
-        """Read the run's owner, and the claim number of its last change of owner."""
+        """Read the run's owner, and the claim number from its latest change of owner."""
         row = session.execute(rows.OWNERSHIP, {"run": run_id}).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
@@ -353,7 +353,7 @@ class PostgresStore(Store):
 
 
 _CHECKED = 30.0
-"""Number of seconds for which a checked schema is trusted; a newer one may no longer be usable."""
+"""Number of seconds for which a schema is trusted after a check; a newer one may no longer be usable."""
 _MAX_SECONDS = 1_000_000
 """Maximum timeout in seconds, slightly below the server's maximum."""
 

@@ -1,4 +1,4 @@
-"""SQLite file: connections, schema, and the thread that syncs the file to disk."""
+"""SQLite file: connections, schema, and the thread for syncing the file to disk."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from flowdebate.errors import StoreError
 from flowdebate.store.base import decode_text, encode_text
 
 _APPLICATION = 0x464C4F57
-"""The `application_id` of a store's file: "FLOW"."""
+"""The `application_id` of a store file: "FLOW"."""
 VERSION = 1
-"""Number of the schema that this version of the library writes."""
+"""Number of the schema written by this version of the library."""
 _SCHEMA = (
     """
     CREATE TABLE runs (
@@ -111,7 +111,7 @@ _SCHEMA = (
     """,
 )
 _LOG_PAGES = 4000
-"""Number of pages in the write-ahead log before a checkpoint: 16 MB."""
+"""Number of pages in the write-ahead log that triggers a checkpoint: 16 MB."""
 _PAUSE = 0.01
 """Seconds between two attempts."""
 _creating = threading.Lock()
@@ -119,10 +119,10 @@ _HEAD = ("application_id", "user_version")
 
 
 def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
-    """Open the store at `path`, which is created for its owner alone if missing; errors use the name `name`.
+    """Open the store at `path`; if missing, it is created for its owner alone. Errors use the name `name`.
 
-    Raise StoreError for a file that is not a store, and for a file with several names, because SQLite would write a
-    separate log for each name.
+    Raises StoreError for a file that is not a store, and for a file with several names, because SQLite would write a
+    separate log under each name.
     """
     make_private_folder(path.parent)
     # Create a missing file, but do not open an existing one: closing it would release this process's locks on it, and
@@ -143,7 +143,7 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
 
 
 def check_version(version: int, name: str) -> None:
-    """Raise StoreError if the schema is from another version."""
+    """Raise StoreError if the schema belongs to another version."""
     if version != VERSION:
         problem = f"was written by another version of flowdebate (its schema is {version}, known: {VERSION})"
         raise StoreError(name, f"{problem}: open it with that version, or use another file")
@@ -178,7 +178,7 @@ def _open(path: Path, patience: float) -> sqlite3.Connection:
 
 
 def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
-    """Switch the file to WAL mode, retrying while another process does the same: SQLite itself does not wait then."""
+    """Switch the file to WAL mode, retrying while another process does so, since SQLite itself does not wait then."""
     end = time.monotonic() + patience
     while True:
         try:
@@ -194,7 +194,7 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
-    """Create the tables of a new file; raise StoreError, before writing, for a file of another program or version."""
+    """Create the tables in a new file; raise StoreError, before writing, for another program's or version's file."""
     # So that another process creating the file is seen either before or after it, but never in between.
     connection.execute("BEGIN")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -225,7 +225,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
 
 
 class _Connection(sqlite3.Connection):
-    """Connection that encodes texts; its `text_factory` decodes them."""
+    """Connection that encodes strings; its `text_factory` decodes them."""
 
     def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
         return super().execute(statement, _encode(values))
@@ -277,7 +277,7 @@ class Disk:
         """
 
     def check(self) -> OSError | None:
-        """Check that the file is still the original one, and return `lost`, the error if it is not."""
+        """Check that the file is still the original one; return `lost`, which is the error if it is not."""
         try:
             status = self._path.stat()
         except OSError as error:
@@ -291,7 +291,7 @@ class Disk:
         return self.lost
 
     def sync(self, finish: Callable[[OSError | None], None]) -> None:
-        """Call `finish` from the thread once all writes so far are on disk, or with the error that prevents it."""
+        """Call `finish` from the thread once all writes so far are on disk, or with the error that prevents this."""
         if self._thread is None:
             with self._lock:  # two event loops may get here at once
                 if self._thread is None:
@@ -300,7 +300,7 @@ class Disk:
         self._waiting.put(finish)
 
     def close(self) -> None:
-        """Wait until each `finish` has been called, and end the thread."""
+        """Wait until each `finish` has been called, then end the thread."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._waiting.put(None)

@@ -1,7 +1,7 @@
 """Owner of runs in a SQLite store: its lock file, and its log of open steps.
 
 Both files are in a folder next to the database. The lock shows that the owner's process is alive, and disappears with
-the process. The log is written at each attempt, but only read when another process takes over a run.
+that process. The log is written at each attempt, but read only when another process takes over a run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Owner:
-    """Owner of runs: alive until `end` is called or its process ends in any way."""
+    """Owner of runs: alive until `end` is called or its process ends, however it ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -37,7 +37,7 @@ class Owner:
         self._lock.acquire(blocking=False)
 
     def is_alive(self, owner: str) -> bool:
-        """Return whether the owner with this id is alive; remove the lock file of a dead one."""
+        """Return whether the owner with this id is alive; if it is dead, remove its lock file."""
         if owner == self.id:
             return True
         # Use only the last part, because the id comes from a file that anybody may have written.
@@ -55,7 +55,7 @@ class Owner:
         return False
 
     def log_of(self, owner: str) -> Path:
-        """Return the path of the log of open steps that belongs to an owner."""
+        """Return the path of an owner's log of open steps."""
         return self._folder / f"{Path(owner).name}.begun"
 
     def end(self) -> None:
@@ -70,7 +70,7 @@ _LONG = 1 << 20
 
 
 class Attempt(NamedTuple):
-    """The last attempt at an open step."""
+    """The latest attempt at an open step."""
 
     kind: StepKind
     request: str | None
@@ -81,10 +81,10 @@ _NONE = Attempt("call", None, 0)
 
 
 class OpenSteps:
-    """Open steps of all runs of one owner.
+    """Open steps in all runs of one owner.
 
     Each attempt is a line in the log `path`. The log outlives the process, so that others can read it when they take
-    over its runs.
+    over the owner's runs.
     """
 
     def __init__(self, path: Path) -> None:
@@ -115,9 +115,9 @@ class OpenSteps:
         self._runs.pop(run_id, None)
 
     def begin(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int | None:
-        """Log an attempt at a step and return its number; raise OSError if the log cannot be written.
+        """Log an attempt at a step, and return its number; raise OSError if the log cannot be written.
 
-        If the step is finished, or this owner does not execute the run, write nothing and return None.
+        If the step is finished, or this owner is not executing the run, nothing is written and the result is None.
         """
         run = self._runs.get(run_id)
         if run is None:
@@ -132,11 +132,11 @@ class OpenSteps:
         return attempt.number
 
     def last(self, run_id: str, key: str) -> Attempt | None:
-        """Return the last attempt at a step, if the step is open."""
+        """Return the latest attempt at a step; None if the step is not open."""
         return self._runs.get(run_id, {}).get(key)
 
     def attempts(self, run_id: str) -> dict[str, Attempt]:
-        """Return the last attempts at the run's open steps, keyed by step."""
+        """Return the latest attempts at the run's open steps, keyed by step."""
         steps = list(self._runs.get(run_id, {}).items())  # copied at once, since another thread may begin a step
         return {key: attempt for key, attempt in steps if attempt is not None}
 
@@ -164,7 +164,7 @@ class OpenSteps:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def _shorten(self) -> None:
-        """Rewrite the log with the open steps only."""
+        """Rewrite the log with only the open steps."""
         open_now = [(run_id, *attempt) for run_id in self.runs for attempt in self.attempts(run_id).items()]
         lines = b"".join(_line(*attempt) for attempt in open_now)
         part = self._path.with_suffix(".part")
@@ -180,7 +180,10 @@ class OpenSteps:
 
 
 def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
-    """Read the last attempt at each step of a run, open or finished, since the log at `path` first tracked the run."""
+    """Read the latest attempt at each step of a run since the log at `path` first tracked the run.
+
+    The steps may be open or finished.
+    """
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -201,6 +204,6 @@ def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
 
 
 def _line(run_id: str, key: str, attempt: Attempt) -> bytes:
-    """Format an attempt as a line. It starts with a line break, because the previous line may have been cut off."""
+    """Format an attempt as a line; it starts with a line break, because the previous line may have been cut off."""
     request = "null" if attempt.request is None else _text(attempt.request)
     return f"\n[{_text(run_id)}, {_text(key)}, {_text(attempt.kind)}, {request}, {attempt.number}]".encode()

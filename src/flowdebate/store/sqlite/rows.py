@@ -31,7 +31,7 @@ RUN = (
     f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
 )
 BRIEF = RUN.replace("owner, outcome FROM", "owner, brief FROM")
-"""Columns for lists, with abbreviated outcomes."""
+"""Columns to read for lists, with abbreviated outcomes."""
 _CONDITIONS = {
     "status": "status = :status",
     "block": "block = :block",
@@ -51,7 +51,7 @@ _OLDEST_SEARCHED = f"SELECT created_at FROM runs ORDER BY created_at DESC LIMIT 
 _MANY, _MAX_PARTS = 1_000, 32
 _HAVE_PARTS = f"SELECT count(*) FROM (SELECT 1 FROM run_texts WHERE run_texts MATCH ? LIMIT {_MANY})"  # noqa: S608
 _FEW = ("running", "queued", "awaiting")
-"""Rare statuses, for which the index of statuses is the most selective."""
+"""Rare statuses, for which the index on statuses is the most selective."""
 LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
 RELEASE = (
     f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608
@@ -79,12 +79,12 @@ _SAVE_ATTEMPT = (
     " ON CONFLICT DO UPDATE SET kind = excluded.kind, request = excluded.request, attempts = excluded.attempts"
     " WHERE body IS NULL AND attempts < excluded.attempts"
 )
-"""Statement for an attempt at an open step."""
+"""Statement for saving an attempt at an open step."""
 AGAIN = (
     "UPDATE steps SET attempts = attempts + 1, kind = :kind, request = :request WHERE run_id = :run AND key = :key"
     " RETURNING attempts"
 )
-"""Statement for an attempt at a finished step."""
+"""Statement for saving an attempt at a finished step."""
 COMMIT = (
     "INSERT INTO steps (run_id, key, kind, request, attempts, seq, at, body)"
     f" SELECT :run, :key, :kind, :request, :attempts, :seq, :at, :body WHERE {_OWNED}"
@@ -104,7 +104,7 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> sqlite3.Cursor:
-    """List runs: use the index for a rare text, but scan from the newest run for a frequent one."""
+    """List runs: use the index if the searched text is rare, but scan from the newest run if it is frequent."""
     folded, parts = (filters.get("text") or "").casefold(), None
     if encode_text(folded) == folded:  # almost always true; otherwise the connection would encode the arguments
         trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MAX_PARTS)
@@ -121,7 +121,7 @@ def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> s
 def build_query(
     parts: str | None = None, since: float | None = None, /, **filters: Unpack[RunFilter]
 ) -> tuple[str, dict[str, Any]]:
-    """Build the statement that lists runs, in the order of the trigram index if there are `parts`.
+    """Build the statement for listing runs, in the order of the trigram index if there are `parts`.
 
     Runs created before `since` are excluded.
     """
@@ -163,13 +163,13 @@ def outcome_texts(outcome: Mapping[str, Any] | None) -> list[str | None]:
 
 
 def owner_of(row: tuple[Any, ...]) -> str | None:
-    """Return the owner in a row of RUN, whether alive or dead; None for a run without an owner."""
+    """Return the owner, dead or alive, in a row read by RUN; None for a run without an owner."""
     owner: str | None = row[-2]
     return owner
 
 
 def run_values(run: StoredRun) -> tuple[Any, ...]:
-    """Return the values for ADD_RUN."""
+    """Return the parameter values for ADD_RUN."""
     header = run.header
     outcomes = outcome_texts(run.outcome)
     folded = header.question.casefold()
@@ -178,27 +178,27 @@ def run_values(run: StoredRun) -> tuple[Any, ...]:
 
 
 def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
-    """Return the values for ADD_STEP."""
+    """Return the parameter values for ADD_STEP."""
     failures = json.dumps([encode_text(failure) for failure in row.failures], ensure_ascii=False)
     return (run_id, row.key, row.kind, row.request, row.attempts, failures, row.seq, row.at, row.body)
 
 
 def save_open_steps(connection: sqlite3.Connection, run_id: str, attempts: Mapping[str, Attempt]) -> None:
-    """Copy a log's attempts at a run's steps into the database, unless they are already there."""
+    """Copy the attempts logged for a run's steps to the database, unless they are already there."""
     for key, (kind, request, number) in attempts.items():
         values = {"run": run_id, "key": key, "kind": kind, "request": request, "attempts": number}
         connection.execute(_SAVE_ATTEMPT, values)
 
 
 def known_steps(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Attempt], list[str]]:
-    """Read the last attempts at a run's open steps, and the keys of its finished steps."""
+    """Read the latest attempts at a run's open steps, and the keys of its finished steps."""
     rows = connection.execute(_KNOWN, (run_id,)).fetchall()
     attempts = {key: Attempt(kind, request, number) for key, kind, request, number, done in rows if not done}
     return attempts, [key for key, *_, done in rows if done]
 
 
 def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, Attempt], after: int) -> list[StepRow]:
-    """Read a run's steps in order, adding the `logged` attempts missing from the database."""
+    """Read a run's steps in order, adding any `logged` attempts missing from the database."""
     rows: dict[str, StepRow] = {}
     for key, kind, request, attempts, failures, seq, at, body in connection.execute(_STEPS, (run_id, after)):
         failed = tuple(map(decode_text, json.loads(failures)))

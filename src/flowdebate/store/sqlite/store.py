@@ -40,11 +40,11 @@ T = TypeVar("T")
 
 
 class SqliteStore(Store):
-    """Store runs in the file `path`, which is created if missing; several processes may use it at once.
+    """Store that keeps runs in the file `path`, created if missing; several processes may use it at once.
 
-    A committed answer is on disk (WAL, synchronous=FULL). A change of a run's status survives the process, but perhaps
-    not a power failure. A folder next to the file contains a lock and a log of open steps for each process with runs.
-    File systems without working locks, such as many network drives, are not supported. `patience` is the time in
+    A committed answer is on disk (WAL, synchronous=FULL). A change to a run's status survives the process, but not
+    necessarily a power failure. A folder next to the file contains a lock and a log of open steps for each process with
+    runs. File systems without working locks, such as many network drives, are not supported. `patience` is the time in
     seconds to wait for another program's lock on the file before StoreError is raised.
     """
 
@@ -194,7 +194,7 @@ class SqliteStore(Store):
             return number
 
         def work(connection: sqlite3.Connection) -> int:
-            """Handle finished steps, and runs of this owner that are not tracked yet."""
+            """Handle finished steps, and runs of this owner not tracked yet."""
             self._check_own(connection, run_id)
             if not self._open_steps.has_run(run_id):
                 self._track(connection, run_id, self._own().id)
@@ -327,14 +327,14 @@ class SqliteStore(Store):
         return StoreError(self.name, f"cannot be used: {error}")
 
     def _is_read_only(self) -> bool:
-        """Return whether SQLite cannot write the file, or the log next to it."""
+        """Return whether SQLite cannot write to the file, or to the log next to it."""
         effective = os.access in os.supports_effective_ids
         places = [os.path.realpath(place) for place in (self._path.parent, self._path)]
         existing = [place for place in places if os.path.exists(place)]  # noqa: PTH110 - of a name that is too long, too
         return any(not os.access(place, os.W_OK, effective_ids=effective) for place in existing)
 
     def _own(self) -> Owner:
-        """Return this process's owner, creating it on first use."""
+        """Return this process's owner object, creating it on first use."""
         if self._owner is None:
             real = Path(os.path.realpath(self._path))  # the same folder, whatever links point to the file
             owner = Owner(real.with_name(f"{real.name}-owners"))
@@ -360,13 +360,13 @@ class SqliteStore(Store):
             await self.release(run_id)
 
     def _track(self, connection: sqlite3.Connection, run_id: str, owner: str | None) -> None:
-        """Track a run's open and finished steps, including attempts that are only in the log of `owner`."""
+        """Track a run's open and finished steps, including attempts found only in the log of `owner`."""
         if owner is not None:
             rows.save_open_steps(connection, run_id, read_open_steps(self._own().log_of(owner), run_id))
         self._open_steps.add_run(run_id, *rows.known_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError if another version has since changed the file; work in progress ends, and none begins."""
+        """Raise StoreError if another version has changed the file since; work in progress ends, and no more begins."""
         check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows

@@ -23,14 +23,14 @@ T = TypeVar("T")
 _MAX_JOBS = 500
 """Maximum number of jobs in a transaction."""
 _LOG_JOBS = 2000
-"""Number of jobs between two checkpoints; their log usually takes about 16 MB."""
+"""Number of jobs between two checkpoints; logging them usually takes about 16 MB."""
 
 
 class _Job(Job):
-    """Job of the writer.
+    """Job for the writer.
 
     `single`: the job is a single writing statement whose result is read to the end, so it needs no transaction.
-    `durably`: the job is done once its writes are on disk, rather than as soon as they survive this process.
+    `durably`: the job is done only once its writes are on disk, rather than as soon as they would survive this process.
     """
 
     __slots__ = ("durably", "single")
@@ -44,12 +44,12 @@ class _Job(Job):
 
 
 class Writer:
-    """Execute jobs in order, each completely or not at all, even if its caller is cancelled.
+    """Executor of jobs in order, each completely or not at all, even if its caller is cancelled.
 
-    Writing to the page cache is quick, but waiting for locks or the disk is not. Therefore all writes in one turn of an
-    event loop become one transaction in its next turn, and one thread syncs the disk once for all of them. Another
+    Writing to the page cache is quick, but waiting for locks or the disk is not. Therefore all writes from one turn of
+    an event loop become one transaction in its next turn, and a thread syncs the disk once for all of them. Another
     thread handles potentially slow jobs, jobs blocked by a lock on the file, and the writes of a lone task. `connect`
-    opens the connection for this thread, and `connect_quick` a connection that never waits.
+    opens the connection for that thread, and `connect_quick` opens a connection that never waits.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Writer:
         return cast("T", await job.future)
 
     def close(self) -> None:
-        """Wait until all jobs are done, and end the threads."""
+        """Wait until all jobs are done, then end the threads."""
         self._submit_stranded(closing=True)
         with self._lock:
             self._closed = True
@@ -130,7 +130,7 @@ class Writer:
         return self._process is not None and self._process != os.getpid()
 
     def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Execute the batch of this event loop turn: here, or in the thread if it is busy with earlier jobs."""
+        """Execute this event loop turn's batch: here, or in the thread if that is busy with earlier jobs."""
         jobs = self._batches.pop(loop, [])
         if not jobs:
             return
@@ -150,7 +150,7 @@ class Writer:
         settle([job for job in jobs if not job.durably])  # these are done: the page cache survives the process
 
     def _submit_stranded(self, *, closing: bool = False) -> None:
-        """Submit the batches of loops that were closed before their next turn."""
+        """Submit the batches of event loops that were closed before their next turn."""
         for loop in list(self._batches):
             if closing or loop.is_closed():
                 self._submit_all(self._batches.pop(loop, []))
@@ -188,7 +188,7 @@ class Writer:
         finish(lost)
 
     def _submit(self, job: _Job) -> asyncio.Future[Any]:
-        """Submit `job` to the thread, and return the future of its result."""
+        """Submit `job` to the thread, and return a future for its result."""
         if self._thread is None:
             with self._lock:  # event loops of several threads may get here at once
                 if self._thread is None and not self._closed:

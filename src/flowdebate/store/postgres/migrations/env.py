@@ -1,4 +1,4 @@
-"""Alembic environment, which applies versions/ to the given connection and schema."""  # noqa: INP001
+"""Alembic environment: applies versions/ to the given connection and schema."""  # noqa: INP001
 
 from __future__ import annotations
 

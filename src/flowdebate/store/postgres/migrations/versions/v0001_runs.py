@@ -94,6 +94,6 @@ _TABLES = (
 
 
 def upgrade() -> None:
-    """Create the tables in the schema of the search path."""
+    """Create the tables in the first schema of the search path."""
     for statement in _TABLES:
         op.execute(statement)
