@@ -163,7 +163,7 @@ def _render_decision(number: int, reason: str | None, briefing: str | None, new_
 
 
 class CompletedDecision(DebateModeratorOutput):
-    """Decision by the default moderator's model, with the speakers it must not omit added."""
+    """Decision by the default moderator's model, completed with the speakers it must not omit."""
 
     added: list[str]
 
@@ -171,7 +171,7 @@ class CompletedDecision(DebateModeratorOutput):
 def find_omitted_speakers(
     decision: DebateModeratorOutput, *, stances: Mapping[str, str], entries: Sequence[DebateContributionEntry]
 ) -> list[str]:
-    """List the debaters who must get a turn because `decision` improperly omits their side.
+    """List the debaters who must get a turn because `decision` wrongly omits their side.
 
     `stances` maps each debater's name to a stance. A side may be omitted if a reason is given and the side spoke more
     recently than all sides now speaking. A round without speakers is fine once every side has spoken.

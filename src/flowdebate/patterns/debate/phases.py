@@ -55,7 +55,7 @@ class Phase:
     aim: str | None = field(default=None, kw_only=True)
     """Task for the debaters.
 
-    The default is the task for the phase's name ("closing") if there is one, or otherwise the usual task for a round.
+    The default is the standard task for a phase of this name, such as "closing", or else the usual task for a round.
     """
     length: Length | None = field(default=None, kw_only=True)
     """Length of a turn. The default is "short" for a cross-examination, and otherwise the debate's length."""

@@ -337,7 +337,7 @@ def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
 
 
 def balanced(ballots: Sequence[JudgeBallot]) -> list[JudgeBallot]:
-    """Return the ballots of all models without an invalid ballot, that is, one without log-odds.
+    """Return the ballots of models with valid log-odds on all of their ballots.
 
     Returns an empty list if an invalid ballot does not name its model.
     """

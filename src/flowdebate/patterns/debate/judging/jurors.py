@@ -180,7 +180,7 @@ def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type
 
 
 def _scored_base(names: tuple[str, ...]) -> type[WireModel]:
-    """Build the base class for answers with scores; failing any, the winner gets all the points.
+    """Build the base class for answers with scores; if they are missing, the winner gets all the points.
 
     Models trained on other judge prompts name a winner even when asked for scores.
     """
