@@ -6,12 +6,12 @@ import gc
 
 
 def main() -> None:
-    """Run the command with the arguments of this process, then exit through SystemExit."""
+    """Run the command with this process's arguments; always exits by raising SystemExit."""
     from flowdebate.cli.terminal.process import clean_up_at_termination, prepare_streams
 
     # A run has about ten thousand objects, and a server may hold a thousand runs. With the default thresholds, Python
-    # would spend a quarter of its time on garbage collection. The process belongs to this command; a library must not
-    # change the setting.
+    # would spend a quarter of its time on garbage collection. This is safe because the command owns the process; a
+    # library must not change the setting.
     gc.set_threshold(10_000, 10, 10)
     prepare_streams()
     from flowdebate.cli.app import app

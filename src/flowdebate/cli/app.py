@@ -17,13 +17,13 @@ from flowdebate.cli.help import Commands, Group, RunCommands, deferred
 from flowdebate.patterns import PATTERNS, PatternInfo
 
 _NARROWEST = 20
-"""Minimum page width in columns; an indented word would not fit into less."""
+"""Minimum page width in columns; an indented word would not fit into anything narrower."""
 _WIDEST = 100
 """Maximum width of help pages in columns, because wider pages are hard to read."""
 
 
 class _Entry(NamedTuple):
-    """Command and the import path of its function."""
+    """Command with the import path of its function."""
 
     place: str
     line: str
@@ -50,7 +50,7 @@ _COMMANDS = {
     "export": _EXPORT._replace(hidden=True),
     "import": _IMPORT._replace(hidden=True),
 }
-"""Commands that do not belong to a pattern."""
+"""Commands that are not tied to a pattern."""
 _OF_RUNS = {
     "list": _Entry(f"{_RUNS}:runs", "List stored runs, newest first (the default)."),
     "show": _SHOW,
@@ -108,8 +108,8 @@ def _group(cls: type[Group]) -> typer.Typer:
     return typer.Typer(
         cls=cls,
         no_args_is_help=cls is not RunCommands,
-        pretty_exceptions_enable=False,  # rich's tracebacks can show local variables, such as keys
-        rich_markup_mode=None,  # plain help starts fast and does not interpret markup in user input
+        pretty_exceptions_enable=False,  # rich's tracebacks can show local variables, including API keys
+        rich_markup_mode=None,  # plain help loads fast, and does not interpret markup in user input
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
     )
 
@@ -135,7 +135,7 @@ def _load(place: str) -> Callable[..., object]:
 
 
 def _unloaded() -> None:
-    """Serve as a placeholder for a command's function until it is loaded."""
+    """Stand in for a command's function until it is loaded."""
 
 
 def _version(is_asked: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -172,7 +172,7 @@ def flowdebate(
     # pages read these variables
     os.environ.update({name: value for name, value in environment.items() if value is not None})
 
-    def restore() -> None:  # restore them, because the process may continue, as in tests
+    def restore() -> None:  # restored because the process may continue, as it does in tests
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

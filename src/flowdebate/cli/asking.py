@@ -1,4 +1,4 @@
-"""Shared machinery of commands that ask many questions: totals, progress, interruption, and exit codes."""
+"""Shared machinery for commands that ask many questions: totals, progress, interruption, and exit codes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _TICK = 0.5
-"""Seconds between progress updates; smooth enough for a bar, with negligible load."""
+"""Seconds between progress updates; short enough for a smooth bar, with negligible load."""
 
 
 @contextmanager
 def store_for_asking(name: str | None) -> Iterator[Place]:
-    """Open the store for a command with many runs, and show each distinct warning only once."""
+    """Open the store for a command with many runs, showing each distinct warning only once."""
     from flowdebate.service.runs import opened
 
     with _warn_once(), opened(name, new=True) as place:
@@ -46,9 +46,9 @@ def store_for_asking(name: str | None) -> Iterator[Place]:
 async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: int | None = None) -> _T | Signals:
     """Await `work` and return its result, or the signal that interrupted it.
 
-    `work` reports its progress on stderr. The first SIGINT or SIGTERM cancels it, so its runs are stored as
-    interrupted. `usual_calls` is the typical number of calls per question; until the first question is done, the
-    remaining time is estimated from it.
+    `work` reports its progress on stderr. The first SIGINT or SIGTERM cancels it, and its runs are then stored as
+    interrupted. `usual_calls` is the typical number of calls per question, used to estimate the remaining time until
+    the first question is done.
     """
     with open_progress(sys.stderr, calls=usual_calls) as progress:
         task = asyncio.ensure_future(work(progress))
@@ -89,20 +89,20 @@ def _warn_once() -> Iterator[None]:
         warnings.showwarning = show
 
 
-# Limits and endings
+# Limits and outcomes
 
 
 @dataclass(kw_only=True)
 class Totals:
-    """Limits shared by all questions; once one is reached, no further question starts."""
+    """Limits on all questions together; once one is reached, no further question starts."""
 
     calls: int | None = None
     tokens: int | None = None
     used_up: bool = False
-    """True if a limit prevented a question from starting."""
+    """True if a limit kept a question from starting."""
 
     def reached(self, counts: Counts) -> bool:
-        """Check before each question whether a limit has been reached."""
+        """Check whether a limit has been reached; called before each question."""
         usage = counts.usage
         over_calls = self.calls is not None and usage.calls >= self.calls
         over_tokens = self.tokens is not None and (usage.total_tokens or 0) >= self.tokens
@@ -112,7 +112,7 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """Outcome of a command with many questions; it determines the exit code and the advice on continuing."""
+    """Outcome of a command with many questions; determines the exit code and the advice on how to continue."""
 
     signal: Signals | None = None
     """Signal that interrupted the command."""
@@ -123,7 +123,7 @@ class Ending:
     incomplete: bool = False
     """True if a result is missing for any other reason."""
     batch_id: str | None = None
-    """Name of the batch; only used by commands with --batch-id."""
+    """Name of the batch; only set by commands with --batch-id."""
 
     def advise(self) -> None:
         """Explain on stderr how to continue, unless everything is done."""
@@ -140,7 +140,7 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the command."""
+        """The command's exit code."""
         if self.signal is not None:
             return exit_code_of_signal(self.signal)
         if self.failed:
@@ -156,16 +156,16 @@ class Ending:
 # Progress
 
 _EVERY = 5.0
-"""Seconds between progress lines outside terminals; keeps the log of an hour readable."""
+"""Seconds between progress lines outside a terminal; keeps an hour's log readable."""
 _MAX_LENGTH = 80
 """Maximum length of a question on a progress line, in characters."""
 
 
 class ProgressLines:
-    """Progress lines on stderr: failures immediately, counts every few seconds.
+    """Progress lines on stderr: failures at once, counts every few seconds.
 
-    `calls` is the typical number of calls per question; until the first question is done, the remaining time is
-    estimated from it.
+    `calls` is the typical number of calls per question, used to estimate the remaining time until the first question is
+    done.
     """
 
     def __init__(self, *, calls: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -182,10 +182,10 @@ class ProgressLines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing: there is nothing to clean up."""
+        """Do nothing, because there is nothing to clean up."""
 
     def begin(self, models: str) -> None:
-        """Announce which models will be asked."""
+        """Announce the models that will be asked."""
 
     def watch(self, count: Callable[[], Counts]) -> None:
         """Show the counts returned by `count` at regular intervals, even while no question finishes."""
@@ -222,7 +222,7 @@ class ProgressLines:
         tell(message)
 
     def left(self, counts: Counts) -> float | None:
-        """Estimate the remaining seconds from completed and remaining calls; return None if unknown."""
+        """Estimate the remaining seconds from the completed and the remaining calls; return None if unknown."""
         usual = self._calls / self._ended if self._ended else self._usual_calls
         calls_made = counts.usage.calls - self._calls_before
         if counts.total is None or not usual or calls_made < 1:
@@ -268,7 +268,7 @@ class ProgressBar(ProgressLines):
 
 
 def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
-    """Show progress on `stream` (stderr): a bar in a terminal with colors, lines everywhere else."""
+    """Show progress on `stream` (stderr): as a bar in a color terminal, and as lines everywhere else."""
     from flowdebate.cli.terminal.screen import Screen
 
     console = Screen(stream).console
@@ -276,7 +276,7 @@ def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
 
 
 def _describe(counts: Counts, seconds_left: float | None) -> list[str]:
-    """Describe counts in words, most important first, because a narrow terminal truncates the line."""
+    """Describe counts in words, most important first because a narrow terminal truncates the line."""
     from flowdebate.cli.terminal.screen import duration
     from flowdebate.evaluation.documents import rate_text
     from flowdebate.runs.batch import BatchSummary

@@ -128,7 +128,7 @@ def audit(  # noqa: PLR0913 - the options of the command
 
 
 async def _find_all(store: Store, names: Sequence[str]) -> AsyncIterator[StoredRun]:
-    """Yield the named runs without duplicates."""
+    """Yield the specified runs without duplicates."""
     from flowdebate.service.runs import find_run
 
     seen = set[str]()
@@ -202,7 +202,7 @@ def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality
 class Rejudging:
     """Setup for rejudging stored debates with the options of `audit`.
 
-    An invalid option raises ConfigurationError.
+    Raises ConfigurationError for an invalid option.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class Rejudging:
         self._seed = seed
 
     def judge(self, runs: Iterable[StoredRun], store: Store) -> tuple[Items, Ending]:
-        """Rejudge the debates of `runs`; recorded answers are reused at no cost."""
+        """Rejudge the debates in `runs`, reusing recorded answers at no cost."""
         from flowdebate.evaluation.audit_report import AuditItem
         from flowdebate.evaluation.rejudging import judge_again_as, rejudge
         from flowdebate.evaluation.stored_audit import Items, argued, judging_of
@@ -352,7 +352,7 @@ def leaderboard(
 
 
 def _rank_file(path: str, *, prior: float | None, form: Literal["text", "markdown", "json"]) -> None:
-    """Rank the systems in a ballot file, with the first-position advantage if it can be estimated."""
+    """Rank the systems in a ballot file; include the first-position advantage if it can be estimated."""
     from flowdebate.evaluation import rank_games, read_ballots
     from flowdebate.evaluation.documents import lay_out
     from flowdebate.web.notebook import summary_markdown

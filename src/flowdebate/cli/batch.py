@@ -95,7 +95,7 @@ def batch(  # noqa: PLR0913 - the options of the command
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedBatch:
-    """Finished or interrupted batch."""
+    """Batch that has finished or was interrupted."""
 
     name: str
     summary: BatchSummary
@@ -122,7 +122,7 @@ async def run_batch(
 ) -> FinishedBatch:
     """Run all `rows` and write each result to `out`.
 
-    Raises WriteFailed, and the errors of `Block.batch`.
+    Raises WriteFailed, as well as the errors of `Block.batch`.
     """
     from flowdebate.cli.batch_files import Line, open_out
     from flowdebate.runs.batch import Batch
@@ -142,7 +142,7 @@ async def run_batch(
         on_error="collect",
         progress=None,
         until=totals.reached,
-        on_uncertain="retry",  # nobody can decide this for hundreds of questions one by one
+        on_uncertain="retry",  # users cannot decide this one by one for hundreds of questions
         allow_changes=False,
         plan_item=plans.each,
     )
@@ -176,9 +176,9 @@ _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
 
 
 class Plans:
-    """Plans of a batch: one set of options, from the front end and a plan file, and one subject per row.
+    """Plans for a batch, with one subject per row and shared options from the front end and a plan file.
 
-    Invalid options raise ConfigurationError or BadFile. The error names the option, or the file and its key.
+    Raises ConfigurationError or BadFile for invalid options. The error names the option, or the file and its key.
     """
 
     def __init__(
@@ -202,9 +202,9 @@ class Plans:
         """Stored form of the plan, without values that depend on the question."""
         for key in info.load_page().settled(planned):
             self.stored["options"].pop(key)
-        if planned.dealt is not None:  # `dealt` values are distributed to each question's sides
+        if planned.dealt is not None:  # `dealt` values are assigned to each question's sides
             self.stored["options"]["model"] = planned.options.model
-        if not planned.speakers:  # any sides will do for checking the options
+        if not planned.speakers:  # any sides will do to check the options
             planned = with_sides(planned, info.load_page().any_speakers(first))
         self._proposed: dict[str, Sequence[Debater]] = {}
         """Sides that the model has proposed, by question."""
@@ -215,7 +215,7 @@ class Plans:
         """The plan of the first question."""
         if store is not None and getattr(
             planned.options, "archive", None
-        ):  # opt-in, because each row would otherwise see earlier rows
+        ):  # opt-in, because otherwise each row would see the earlier rows
             self.base = replace(self.base, archive=archive_of(store, {}))
         self.base.pattern()  # rejects invalid options before any model is called
 
@@ -238,7 +238,7 @@ class Plans:
     async def propose_sides(self, rows: Sequence[Row], *, name: str, store: Store, concurrency: int) -> None:
         """Let the model propose sides for questions that have none.
 
-        The proposals are stored as a separate batch, so a continued batch does not request them again.
+        The proposals are stored as a separate batch, so continuing a batch does not request them again.
         """
         from flowdebate.runs.batch import Batch
         from flowdebate.runs.header import StoreOptions
@@ -263,7 +263,7 @@ class Plans:
                 self._proposed[item.question] = item.output or ()
 
     def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
-        """Return the pattern and the stored plan for a row."""
+        """Return the pattern and the plan to store for a row."""
         plan = self.of(row)
         dealt = {} if plan.dealt is None else {"model": plan.dealt}
         options = {**self.options_of(row), **plan.info.load_page().settled(plan), **dealt}
@@ -278,7 +278,7 @@ class Plans:
         return with_shared_models(make_plan(self._info, {}, file=self.options_of(row), location=location), self.base)
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """Return the options for a row in the format of a stored plan; a row may have its own sources."""
+        """Return a row's options in stored-plan format; a row may have its own sources."""
         from flowdebate.ui.plan import with_stored_sources
 
         return {**with_stored_sources(self.stored["options"]), **row.options, self._info.subject: row.question}
@@ -293,7 +293,7 @@ def hash_name(kind: str, content: object) -> str:
 
 
 def show_summary(page: Page, name: str, summary: BatchSummary, *, models: str = "", out: str | None = None) -> None:
-    """Write the summary of the batch."""
+    """Print the batch summary."""
     from flowdebate.evaluation.documents import batch_facts
     from flowdebate.ui.sections import Fact
 

@@ -1,4 +1,4 @@
-"""Batch files: questions from CSV, JSON Lines, Parquet or text, and results with one line per question."""
+"""Batch files: questions from CSV, JSON Lines, Parquet or plain text, and results with one line per question."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ _TEXT = "text that is not blank"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Question and the other columns of its row."""
+    """Question together with the other columns of its row."""
 
     question: str
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Other columns or fields, copied to the results."""
+    """The row's other columns or fields, copied to the results."""
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of the row in the format of a plan file: its sources."""
+        """The row's options (its sources) in plan file format."""
         row_sources = self.columns.get("sources")
         return {"sources": [row_sources] if isinstance(row_sources, str) else row_sources} if row_sources else {}
 
 
 def read_rows(path: str, form: str | None = None) -> list[Row]:
-    """Read the rows of the file at `path` ("-": stdin); there must be at least one.
+    """Read the rows of the file at `path` ("-" for stdin); there must be at least one.
 
-    `form` is one of `FORMATS`; None means that the suffix determines the format. An invalid question raises BadFile
-    with the line and the field.
+    `form` is one of `FORMATS`; if None, the suffix determines the format. An invalid question raises BadFile with the
+    line and the field.
     """
     if form is None and Path(path).suffix.lower() == ".parquet":
         content, form = read_parquet(path), "jsonl"
@@ -138,7 +138,7 @@ COLUMNS = (
     "index", "status", "decision", "answer", "error", "run_id", "seed", "calls", "prompt_tokens", "completion_tokens",
     "seconds",
 )  # fmt: skip
-"""Result columns in CSV output, after the columns of the row."""
+"""Result columns in CSV output; they follow the row's own columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ class Line:
 
     @classmethod
     def of(cls, plan: Plan, item: BatchItem[Any]) -> Self:
-        """Build the result line of an item, with the error or limit that ended its run."""
+        """Build an item's result line, with the error or limit that ended its run."""
         from flowdebate.runs.events import RunFinished
         from flowdebate.ui.page import document_of_plan
 
@@ -201,7 +201,7 @@ class Line:
         return seen_json(json.dumps(value, ensure_ascii=False, default=str))
 
     def as_cells(self) -> list[str]:
-        """Return the texts of the CSV cells: the question, the row's other columns, and `COLUMNS`."""
+        """Return the contents of the CSV cells: the question, the row's other columns, and `COLUMNS`."""
         document = self.document
         from flowdebate.ui.document import Tokens
 
@@ -218,7 +218,7 @@ class Line:
 
 
 def _answer_of(raw: object, output: object) -> str | None:
-    """Return the answer in words: the synthesizer's output if there is one, otherwise the pattern's result."""
+    """Return the answer in words: the synthesizer's output if there is any, otherwise the pattern's result."""
     if isinstance(output, str):
         return output
     if output is not None and output is not raw:
@@ -230,13 +230,13 @@ def _answer_of(raw: object, output: object) -> str | None:
 
 
 def headers_of(columns: Mapping[str, Any]) -> list[str]:
-    """Return the CSV header; a result column with the same name as a row's column becomes `result_…`."""
+    """Return the CSV header; a result column that shares a name with one of the row's columns becomes `result_…`."""
     headers = ["question", *columns]
     return [*headers, *(f"result_{name}" if name in headers else name for name in COLUMNS)]
 
 
 class Out:
-    """Base class of result writers; it discards all results."""
+    """Base class for result writers; discards all results."""
 
     def __enter__(self) -> Self:
         return self
@@ -256,12 +256,13 @@ class StdOut(Out):
 
 
 class JsonOut(Out):
-    """Writer of JSON Lines to a file; it writes each line immediately and skips existing ones."""
+    """Writer of JSON Lines to a file; writes each line immediately and skips existing ones."""
 
     def __init__(self, path: Path, batch_id: str) -> None:
         self._path = path
         self._batch_id = batch_id
-        self._file = -1  # opened in `__enter__`, because merely creating a writer must not create or lock the file
+        # opened in `__enter__`, because merely constructing a writer must neither create nor lock the file
+        self._file = -1
         self._written: set[int] = set()
 
     def __enter__(self) -> Self:
@@ -292,9 +293,9 @@ class JsonOut(Out):
         return f"{line.as_json()}\n"
 
     def lines_of(self, content: str) -> tuple[str, _Found]:
-        """Return the start of the file and the contents of its complete lines."""
+        """Return the beginning of the file and the contents of its complete lines."""
         lines = []
-        for number, text in enumerate(content.split("\n")[:-1], 1):  # a line without a newline at its end is incomplete
+        for number, text in enumerate(content.split("\n")[:-1], 1):  # a last line without a newline is incomplete
             try:
                 value: dict[str, Any] = json.loads(text)
                 lines.append((int(value["index"]), str(value["runId"]), str(value["status"]), f"{text}\n"))
@@ -303,7 +304,7 @@ class JsonOut(Out):
         return "", lines
 
     def _open(self) -> None:
-        """Open the file for appending and lock it, so two processes cannot duplicate rows or mix their lines."""
+        """Open the file for appending and lock it, so two processes cannot duplicate rows or interleave their lines."""
         try:
             self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
@@ -319,8 +320,8 @@ class JsonOut(Out):
             raise BadFile(str(self._path), "is being written by another process") from None
 
     def _resume(self) -> None:
-        """Keep the lines of finished rows; drop truncated lines and the lines of rows to resume."""
-        if not self._path.is_file():  # a device or a pipe has nothing to continue
+        """Keep the lines of finished rows; drop truncated lines and the lines of rows that will be resumed."""
+        if not self._path.is_file():  # for a device or a pipe, there is nothing to continue
             return
         # an incomplete line may end in the middle of a character
         content = self._path.read_bytes().decode("utf-8", "replace")
@@ -335,13 +336,13 @@ class JsonOut(Out):
         full_text = head + "".join(stored.values())
         if full_text != content:
             write_whole(self._path, full_text)
-            os.close(self._file)  # the file was replaced
+            os.close(self._file)  # the file has been replaced
             self._open()
         self._written = set(stored)
 
 
 class CsvOut(JsonOut):
-    """Writer of CSV with a header row."""
+    """Writer of CSV files with a header row."""
 
     def __init__(self, path: Path, batch_id: str, columns: Mapping[str, Any]) -> None:
         super().__init__(path, batch_id)
@@ -373,7 +374,7 @@ class CsvOut(JsonOut):
 
 
 def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
-    """Return the writer for `path`: stdout for "-", no output for None.
+    """Return the writer for `path`: stdout for "-", and a writer without output for None.
 
     An unknown suffix raises BadFile.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 CHANGES = "evidence/review_faults.jsonl"
-"""Benchmark changes in the repository; two thirds of them contain planted faults."""
+"""Benchmark changes in the repository, two thirds of them with planted faults."""
 
 
 def benchmark_reviews(
@@ -29,8 +29,8 @@ def benchmark_reviews(
 ) -> None:
     """Review each change in a file as a batch, and print how many planted faults were found.
 
-    The subject in the options is the path of the file. Stored reviews are not repeated, so the same command continues
-    where it stopped.
+    The subject in the options is the path of the file. Stored reviews are not repeated, so running the same command
+    again continues where it stopped.
     """
     from flowdebate.evaluation import read_review_cases
     from flowdebate.evaluation.documents import lay_out_review_benchmark
@@ -65,7 +65,7 @@ def benchmark_reviews(
 
 
 async def _read_benchmark(store: Store, batch_id: str, cases: Sequence[ReviewCase]) -> ReviewBenchmark | None:
-    """Read the stored reviews, including reviews completed by earlier invocations."""
+    """Read the stored reviews, including those completed by earlier invocations."""
     from flowdebate.evaluation import review_benchmark
     from flowdebate.patterns.review.schemas import ReviewRawOutput
 

@@ -174,11 +174,11 @@ class _Outcome:
     """Stored results of an evaluation."""
 
     items: Sequence[BenefitItem]
-    """Answers to each question with a finished debate."""
+    """Answers to each question whose debate has finished."""
     without_verdict: Mapping[str, int]
-    """Number of questions without a verdict, by run status."""
+    """Number of questions without a verdict, keyed by run status."""
     left_out: Mapping[str, int]
-    """Number of other omitted questions, by run status."""
+    """Number of other omitted questions, keyed by run status."""
     failed: int
     """Number of failed baseline answers."""
 
@@ -203,12 +203,12 @@ async def _read_outcome(
     from flowdebate.service.runs import state_of
     from flowdebate.ui.statuses import status_text
 
-    # Read from the store: interrupted runs are not items of the batch, but have to be counted.
+    # Read from the store, because interrupted runs are not items of the batch but still have to be counted.
     items: list[BenefitItem] = []
     left_out, without_verdict = Counter[str](), Counter[str]()
     failed = 0
     for index, question in enumerate(questions):
-        # A repeated question counts as one observation, not as several independent ones.
+        # A repeated question counts as one observation, not as several independent observations.
         shared = str([question.question, question.truth] if cluster is None else question.columns.get(cluster))
         try:
             stored = await store.run(f"{name}-{index}")
@@ -253,13 +253,13 @@ class LabelledQuestion(Row):
     """Question with a known answer."""
 
     sides: tuple[Mapping[str, Any], ...]
-    """Debaters, in the format of a plan file."""
+    """Debaters in plan file format."""
     truth: str
     """The correct stance."""
 
 
 def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
-    """Return the positions from a row's columns; empty if no column was named and the default column is missing."""
+    """Return the positions in a row's columns; empty if no column was specified and the default column is missing."""
     if not columns and _CHOICES not in row.columns:
         return []
     cells = [read_cell_of(row, column, path=path, number=number) for column in columns or [_CHOICES]]
@@ -273,7 +273,8 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
                 value = [value]
         values = value if isinstance(value, list) else [value]
     texts = [value.strip() for value in values if isinstance(value, str) and value.strip()]
-    # Data sets label the right choice with a letter, so each choice needs one. Equal texts could not be told apart.
+    # Data sets label the correct choice with a letter, so each choice needs one. Identical choices could not be told
+    # apart.
     if len(set(texts)) != len(values) or not 2 <= len(texts) <= len(_LETTERS):  # noqa: PLR2004 - two sides
         field = ", ".join(f"`{column}`" for column in columns or [_CHOICES])
         allowed = f"2 to {len(_LETTERS)} different texts"
@@ -298,7 +299,7 @@ def read_truth(row: Row, column: str, stances: Sequence[str], names: Sequence[st
 
 
 def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) -> str | None:
-    """Find the stance that `value` refers to: by its text, its debater's name, its letter, or its index from 0.
+    """Find the stance that `value` refers to by its text, its debater's name, its letter, or its zero-based index.
 
     Return None if there is no match.
 
@@ -323,9 +324,9 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
 class EvaluationPlans(Plans):
     """Plans for debates on a data set, with baselines; `rows` are the original rows.
 
-    The positions are the row's choices, shuffled among the debaters (data sets often list the right one first), or the
-    positions of the named debaters. If `baselines` is None, all baselines that can differ from each other are used. A
-    row raises BadFile if its correct answer is not among its positions.
+    The positions are either the row's choices, shuffled among the debaters because data sets often list the correct one
+    first, or the positions of the named debaters. If `baselines` is None, every baseline that can differ from the
+    others is used. Raises BadFile for a row whose correct answer is not among its positions.
     """
 
     def __init__(
@@ -365,7 +366,7 @@ class EvaluationPlans(Plans):
         # the unchanged row of the first question
         question = row if isinstance(row, LabelledQuestion) else self.questions[0]
         sides = [dict(side) for side in question.sides]
-        # A vote over two first drafts is a coin toss, so it cannot differ from a single call.
+        # A vote between two first drafts is a coin toss, so on average it cannot differ from a single call.
         compared = [name for name in BASELINES if name != "drafts" or len(sides) >= DRAFTS]
         settings = {"baselines": list(self._baselines or compared), **self._equal}
         return {**super().options_of(row), "debaters": sides, **settings}

@@ -1,4 +1,4 @@
-"""`flowdebate models check`: make test calls to a model, and print a table of results and settings."""
+"""`flowdebate models check`: make test calls to a model, and print a table of results and recommended settings."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def check_models(
 
 
 async def _run(report: ModelCheck) -> Signals | None:
-    """Run a check; return the SIGINT or SIGTERM that ended it early, if any."""
+    """Run a check and return the SIGINT or SIGTERM that ended it early, if any."""
     from flowdebate.evaluation.model_check import MAX_REQUESTS, USUAL_CALLS
     from flowdebate.models.openai.clients import keep_connections
 
@@ -122,7 +122,7 @@ def _show(report: ModelCheck) -> None:
         page.line()
         page.columns((group.upper(), "", ""), [(row.name, row.outcome, row.detail) for row in rows])
     cut = [row for row in report.rows() if row.outcome == "fails"] if page.screen.is_terminal else []
-    if cut:  # terminals truncate the last column of a table, and these details are in it
+    if cut:  # terminals truncate the last column of a table, which contains these details
         page.line()
     for row in cut:
         page.labelled(row.name, row.detail, "red", indent="")
@@ -138,7 +138,7 @@ def _show(report: ModelCheck) -> None:
 
 
 def _check_quickly(models: Sequence[Model], *, as_json: bool) -> None:
-    """Ask each model for a single word."""
+    """Ask each model for a one-word answer."""
     answers = [asyncio.run(_ask_once(model)) for model in models]
     if as_json:
         write_json({"checks": answers})
@@ -159,7 +159,7 @@ async def _ask_once(model: Model) -> dict[str, Any]:
     from flowdebate.blocks.generator import generator
     from flowdebate.runs.limits import Limits
 
-    # A single request without retries, which would cost money and hide the first failure.
+    # A single request without retries; retries would cost money and hide the first failure.
     asking = generator(name="check", prompt="Answer with one word.", user="Say: ready")
     begun = time.perf_counter()
     try:

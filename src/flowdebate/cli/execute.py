@@ -1,4 +1,4 @@
-"""Execution of a run through the service: its page, its exit code, and advice on next steps."""
+"""Execution of a run through the service, with its page, its exit code, and advice on the next step."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 _STARTS_WITHIN = 2.0
-"""Seconds that an interrupted run has to reach a point where it can be stopped and later resumed."""
+"""Time in seconds that an interrupted run has to reach a point where it can be stopped and resumed later."""
 POLL = 0.5
-"""Seconds between checks on another process's run; a turn takes seconds, and a check is one small query."""
+"""Seconds between checks on another process's run; a turn takes several seconds, and each check is one small query."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,18 +50,18 @@ class Show:
     as_json: bool
     """True to write JSON to stdout; the page then goes to stderr if stderr is a terminal."""
     quiet: bool
-    """True to show only the end of a run."""
+    """True to show only the result."""
     head: Sequence[str]
     """First lines of the page."""
     form: Callable[[Document], str] | None = None
-    """Alternative document format for stdout; the page then goes to stderr. The first lines are always shown."""
+    """Alternative document format for stdout; the page then goes to stderr. Its first lines are always shown."""
 
     def page(self, plan: Plan) -> View:
         on_stderr = self.as_json or self.form is not None
         stream = sys.stderr if on_stderr else sys.stdout
         if on_stderr and (self.quiet or not stream.isatty()):
             for line in filter(None, self.head if self.form is not None and not self.quiet else ()):
-                tell(line)  # readers of a log need to see which data was sent to whom
+                tell(line)  # readers of a log need to know which data was sent to whom
             return View()
         from flowdebate.cli.terminal.page import LivePage
 
@@ -70,18 +70,18 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """Run followed to its end, or until the view closed."""
+    """Run that was followed until it ended or the view closed."""
 
     view: View
     unwritten: WriteFailed | None
     """Write error that closed the view early."""
     signal: signal.Signals | None
-    """Signal that interrupted the run, or only closed the view if the run belongs to another process."""
+    """Signal that interrupted the run, or merely closed the view if the run belongs to another process."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Finished or suspended run."""
+    """Run that has finished or was suspended."""
 
     document: Document
     error: str = ""
@@ -89,26 +89,26 @@ class Ended:
     code: int = 0
     """Exit code for the failure."""
     advice: str = ""
-    """Advice on the next step, including the command."""
+    """Advice on the next step, with the command to use."""
 
 
 @asynccontextmanager
 async def service_of(place: Place) -> AsyncIterator[Service]:
-    """Open a service for the runs in a store; on exit, cancel runs still in progress."""
+    """Open a service for a store's runs; on exit, cancel any run still in progress."""
     from flowdebate.service.service import Service
 
     service = Service(store=place.store, poll=POLL)
     try:
         yield service
     finally:
-        # Close without waiting: a run still in progress was interrupted, and its journal has its answers.
+        # Close without waiting: a run still in progress has been interrupted, and its answers are in its journal.
         await service.close(0)
 
 
 async def begin_named(
     service: Service, run_id: str, begin: Callable[[], Awaitable[RunState]], plan: Plan, *, resume: bool
 ) -> RunState:
-    """Begin the run `run_id`; with `resume`, continue an existing run after its current process has ended."""
+    """Begin the run `run_id`; with `resume`, continue an existing run as soon as no other process is executing it."""
     from flowdebate.store.base import COMPLETE
     from flowdebate.ui.options import misuse
 
@@ -141,8 +141,8 @@ async def execute(
 ) -> int:
     """Start a run, show it until it ends, and return the exit code. An interrupt or a closed pipe ends it early.
 
-    `start` starts, resumes or forks a run of the service in `place`; if it returns None, the run is not stored. `post`
-    sends the document and the error to another system, and returns False on failure.
+    `start` starts, resumes or forks one of the service's runs in `place`; if it returns None, the run is not stored.
+    `post` sends the document and the error to another system, and returns False on failure.
     """
     loop, task, starting = asyncio.get_running_loop(), asyncio.current_task(), True
 
@@ -151,7 +151,7 @@ async def execute(
             task.cancel()
 
     def soon() -> None:
-        """Let a run that is about to speak stop normally and keep its results; cancel any other starting run."""
+        """Give a starting run a moment to reach a point where it can stop and keep its results, then cancel it."""
         loop.call_soon_threadsafe(loop.call_later, _STARTS_WITHIN, give_up)
 
     async with nullcontext() if place is None else service_of(place) as service:
@@ -168,7 +168,7 @@ async def execute(
             else:
                 from flowdebate.service.channel import Channel
 
-                # not stored in `place`, because the advice would be to resume it from there
+                # not stored in `place`, because the advice would then be to resume it from there
                 place, block = None, plan.pattern()
                 handle = block.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
                 updates = Channel.of(handle).read()
@@ -191,8 +191,8 @@ async def follow_run(
 ) -> Followed:
     """Show a run until it ends.
 
-    An interrupt cancels the run if this process executes it; without `handle`, it only closes the view. `interrupts`
-    were set up at the start of the run, and may already have received a signal.
+    An interrupt cancels the run if this process executes it; without a `handle`, it only closes the view. `interrupts`
+    was set up when the run started, and may already have received a signal.
     """
     loop = asyncio.get_running_loop()
     view = View()
@@ -206,7 +206,7 @@ async def follow_run(
 
     def stop() -> None:
         view.show_cursor()  # restored here, because a second signal ends the process immediately
-        # thread-safe, because a signal handler has to wake a sleeping loop
+        # thread-safe, because the signal handler has to wake the sleeping event loop
         loop.call_soon_threadsafe((handle or reading).cancel)
 
     reading = asyncio.ensure_future(read())
@@ -228,7 +228,7 @@ async def follow_run(
 
 
 async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:
-    """Return the end of a run executed by this process; `place` is its store."""
+    """Return the outcome of a run executed by this process; `place` is its store."""
     from flowdebate.runs.events import RunFinished
     from flowdebate.ui.document import Tokens, read_models, read_remarks
     from flowdebate.ui.page import document_of_plan
@@ -246,7 +246,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
     end = next((event for event in reversed(handle.events) if isinstance(event, RunFinished)), None)
     reached = end.error if end is not None and handle.status == "limit" else None
     fork: Fork | None = None
-    with suppress(StoreError):  # the run is over and displayed; its relation to its parent is optional
+    with suppress(StoreError):  # the run is finished and displayed, and its relation to its parent is optional
         if place is not None and (stored := await place.store.run(handle.run_id)).header.parent is not None:
             fork = Fork.of(stored, await place.store.steps(handle.run_id))
     document = document_of_plan(
@@ -265,7 +265,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
         run_id=None if place is None else handle.run_id,
         fork=fork,
     )
-    again = not isinstance(failure, StoreError) or type(failure) is StoreError  # other store errors would occur again
+    again = not isinstance(failure, StoreError) or type(failure) is StoreError  # other store errors would recur
     return Ended(
         document=document,
         error="" if failure is None else sentence_of(failure),
@@ -275,7 +275,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
 
 
 async def end_of_stored(place: Place, run_id: str) -> Ended:
-    """Return the end of a stored run; raise BadFile if the run has no document."""
+    """Return the outcome of a stored run; raise BadFile if the run has no document."""
     from flowdebate.service.runs import document_of_run
 
     stored = await place.store.run(run_id)
@@ -322,7 +322,7 @@ def finish(  # noqa: C901 - one thing to write after the other
         tell(end.advice)
     write_report(document, markdown)
     is_posted = post is None or post(document, end.error)
-    if unwritten is not None:  # raised last: the report goes to a separate file and has been paid for
+    if unwritten is not None:  # raised last, because the report goes to a separate file and has already been paid for
         raise unwritten
     if end.code:
         return end.code
@@ -338,13 +338,15 @@ def finish(  # noqa: C901 - one thing to write after the other
 # Advice on stderr
 
 _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_letter": " --retry-dead-letter"}
-"""Options for resuming a run that reached a limit; limits on calls and tokens count from the beginning of the run."""
+"""Options for resuming a run that reached a limit; limits on calls and tokens cover the whole run from its
+beginning.
+"""
 _WHY = {
     "left_behind": "The process of the run is gone. ",
     "rejected": "No worker can execute the run in its current state. ",
     "dead_letter": "The run was given up after repeated crashes. ",
 }
-"""Reasons why runs did not end normally."""
+"""Explanations of why runs did not end normally."""
 
 
 def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str | None = None) -> str:
@@ -362,7 +364,7 @@ def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str 
 
 
 def advice_on(run: StoredRun, place: Place) -> str:
-    """Explain why a stored run's process ended, and how to resume the run; "" if there is nothing to resume."""
+    """Explain why a stored run's process ended and how to resume the run; "" if there is nothing to resume."""
     from flowdebate.service.runs import state_of
     from flowdebate.ui.plan import pattern_of_run
 

@@ -81,7 +81,7 @@ def models(
 
 
 def _seats() -> dict[str, dict[str, str]]:
-    """Return the model of each role per pattern, with one entry per possible --model assignment."""
+    """Return each role's model per pattern, with one entry for every possible --model assignment."""
     from flowdebate.models.resolve import EACH
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.models import seat_titles

@@ -1,4 +1,4 @@
-"""Command options, each declared once with a type that validates it, for typer and shell completion."""
+"""Command options, each declared once with a type that validates it, for use by typer and shell completion."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ MEASURED = {
         "changes. Default: evidence/review_faults.jsonl. To continue, repeat the command.",
     ),
 }
-"""Options of patterns with a recorded run and a benchmark."""
+"""Options for patterns that have a recorded run and a benchmark."""
 PULL_REQUEST = {
     "pr": (
         Count,
@@ -146,7 +146,7 @@ OwnLabels: TypeAlias = Annotated[
 
 
 def read_labels(labels: Sequence[str] | None) -> dict[str, str]:
-    """Read labels as a dictionary; an invalid label raises ConfigurationError."""
+    """Parse labels into a dictionary; an invalid label raises ConfigurationError."""
     for label in labels or ():
         check(label.partition("=")[0] and "=" in label, "--label", "must be NAME=VALUE, such as owner=ann", label)
     return dict(label.split("=", 1) for label in labels or ())
@@ -192,9 +192,9 @@ def check_named(option: str, name: str | None, *, resume: bool) -> None:
 def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Build a command from a function with parameters `Annotated[kind, Option(...)]`; positional ones become arguments.
 
-    `shared` are options common to all patterns, passed to the function as parameters of the same name, or as `**given`.
-    Values are validated by their types before the function is called; library errors and warnings become messages on
-    stderr.
+    `shared` lists the options common to all patterns, which are passed to the function as parameters of the same name
+    or as `**given`. Values are validated by their types before the function is called. Library errors and warnings
+    become messages on stderr.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -209,7 +209,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
                 parameters.append(parameter(name, hints[name], option, parameter_.default, argument=argument))
         for name in shared:
             kind, option = PlanOptions.model_fields[name].annotation, option_of(PlanOptions, name)
-            if not option.repeated:  # repeated options are checked after reading
+            if not option.repeated:  # repeated options are checked after parsing
                 kinds[name] = kind, _flags_of(name, option)[0]
             parameters.append(parameter(name, kind, option))
 
@@ -251,7 +251,7 @@ def parameter(name: str, kind: object, option: Option, default: object = None, *
 
 
 def with_parameters(function: Callable[..., None], parameters: Iterable[Parameter]) -> Callable[..., None]:
-    """Return `function` with a signature that typer can read."""
+    """Return `function` with a signature that typer can parse."""
     # typer reads names and defaults from the signature, and types from the annotations
     signature_read = Signature(list(parameters))
     function.__signature__ = signature_read  # type: ignore[attr-defined]  # what inspect looks at
@@ -268,7 +268,7 @@ def _flags_of(name: str, option: Option) -> list[str]:
 
 
 def _kind_of(annotation: object) -> tuple[type, tuple[str, ...]]:
-    """Return a field's command-line type and its allowed words."""
+    """Return a field's command-line type and its allowed values."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _kind_of(get_args(annotation)[0])
@@ -285,7 +285,7 @@ def _kind_of(annotation: object) -> tuple[type, tuple[str, ...]]:
 
 _MODELS = ("SPEC", "[NAME=]SPEC")
 _NEWEST = 50
-"""Number of recent runs offered as completions; kept small because the shell waits for the list."""
+"""Number of recent runs offered as completions; small because the shell waits for the list."""
 
 
 def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., object] | None:

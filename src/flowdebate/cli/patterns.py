@@ -50,7 +50,7 @@ _BENCHMARK_FLAGS = {"form": "--format"}
 
 
 def pattern_command(info: PatternInfo) -> Callable[..., None]:
-    """Build the command function of a pattern."""
+    """Build a pattern's command function."""
 
     def run(**values: Any) -> None:  # noqa: ANN401 - the options of the command
         measured = {name: values.pop(name, False) for name in opt.MEASURED}
@@ -74,7 +74,7 @@ def pattern_command(info: PatternInfo) -> Callable[..., None]:
 
 
 def _run_command() -> Callable[..., None]:
-    """Build the function for `flowdebate run`, with the options common to all patterns."""
+    """Build the function for `flowdebate run`, with the options shared by all patterns."""
 
     def run(**values: Any) -> None:  # noqa: ANN401 - the options of the command
         local_values = {name: values.pop(name) for name in _HERE if name != "file"}
@@ -104,7 +104,7 @@ def _parameters_here(*without: str) -> Iterator[Parameter]:
 
 
 def select_options(info: PatternInfo, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the options set on the command line; raise ConfigurationError if the pattern does not have one of them."""
+    """Return the options set on the command line; raise ConfigurationError if the pattern lacks one of them."""
     options = info.load_page().options
     values = {key: value for key, value in values.items() if value is not None and value != []}
     if "max_rounds" in values:
@@ -117,7 +117,7 @@ def select_options(info: PatternInfo, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
-    """Return the parameters for all options, with pattern-specific ones first and common ones last."""
+    """Return the parameters for all options, pattern-specific ones first and shared ones last."""
     shared = dict.fromkeys(OutputOptions.model_fields, 1) | dict.fromkeys(PlanOptions.model_fields, 2)
     for name in sorted(options.names(), key=lambda name: shared.get(name, 0)):
         option, kind = option_of(options, name), options.model_fields[name].annotation
@@ -133,7 +133,7 @@ run_plan: Callable[..., None] = _run_command()
 
 
 def _measure(info: PatternInfo, values: dict[str, Any], *, demo: bool, page: bool, benchmark: bool) -> None:
-    """Play the recorded run of the pattern, or run its benchmark on changes with planted faults."""
+    """Play the pattern's recorded run, or run its benchmark on changes with planted faults."""
     if demo:
         from flowdebate.cli.demo import play_review
 
@@ -203,12 +203,12 @@ def _run(  # noqa: PLR0913 - the options of this front end
         with nullcontext() if no_store else opened(store, new=True) as place:
             if not plan.speakers:
                 if place is not None and place.is_explicit:
-                    with _store_needed():  # fails before any call is made
+                    with _store_needed():  # fails before any model is called
                         asyncio.run(place.store.runs(limit=1))
                 if not quiet:
                     for line in filter(None, show.head):
                         tell(line)
-                    show = replace(show, head=())  # already printed, before the model proposes sides
+                    show = replace(show, head=())  # already printed, before the model proposed the sides
                 plan = _propose_sides(plan, yes=yes, place=place, run_id=run_id)
 
             is_named = place is not None and place.is_explicit
@@ -222,7 +222,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
 def _pull_request(
     values: dict[str, Any], number: int | None, since: str | None, *, posts: bool
 ) -> Iterator[PullRequestReview | None]:
-    """Open a pull request, and post a comment if the body of the `with` block fails; yield None without a number."""
+    """Open a pull request, and post a comment on it if the `with` block fails; yield None if no number was passed."""
     if number is None:
         for option, value in (("--post", posts or None), ("--since", since)):
             if value is not None:
@@ -241,7 +241,7 @@ def _pull_request(
 def _about_pull_request(
     info: PatternInfo, values: dict[str, Any], pull: PullRequestReview | None, *, file: str | None
 ) -> dict[str, Any]:
-    """Return the options, adapted to the pull request if there is one; raise Exit if there is nothing to read."""
+    """Return the options, adapted to the pull request if there is one; raise Exit if there is nothing to review."""
     if pull is None:
         return values
     from flowdebate.ui.plan import check_plan_file
@@ -260,7 +260,7 @@ def _about_pull_request(
 async def _begin(
     service: Service | None, *, plan: Plan, run_id: str | None, labels: dict[str, str], resume: bool, is_named: bool
 ) -> RunState | None:
-    """Begin the run; return None if it is not stored. `named` is True if the user chose the store."""
+    """Begin the run; return None if it is not stored. `named` is True if the user specified the store."""
     try:
         if service is None:
             return None
@@ -278,7 +278,7 @@ async def _begin(
 
 
 def ask_here() -> Ask | None:
-    """Return the function that asks a human in the terminal; None outside a terminal, for an answer later."""
+    """Return the function that asks a human in the terminal; None outside a terminal, where humans answer later."""
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
     if not sys.stdin.isatty():
@@ -290,7 +290,7 @@ def ask_here() -> Ask | None:
 
 @contextmanager
 def _store_needed() -> Iterator[None]:
-    """Add advice on running without a store to store errors in the `with` block."""
+    """Add advice on running without a store to any store error raised in the `with` block."""
     try:
         yield
     except StoreError as error:
@@ -303,8 +303,8 @@ def _store_needed() -> Iterator[None]:
 def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | None) -> Plan:
     """Show the sides proposed by the plan's model, and return `plan` with them.
 
-    In a terminal the user can accept, edit or decline them, unless `yes` is set; declining raises Abort. For a run with
-    an ID, the proposal is stored with the run, so repeating the command does not pay for it again.
+    In a terminal the user can accept, edit or decline the sides, unless `yes` is set; declining raises Abort. If the
+    run has an ID, the proposal is stored with it, so repeating the command does not pay for another one.
     """
     from flowdebate.ui.plan import with_sides
 
@@ -341,7 +341,7 @@ def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | 
 def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
     """Return the sides typed by the user.
 
-    If they do not make a valid debate, show the reason and return the current sides.
+    If they do not make a valid debate, explain why and return the current sides.
     """
     from flowdebate.chassis.roster import Debater, check_roster
 

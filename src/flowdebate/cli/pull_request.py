@@ -1,4 +1,4 @@
-"""Reviews of pull requests: the state of earlier runs, and a single comment that every run updates."""
+"""Reviews of pull requests: the state left by earlier runs, and a single comment updated by every run."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _FORK = (
 )
 _MAX_COMMENT_LENGTH = 65_000
 _MAX_STATE_LENGTH = 30_000
-"""Maximum length of a state in a comment, in characters. A longer state is omitted, and the next run reads the whole
-change.
+"""Maximum length of the state in a comment, in characters. A longer state is omitted, and the next run then reads the
+whole change.
 """
 _MAX_JSON_LENGTH = 2_000_000
 """Maximum size of an unpacked state, in bytes."""
@@ -58,14 +58,14 @@ class State(WireModel):
     repository: str
     number: int
     head: str | None
-    """Last fully read commit; None if parts of the change are still unread."""
+    """Last commit that was read in full; None if parts of the change are still unread."""
     merge_base: str
     exclude: list[str] = Field(default_factory=new_list)
-    """Glob patterns of excluded files."""
+    """Glob patterns matching excluded files."""
     findings: list[FindingDraft] = Field(default_factory=new_list)
 
     def sign(self, key: bytes) -> str:
-        """Return the state with its signature as a hidden comment."""
+        """Return the signed state as a hidden comment."""
         packed = base64.b64encode(zlib.compress(self.model_dump_json(by_alias=True).encode(), 9)).decode()
         if len(packed) > _MAX_STATE_LENGTH:
             return "<!-- flowdebate-review -->"
@@ -73,7 +73,7 @@ class State(WireModel):
 
     @classmethod
     def read(cls, body: str, key: bytes) -> Self | None:
-        """Read the state at the end of a comment; return None unless it is signed with this key."""
+        """Read the state at the end of a comment; return None unless it was signed with this key."""
         match = _STATE.search(body)
         if match is None or match["state"] is None:
             return None
@@ -91,7 +91,7 @@ def _signature(packed: str, key: bytes) -> str:
 
 
 def _read_key() -> bytes:
-    """Read the key for signing states from the environment or from a file in the user's data directory.
+    """Read the key that signs states, from the environment or from a file in the user's data directory.
 
     If the file cannot be written, a temporary key is used, and the next run reads the whole change.
     """
@@ -110,7 +110,7 @@ def _read_key() -> bytes:
 
 
 class PullRequestReview:
-    """Review of one pull request."""
+    """Review of a single pull request."""
 
     def __init__(self, number: int, *, posts: bool, since: str | None, exclude: Sequence[str]) -> None:
         repository = os.environ.get("GITHUB_REPOSITORY", "")
@@ -131,7 +131,7 @@ class PullRequestReview:
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Post a comment about an error, and reraise it."""
+        """Post a comment about any error raised in the `with` block, and reraise it."""
         try:
             yield
         except FlowDebateError as error:
@@ -143,7 +143,7 @@ class PullRequestReview:
 
     @property
     def changes(self) -> Changes:
-        """Changes to read."""
+        """The changes to read."""
         if self._changes is None:
             self._changes = self._read()
         return self._changes
@@ -174,7 +174,7 @@ class PullRequestReview:
         return changes
 
     def _find_comment(self) -> None:
-        """Find the comment of an earlier run, and trust its state if both the author and the signature match."""
+        """Find the comment posted by an earlier run, and trust its state if both the author and the signature match."""
         self._login = self._github.login()
         for comment in reversed(self._github.reviews(self._number)):
             is_ours = comment.user is not None and comment.user.login == self._login
@@ -195,20 +195,20 @@ class PullRequestReview:
 
     @property
     def earlier(self) -> list[FindingDraft]:
-        """Unresolved findings of earlier runs, with the current names of their files."""
+        """Unresolved findings of earlier runs, under the current names of their files."""
         moved = self.changes.renamed
         files = self.changes.lines
         drafts = []
         for draft in self._drafts:
             name = moved.get(draft.file or "", draft.file)
-            # The file may no longer be part of the change, but the quote may occur in another file.
+            # The file may no longer be part of the change, but another file may contain the quote.
             drafts.append(draft.model_copy(update={"file": name if name in files else None}))
         return drafts
 
     # Finishing without a review
 
     def finish_unread(self, gate: str | None) -> int:
-        """Report the outcome of a pull request with nothing to read, and return the exit code."""
+        """Report the outcome when the pull request has nothing to read, and return the exit code."""
         voices: dict[str, str] = {}
         findings = [_standing(draft, number) for number, draft in enumerate(self.earlier, start=1)]
         unread = [f"{source.name} ({source.left_out})" for source in self.changes.sources if not source.excluded]
@@ -248,7 +248,7 @@ class PullRequestReview:
         return self._post(body, state, raw, drafts)
 
     def _with_quote(self, finding: Finding) -> FindingDraft:
-        """Return a finding for the next run with a quote of its lines, because line numbers may change."""
+        """Return a finding for the next run, quoting its lines because line numbers may change."""
         draft, place = finding.draft, finding.place
         if draft.quote or not place.found or place.line is None:
             return draft
@@ -325,7 +325,7 @@ class PullRequestReview:
         return notes
 
     def _notes(self, raw: ReviewRawOutput | None, drafts: dict[str, FindingDraft]) -> list[dict[str, JsonValue]]:
-        """Mark the notes of resolved findings as resolved, and return the notes to add for confirmed ones."""
+        """Mark the notes of resolved findings as resolved, and return the notes to add for confirmed findings."""
         if raw is None:
             return []
         written = {} if self._comment is None else self._written_notes()
@@ -353,7 +353,7 @@ class PullRequestReview:
         return notes
 
     def _lines(self, place: Place) -> dict[str, JsonValue] | None:
-        """Return the lines of a finding for its note; None if they are outside the diff."""
+        """Return a finding's lines for its note; None if they are outside the diff."""
         lines = self.changes.lines.get(place.file or "", set())
         if not place.found or place.line not in lines:
             return None
@@ -381,7 +381,7 @@ def _standing_lines(drafts: Sequence[FindingDraft]) -> Iterator[str]:
 
 
 def _key_of(finding: FindingDraft | Raised) -> str:
-    """Return the key of the note on a finding."""
+    """Return the key of a finding's note."""
     quote = finding.quote if isinstance(finding, FindingDraft) else finding.place.quote
     return sha256(f"{finding.title}\0{quote or ''}".encode(errors="replace")).hexdigest()[:16]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FLAGS = {"judges": "--model", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
-"""Command-line flags with names that differ from the options of `compare_all`."""
+"""Command-line flags whose names differ from the options of `compare_all`."""
 
 
 @opt.command("base_url")
@@ -146,7 +146,7 @@ def compare(  # noqa: PLR0913 - the options of the command
 
 @contextmanager
 def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Add the flag to errors of `compare_all`, or the row of the file at `path` for empty cells (`blanks`)."""
+    """Convert errors of `compare_all`: name the flag, or the row of the file at `path` for empty cells (`blanks`)."""
     try:
         yield
     except ConfigurationError as error:
@@ -165,7 +165,7 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
 
 
 def _read_files(files: Sequence[str]) -> dict[str, str]:
-    """Return the texts keyed by file name, with common parts of the names removed if they stay unique."""
+    """Return the texts keyed by file name; shared parts of the names are removed as long as the names stay unique."""
     stems = [Path(file).stem for file in files]
     names = stems if len(set(stems)) == len(files) else files
     opt.check(len(set(names)) == len(files) > 1, "FILE", "must be two or more different files, or one of rows", files)
@@ -176,7 +176,7 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
 
 
 _OF_ROWS = ("question", "debaters", "pattern", "seed")
-"""Options that designs cannot set because the rows or the study set them."""
+"""Options that designs cannot set, because the rows or the study set them."""
 _LIMITS = ("max_calls", "max_tokens", "max_seconds", "max_cost", "price")
 """Options that apply to the debates of all designs."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -320,7 +320,7 @@ def study(  # noqa: PLR0913 - the options of the command
 def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
     """Read a study file; return the study, the plan of its first design (models and limits), and its questions file.
 
-    An error raises BadFile with the key, or with the question and its column.
+    Raises BadFile with the key at fault, or with the question and its column.
     """
     from flowdebate.evaluation.study import Study
 
@@ -354,7 +354,7 @@ def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
 
             plan = planned(name, row, positions)
             pattern = plan.pattern()
-            # A design with models of its own already contains them.
+            # A design with its own models already contains them.
             return pattern if plan.models == shared else sequencer(name=pattern.name, model=plan.models).then(pattern)
 
         return made
@@ -402,7 +402,7 @@ def _check_designs(study_file: StudyFile, path: str) -> None:
 
 @contextmanager
 def _in_files(path: str, questions: str) -> Iterator[None]:
-    """Add the study file's name to the study's errors, and the questions file's name to errors about a row."""
+    """Add the study file's name to errors about the study, and the questions file's name to errors about a row."""
     try:
         yield
     except RunChanged as error:
@@ -426,7 +426,7 @@ def _show_registration(registration: Registration, path: Path, *, as_json: bool)
     page.labelled("Registered", str(path), "bold", indent="")
     page.labelled("Hash", registration.hash, "dim", indent="")
     for name, value in registration.fixed.items():
-        # The value contains hashes by design, or names.
+        # The value contains either hashes keyed by design, or names.
         parts = [f"{key} {part[:12]}" for key, part in value.items()] if isinstance(value, dict) else value
         text = "; ".join(parts) if isinstance(parts, list) else str(value)
         page.labelled(name.replace("_", " ").capitalize(), text, "plain")

@@ -1,4 +1,4 @@
-"""Recorded runs of the local model, replayed without the model: `flowdebate demo` and `flowdebate review --demo`."""
+"""Recorded runs of the local model, for `flowdebate demo` and `flowdebate review --demo`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOLD = (
 _WORDS = 4.0
 """Reading speed in words per second."""
 _AT_ONCE = 1_000.0
-"""Playback speed without pauses, for non-interactive output."""
+"""Playback speed for non-interactive output; high enough that there are no pauses."""
 
 
 @opt.command()
@@ -57,7 +57,7 @@ def demo(
 
 
 def play_review(*, page: bool) -> NoReturn:
-    """Play the recorded review, in the terminal or on a page in a browser."""
+    """Play the recorded review in the terminal or in a browser."""
     from flowdebate.models.recording import ReplayModel
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan
@@ -95,7 +95,7 @@ def recorded_plan(speed: float) -> Plan:
 
 
 async def _serve(plan: Plan, description: str) -> None:
-    """Play the recording in a browser until interrupted, on a server without other runs."""
+    """Play the recording in a browser until interrupted, using a server without other runs."""
     from flowdebate.server import create_app
     from flowdebate.server.app import serve
     from flowdebate.service.service import Service

@@ -97,7 +97,7 @@ def _resume(
     quiet: bool = False,
     **options: Unpack[_Recovery],
 ) -> NoReturn:
-    """Resume a run (None: the most recent one), with options in `values` overriding its plan, then exit."""
+    """Resume a run (None for the most recent one), with the options in `values` overriding its plan, then exit."""
     from flowdebate.service.runs import find_run, last_resumable, opened
     from flowdebate.ui.models import models_line
     from flowdebate.ui.plan import plan_of
@@ -118,12 +118,12 @@ def _resume(
 
 
 def _environment(stored: StoredRun) -> str | None:
-    """Return the model that the environment configured when a stored run was started."""
+    """Return the model that the environment specified when a stored run was started."""
     return stored.header.model if isinstance(stored.header.model, str) else None
 
 
 def _confirm(run: StoredRun, values: Mapping[str, Any]) -> bool:
-    """Ask in the terminal whether the user trusts the addresses and paths of an imported plan."""
+    """Ask in the terminal whether the user trusts the addresses and paths in an imported plan."""
     from flowdebate.ui.plan import reached_by
 
     reached = reached_by(run, values)
@@ -141,7 +141,7 @@ def _confirm(run: StoredRun, values: Mapping[str, Any]) -> bool:
 # answer
 
 _MAX_LENGTH = 4_000_000
-"""Maximum number of characters read from stdin; larger than the limit on any answer."""
+"""Maximum number of characters read from stdin; exceeds the limit on any answer."""
 
 
 @opt.command()
@@ -182,7 +182,7 @@ def answer(
 
 
 async def _answer(store: Store, stored: StoredRun, text: str | None, place: str | None) -> Sequence[HumanRequest]:
-    """Record the answer from the command line, or prompt for all missing ones; return the open requests."""
+    """Record the answer given on the command line, or prompt for all missing ones; return the open requests."""
     from flowdebate.blocks.human.answers import check_submission, open_requests, submit_answer
     from flowdebate.blocks.human.terminal import ask_in_terminal
     from flowdebate.service.runs import requests_in
@@ -196,7 +196,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
         for request in waiting:
             tell(f"{request.place}\n{request.to_read}\n\n[{request.block}] {request.expects}")
         text = sys.stdin.read(_MAX_LENGTH).removesuffix("\n")
-    if text is not None or not waiting:  # raises if no request is open
+    if text is not None or not waiting:  # raises if there is no open request
         await submit_answer(store, run_id, text, place=place)
     else:
         for request in waiting:
@@ -208,7 +208,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
 # fork
 
 _MEGABYTES = 4
-"""Maximum size of an answer file in megabytes; larger than the limit on any answer."""
+"""Maximum size of an answer file in megabytes; exceeds the limit on any answer."""
 
 
 @opt.command("base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price")
@@ -321,7 +321,7 @@ def fork(  # noqa: PLR0913 - the options of the command
 
 
 def _read_setting(text: str) -> tuple[str, Any]:
-    """Parse a `--set` option; the value is read as in a TOML file, or as text, and an empty value is None.
+    """Parse a `--set` option; the value is parsed as in a TOML file or taken as text, and an empty value is None.
 
     >>> _read_setting("max_rounds=3"), _read_setting("schedule=swap"), _read_setting("terminate_when=")
     (('max_rounds', 3), ('schedule', 'swap'), ('terminate_when', None))
@@ -343,7 +343,7 @@ def _read_setting(text: str) -> tuple[str, Any]:
 def _find_changes(
     places: Sequence[str], at: str | None, say: str | None, edit: Sequence[str]
 ) -> tuple[str | None, dict[str, str]]:
-    """Return the path from which models are called again, and the edited answers keyed by path."""
+    """Return the path from which models are called again, along with the edited answers keyed by path."""
     from flowdebate.ui.files import read_text
 
     place_found = None if at is None else _find_place(at, places, option="--at")
@@ -374,11 +374,11 @@ def _find_place(abbreviation: str, places: Sequence[str], *, option: str) -> str
 
 
 _NAMED = 8
-"""Maximum number of paths listed in a message; enough for one round of a typical debate."""
+"""Maximum number of paths listed in a message; enough for a round of a typical debate."""
 
 
 def _is_short_for(abbreviation: str, place: str) -> bool:
-    """Return whether `abbreviation` matches the ends of components of `place`, in order and including the last.
+    """Return whether `abbreviation` matches the ends of components of `place`, in order, up to the last component.
 
     >>> place = "rent/round[2]/rent-turn-ann/rent-debater-ann"
     >>> [_is_short_for(given, place) for given in ("ann", "round[2]/ann", "debater-ann", "round[1]/ann", "round[2]")]
@@ -396,7 +396,7 @@ def _is_short_for(abbreviation: str, place: str) -> bool:
 
 
 def _count_reused(answers: Sequence[StepRow], at: str | None, edits: Mapping[str, str]) -> str:
-    """Describe how many answers a fork reused."""
+    """Describe how many answers a fork has reused."""
     if at is not None:
         end = next(step.seq or 0 for step in answers if step.key == at)
         answers = [step for step in answers if (step.seq or 0) < end]

@@ -1,4 +1,4 @@
-"""Views of stored runs: a table of runs, and one run step by step."""
+"""Views of stored runs: a table of runs, and a single run step by step."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 _ORIGINS: dict[str | None, str] = {"reused": "taken from the parent run", "edited": "edited"}
-"""Labels for a fork's answers that did not come from a model call."""
+"""Labels for a fork's answers that did not come from a new model call."""
 
 
 def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, following: str | None = None) -> None:
-    """Write a table with one row per run or batch; `following` is the command that lists the next rows."""
+    """Write a table with one row per run or batch; `following` is the command that lists the following rows."""
     if not rows:
         page.line("No runs.")
         return
@@ -41,7 +41,7 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
         cells = (
             short_id(header.run_id) if len(runs) == 1 else f"{header.labels[BATCH_LABEL]} ({len(runs)} runs)",
             ago(now - header.created_at) or f"{moment(header.created_at):%Y-%m-%d}",
-            header.block if info is None else info.name,  # a run without a pattern comes from another program
+            header.block if info is None else info.name,  # a run without a pattern was started by another program
             next(iter(states)) if len(states) == 1 else several,
             f"{sum(run.steps for run in runs)}",
             header.question,
@@ -55,7 +55,7 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
 
 
 def run_data(run: StoredRun, *, complete: bool = False) -> dict[str, Any]:
-    """Convert `run` to JSON data; with `complete`, include input, options and outcome."""
+    """Convert `run` to JSON data; `complete` adds its input, options and outcome."""
     header = run.header
     data: dict[str, Any] = {
         "runId": header.run_id,
@@ -90,7 +90,7 @@ def step_data(step: StepRow) -> dict[str, Any]:
 
 
 def show_run(run: StoredRun, steps: Sequence[StepRow], page: Page, note: str = "") -> None:
-    """Write the options, labels, note, steps and outcome of `run`."""
+    """Write a run's options, labels, note, steps and outcome."""
     show_head(run, page)
     for label, value in run.header.labels.items():
         page.labelled("Label", f"{label}={value}", "dim")
@@ -104,7 +104,7 @@ def show_run(run: StoredRun, steps: Sequence[StepRow], page: Page, note: str = "
 
 
 def show_head(run: StoredRun, page: Page) -> None:
-    """Write the options and the status of `run`."""
+    """Write a run's options and status."""
     header = run.header
     page.labelled("Run", header.run_id, "bold", indent="")
     page.labelled("About", header.question, "bold", indent="")
@@ -118,7 +118,7 @@ def show_head(run: StoredRun, page: Page) -> None:
 
 
 def show_step(step: StepRow, page: Page) -> None:
-    """Write a step: its path, the block that answered, and the answer."""
+    """Write a step: its path, the block that answered, and its answer."""
     state, body = StepState.of(step), call_body(step)
     page.line()
     page.line(in_line(step.key), style="bold cyan")
@@ -148,7 +148,7 @@ def show_step(step: StepRow, page: Page) -> None:
 
 
 def show_outcome(run: StoredRun, page: Page) -> None:
-    """Write the outcome of `run`, if it has ended."""
+    """Write a run's outcome, if it has ended."""
     outcome = run.outcome
     if outcome is None:
         return
@@ -159,7 +159,7 @@ def show_outcome(run: StoredRun, page: Page) -> None:
     output, raw = outcome.get("output"), outcome.get("raw")
     if isinstance(raw, dict):
         with suppress(BadFile):  # raised for a block that is not a pattern
-            sections = list(document_of(run, ()).outcome())  # contributions are already shown above
+            sections = list(document_of(run, ()).outcome())  # the contributions have already been shown above
             for section in sections:
                 page.show(section)
             if output in (None, raw) or any(isinstance(section, Output) for section in sections):
@@ -174,7 +174,7 @@ def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
 
 
 def prose(value: object) -> str:
-    """Render JSON data as readable lines with labels, values and lists.
+    """Render JSON data as readable lines of labels, values and lists.
 
     >>> print(prose({"winner": None, "nextSpeakers": ["ann", "bob"], "issues": [{"text": "No source.", "score": 5}]}))
     Winner: none

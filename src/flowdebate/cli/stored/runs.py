@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _DAY = 86_400
 _MAX_RUNS = 20
-"""Default number of listed rows; fits on a terminal without scrolling."""
+"""Default number of listed rows; they fit on a terminal without scrolling."""
 
 
 @opt.command()
@@ -64,7 +64,7 @@ def runs(  # noqa: PLR0913 - the options of the command
     labels = opt.read_labels(label) | ({} if batch_id is None else {BATCH_LABEL: batch_id})
     filters = {"state": status, "block": pattern, "search": text, "labels": labels}
     with opened(store) as place:
-        # One more row than shown, to see whether there is a next page.
+        # One row more than is shown, to find out whether there is a next page.
         rows = asyncio.run(_rows(place.store, filters, limit + 1, before, fold=batch_id is None and not as_json))
     following = None
     if len(rows) > limit:
@@ -85,7 +85,7 @@ async def _rows(
     from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import each_run, find_run
 
-    # A position rather than an offset: runs started or deleted between two pages would shift the list.
+    # A position rather than an offset, because runs started or deleted between two pages would shift the list.
     after = None if before is None else (await find_run(store, before)).position
     rows: list[list[StoredRun]] = []
     batches: set[str] = set()
@@ -216,7 +216,7 @@ async def _select(
 
     if not names:
         oldest = time.time() - (older_than or 0) * _DAY
-        # A run cannot have changed before it started.
+        # No run can have changed before it started.
         runs_found = each_run(store, **filters, before=None if older_than is None else (oldest, ""), brief=True)
         async for run in runs_found:
             if not run.owned and run.updated_at <= oldest:
@@ -295,7 +295,7 @@ def verify(
         findings = asyncio.run(verify_file(file))
     except FlowDebateError:
         raise
-    except Exception as error:  # the file is untrusted; an exit code of 1 would mean that it was tampered with
+    except Exception as error:  # the file is untrusted, and an exit code of 1 would mean that it was tampered with
         raise BadFile(file, f"cannot be verified: {error_text(error)}") from error
     if as_json:
         write_json([finding.model_dump(by_alias=True) for finding in findings])
@@ -384,7 +384,7 @@ def render(
     try:
         render_page(document, open_page(document.speakers))
         write_report(document, markdown)
-    except RecursionError:  # a file can be nested more deeply than the printer supports
+    except RecursionError:  # a file can be nested more deeply than the printer allows
         raise BadFile(file, "is nested too deeply") from None
 
 

@@ -1,4 +1,4 @@
-"""`flowdebate runs watch`: follow a run of another process, or show a finished one."""
+"""`flowdebate runs watch`: follow a run of another process, or show one that has finished."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
 
 
 def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
-    """Return a stored run's plan, or None and the reason why it has none."""
+    """Return a stored run's plan, or None and the reason why there is none."""
     from flowdebate.ui.plan import pattern_of_run, plan_of
 
     if pattern_of_run(stored) is None:
@@ -102,7 +102,7 @@ def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
 
 
 def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 - of this module
-    """Return the page that the run's command would show; its first line has the run and its status."""
+    """Return the page that the run's command would show; its first line names the run and its status."""
     from flowdebate.cli.terminal.page import LivePage
     from flowdebate.service.runs import ago, moment, short_id, state_of
     from flowdebate.ui.models import models_line

@@ -1,4 +1,4 @@
-"""Markdown in a terminal: styles instead of markup, and tables laid out in columns."""
+"""Markdown in a terminal: styles in place of markup, and tables aligned in columns."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 _PARTS = re.compile(r"(?P<mark>(?m:^)#{1,6} |\*{1,2}|`+)|\n|[^*`\n]+")
 _OPEN = re.compile(r"(?:(?m:^)#{1,6} ?|[*`]+)\Z")
-"""Pattern of incomplete markup at the end of a chunk."""
+"""Pattern matching incomplete markup at the end of a chunk."""
 _STYLES = {"**": "bold", "*": "italic", "#": "bold", "`": "cyan"}
 _TABLE = re.compile(r"(?m:^)\|[^\n]*\n\|[ :|-]*-[ :|-]*(?:\n\|[^\n]*)*(?=\n|\Z)")
-"""Pattern of a table: a header row, the separator line below it, and more rows."""
+"""Pattern matching a table: a header row, the separator line below it, and further rows."""
 _OPEN_TABLE = re.compile(r"(?m:^)\|[^\n]*(?:\n\|[^\n]*)*\n?\Z")
 _CELLS = re.compile(r"(?<!\\)\|")
 _EDGES = re.compile(r"\A\s*\||(?<!\\)\|\s*\Z")
@@ -20,7 +20,7 @@ _BETWEEN = "  "
 class Marks:
     """Parser that splits streamed text into styled parts.
 
-    Lists and quotes stay unchanged, and no words are dropped. A table is held back until it ends, then laid out in
+    Lists and quotes are left as they are, and no words are dropped. A table is held back until it ends, then aligned in
     columns if they fit into `width`.
 
     >>> list(Marks().feed("**Half** of `it`: 2 * 3.", last=True))
@@ -34,10 +34,10 @@ class Marks:
         self._fenced = False
 
     def feed(self, piece: str, *, last: bool = False) -> Iterator[tuple[str, str]]:
-        """Return the parts of the text that are ready to be shown; with `last`, return all remaining parts."""
+        """Return the parts of the text that can be shown now; with `last`, return all remaining parts."""
         text = self._held + piece
         begins = self._before == "\n"
-        line = 0 if begins else text.find("\n") + 1 or len(text)  # start of the first complete line
+        line = 0 if begins else text.find("\n") + 1 or len(text)  # the start of the first complete line
         end = len(text)
         if not last:
             opened = _OPEN.search(text)
@@ -54,7 +54,7 @@ class Marks:
         yield from self._style(text[start:])
 
     def _style(self, text: str) -> Iterator[tuple[str, str]]:
-        """Split text outside of tables into parts with their styles."""
+        """Split text outside tables into parts with their styles."""
         begins = self._before == "\n"
         for match in _PARTS.finditer(text):
             part, after = match[0], text[match.end() : match.end() + 1]
@@ -68,7 +68,7 @@ class Marks:
             self._before = part[-1]
 
     def _turns(self, mark: str, after: str, *, first: bool) -> bool:
-        """Return whether a marker starts or ends a style or a code block at this position."""
+        """Return whether a marker starts or ends a style or a code block at this position, and update the open ones."""
         if mark.startswith("```"):
             self._fenced = not self._fenced
             return True
@@ -83,7 +83,7 @@ class Marks:
         return True
 
     def _set(self, table: str) -> Iterator[tuple[str, str]]:
-        """Lay out a table in columns, with a rule below its bold header; leave it unchanged if it is too wide."""
+        """Format a table in columns, with a rule below its bold header; leave it unchanged if it is too wide."""
         from rich.cells import cell_len
 
         head, below, *rows = map(_cells, table.split("\n"))

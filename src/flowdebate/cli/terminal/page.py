@@ -1,4 +1,4 @@
-"""Page of a run: formatted and colored in a terminal, plain lines everywhere else."""
+"""A run's page, formatted and colored in a terminal, and in plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _SHORT = 300
-"""Maximum length of a short fact in characters; about three lines on a wide terminal."""
+"""Maximum length of a short fact in characters, about three lines on a wide terminal."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
 _RESET = "starting over: turns that came at the same time are now in a different order"
 
 
 class Page:
-    """Writer that prints the parts of a debate to `stream`, in the order of the calls.
+    """Writer that prints the parts of a debate to `stream` in the order of the calls.
 
-    No escape codes are written if `stream` is not a terminal, or if NO_COLOR is set. Text from models and users is
-    indented or framed, so it cannot be mistaken for text of the page.
+    No escape codes are written if `stream` is not a terminal or if NO_COLOR is set. Text from models and users is
+    indented or framed, so it cannot be mistaken for the page's own text.
     """
 
     def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
@@ -140,7 +140,7 @@ class Page:
             self.line(title)
 
     def speaker(self, name: str, description: str) -> None:
-        """Announce the next speaker, with the stance or role unless the top of the page already shows it."""
+        """Announce the next speaker, with the stance or role unless the page header already shows it."""
         self.line()
         if description:
             self.labelled(name, description, self.colour(name), indent="")
@@ -170,7 +170,7 @@ class Page:
         self.line(f"({in_line(text)})", style="dim", indent="  ")
 
     def card(self, title: str, facts: Sequence[Fact]) -> None:
-        """Write a result in a frame, with long facts set apart; a fact named like the title has no label."""
+        """Write a result in a frame, with long facts set off; a fact with the same name as the title gets no label."""
         self.line()
         if not self.screen.is_terminal:
             self.line(title)
@@ -188,7 +188,7 @@ class Page:
             label = [] if fact.label == title else [(f"{in_line(fact.label)}: ", "bold")]
             text = re.sub(
                 r"\n{3,}", "\n\n", printable(fact.text).strip("\n")
-            )  # many blank lines in the frame would push the text below out of view
+            )  # many blank lines in the frame would push the text below it out of view
             parts = [(part, f"{_STYLES[fact.tone]} {style}") for part, style in Marks(inside).feed(text, last=True)]
             lines.append(Text.assemble(apart, *label, *parts))
         self.screen.print(Panel(Group(*lines), title=Text(title, "bold"), border_style="green", padding=(1, 2)))
@@ -203,7 +203,7 @@ class Page:
         self.line("Summary", style="bold")
 
     def ending(self, document: Document, *, hint: str = "") -> None:
-        """Write how an incomplete run ended, followed by notes, totals, the run, its seed, and a `hint`."""
+        """Write how an incomplete run ended, followed by the notes, the totals, the run, its seed, and a `hint`."""
         self.end_text()
         ending = STATUSES[document.status].ending
         if ending:
@@ -229,7 +229,7 @@ class Page:
         self._facts([f"Fork of {in_line(short_id(fork.parent))}: {fork.counts}"])
 
     def _facts(self, facts: Sequence[str]) -> None:
-        """Write `facts`, with as many per line as fit."""
+        """Write `facts`, fitting as many on each line as possible."""
         from rich.cells import cell_len
 
         between = " · " if self.screen.is_utf8 else "; "
@@ -250,7 +250,7 @@ class Page:
             self.show(section)
 
     def columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Write a table; in a terminal, its last column is truncated to fit the width."""
+        """Write a table; in a terminal, its last column is truncated to fit."""
         from rich.cells import cell_len
         from rich.text import Text
 
@@ -271,7 +271,7 @@ class Page:
         self._set([(f"{in_line(label)}:", style), (behind, "")], indent=f"{indent}  ", first=indent)
 
     def line(self, text: str = "", *, style: str = "", indent: str = "") -> None:
-        """Write text of the page itself, on one or more lines."""
+        """Write the page's own text, on one or more lines."""
         indent += " " * (len(text) - len(text.lstrip(" ")))
         self._set([(text, style)], indent=indent, first=indent)
 
@@ -288,7 +288,7 @@ class Page:
         self.screen.flush()
 
     def _wrap(self) -> Callable[[], int] | None:
-        # A function, because the terminal may be resized.
+        # A function, because the terminal may be resized while it is in use.
         return (lambda: self.screen.width) if self.screen.breaks_lines else None
 
 
@@ -337,7 +337,7 @@ class LivePage(View):
                 self._page.end_text()
 
     def show_cursor(self) -> None:
-        """Show the cursor of the terminal again; may be called from a signal handler."""
+        """Show the terminal's cursor again; may be called from a signal handler."""
         self._page.screen.show_cursor()
 
     def finish(self, document: Document, *, hint: str = "") -> None:

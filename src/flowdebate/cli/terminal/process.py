@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit codes of all commands, except codes for signals."""
+    """Exit codes of all commands, apart from those for signals."""
 
     FAILED = 1
     MISUSED = 2
@@ -59,7 +59,7 @@ def exit_code_of_signal(number: int) -> int:
 
 def prepare_streams() -> None:
     """Make stdout and stderr accept any character, and reopen closed streams on the null device."""
-    # Closed, for example by cron or a container. Reopened first, because the next opened file would otherwise get its
+    # Closed, for example by cron or a container. Reopened first, because otherwise the next opened file would get its
     # descriptor.
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - open to the end
@@ -68,15 +68,15 @@ def prepare_streams() -> None:
         if stream is None:  # closed by the parent (`>&-`, a service manager)
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
         elif isinstance(stream, TextIOWrapper):
-            # Text from models contains characters that other console encodings (LANG=C, cp1252) do not support.
+            # Text from models may contain characters that other console encodings (LANG=C, cp1252) do not support.
             stream.reconfigure(errors="backslashreplace")
     logging.getLogger("flowdebate").addHandler(_Lines(logging.WARNING))
 
 
 def log_to(target: str) -> Callable[[], None]:
-    """Append log records as JSON Lines to the file `target`, or to stderr for "-".
+    """Append log records as JSON Lines to the file `target`, or write them to stderr for "-".
 
-    Return a function that stops logging. Raise BadFile if the file is not writable.
+    Return a function that stops the logging. Raise BadFile if the file is not writable.
     """
     from flowdebate.telemetry import JsonLines
 
@@ -90,7 +90,7 @@ def log_to(target: str) -> Callable[[], None]:
     logger = logging.getLogger("flowdebate")
     before = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)  # otherwise the root logger's level drops everything below warnings
+    logger.setLevel(logging.INFO)  # otherwise the root logger's level would drop everything below warnings
 
     def stop() -> None:
         logger.removeHandler(handler)
@@ -105,7 +105,7 @@ def tell(message: str) -> None:
     from flowdebate.ui.text import printable
 
     lines = printable(message).replace("\n", "\n  ")
-    with suppress(OSError):  # stderr is closed as well, so the message is lost
+    with suppress(OSError):  # stderr is closed too, so the message is lost
         if sys.stderr.isatty():
             from flowdebate.cli.terminal.screen import WIDEST, TextFlow
 
@@ -120,7 +120,7 @@ def tell(message: str) -> None:
 
 @contextmanager
 def report_warnings() -> Iterator[None]:
-    """Show the library's warnings as lines on stderr."""
+    """Print the library's warnings as lines on stderr."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         tell(f"Warning: {message}")
@@ -170,7 +170,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
     target = Path(os.path.realpath(path))  # preserves symbolic links
     part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.part")
     try:
-        if target.exists() and not target.is_file():  # for a device or a pipe, renaming would replace it with a file
+        if target.exists() and not target.is_file():  # renaming would replace a device or a pipe with a regular file
             target.write_bytes(data)
             return
         with os.fdopen(open_private(part, os.O_WRONLY | os.O_EXCL), "wb") as file:
@@ -186,7 +186,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 class _Lines(logging.Handler):
-    """Log handler that writes lines to stderr without tracebacks; it skips run records, because pages show them."""
+    """Log handler that writes lines to stderr without tracebacks; skips run records because pages show them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.name != "flowdebate.runs" and bool(super().filter(record))
@@ -197,7 +197,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def clean_up_at_termination() -> Iterator[None]:
-    """Unwind the stack on SIGTERM, so unfinished files are deleted before the process ends."""
+    """Unwind the stack on SIGTERM so that unfinished files are deleted before the process ends."""
 
     def unwind(number: int, _: FrameType | None) -> NoReturn:
         raise _Terminated(128 + number)
@@ -216,14 +216,14 @@ def clean_up_at_termination() -> Iterator[None]:
 
 
 class _Terminated(SystemExit):
-    """Raised when SIGTERM is received."""
+    """Raised when the process receives SIGTERM."""
 
 
 class Interrupts:
     """Context in which the first SIGINT or SIGTERM calls `stop` and restores the default handlers.
 
-    A second signal then ends the process even if Python is busy. Signals ignored by the parent process stay ignored
-    (`nohup`, background jobs). Outside the main thread, this does nothing.
+    A second signal then ends the process even while Python is busy. Signals ignored by the parent process stay ignored
+    (`nohup`, background jobs). Has no effect outside the main thread.
     """
 
     def __init__(self, stop: Callable[[], object]) -> None:
@@ -261,8 +261,8 @@ class Interrupts:
 _SIGINT, _SIGPIPE = 2, 13
 """Signal numbers; some systems do not define the names."""
 _CHANGED_LINES = 6
-"""Maximum number of displayed lines of a changed prompt. Hundreds may differ; this many identify the option and fit on
-a small terminal.
+"""Maximum number of lines shown for a changed prompt. Hundreds may differ, but these are enough to identify the option,
+and fit on a small terminal.
 """
 
 
@@ -274,7 +274,7 @@ def open_page(speakers: Sequence[Speaker] = ()) -> Page:
 
 
 def write_json(value: object) -> None:
-    """Write JSON to stdout, from data or from existing JSON text."""
+    """Write JSON to stdout, from data or from text that is already JSON."""
     from flowdebate.ui.text import as_json
 
     text = value if isinstance(value, str) else as_json(value)
@@ -286,7 +286,7 @@ def write_json(value: object) -> None:
 
 
 def write_report(document: Document, path: Path | None) -> None:
-    """Write the report of `document` as Markdown to `path`, unless `path` is None."""
+    """Write a Markdown report on `document` to `path`, unless `path` is None."""
     if path is not None:
         from flowdebate.ui.markdown import report
 
@@ -295,7 +295,7 @@ def write_report(document: Document, path: Path | None) -> None:
 
 @contextmanager
 def report_problems() -> Iterator[None]:
-    """Convert library errors to messages on stderr, then exit; exit silently if the pipe is closed."""
+    """Print library errors as messages on stderr, then exit; exit silently if the pipe is closed."""
     try:
         yield
     except (KeyboardInterrupt, typer.Abort):
@@ -305,7 +305,7 @@ def report_problems() -> Iterator[None]:
         raise typer.Exit(exit_code_of(error)) from None
     except WriteFailed as error:
         leave_stdout()
-        # A closed pipe (`| head`) is not an error; the exit code is that of the signal that would have ended the
+        # A closed pipe (`| head`) is not an error; the exit code matches the signal that would otherwise have ended the
         # process.
         if error.reader_left:
             raise typer.Exit(exit_code_of_signal(_SIGPIPE)) from None
@@ -314,7 +314,7 @@ def report_problems() -> Iterator[None]:
 
 
 def exit_code_of(error: FlowDebateError) -> int:
-    """Return the exit code for a command that failed with `error`."""
+    """Return the exit code of a command that failed with `error`."""
     if isinstance(error, BadFile) and error.no_changes is not None:
         return ExitCode.NO_CHANGES if error.no_changes == "none" else ExitCode.NO_RESULT
     misuse = (BadFile, ConfigurationError, RunChanged, RunNotFound)
@@ -322,7 +322,7 @@ def exit_code_of(error: FlowDebateError) -> int:
 
 
 def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each kind
-    """Render `error` as one paragraph with the option's command-line name and advice on the input."""
+    """Render `error` as one paragraph, with the option's name on the command line and advice on the input."""
     from flowdebate.ui.options import COMMAND
 
     match error:

@@ -1,4 +1,4 @@
-"""Wrapped streaming text of a page; in a terminal, a line below it shows the current activity."""
+"""A page's wrapped streaming text; in a terminal, a line below it shows the current activity."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WIDEST = 100
 """Maximum width of readable lines, in columns."""
 _TICK = 0.1
-"""Seconds between frames of the live line; fast enough for a spinner, without keeping the terminal busy."""
+"""Seconds between frames of the live line; fast enough for a spinner without keeping the terminal busy."""
 _MINUTE = 60
 _STARTING = "Starting the local model (some seconds, once)"
 
@@ -38,8 +38,8 @@ _STARTING = "Starting the local model (some seconds, once)"
 class Screen:
     """Output stream of a page.
 
-    In a terminal with colors, `live()` adds a live line below the text. Elsewhere, and if NO_COLOR is set, there is no
-    live line, and no escape codes are written.
+    In a color terminal, `live()` adds a live line below the text. Elsewhere, or if NO_COLOR is set, there is no live
+    line and no escape codes are written.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Screen:
 
     @property
     def is_utf8(self) -> bool:
-        """True if the stream can write every character."""
+        """True if the stream can encode every character."""
         return self.console.encoding.startswith("utf")
 
     @property
@@ -100,7 +100,7 @@ class Screen:
             self._line = Text(piece, style)
 
     def print(self, renderable: RenderableType) -> None:
-        """Write whole lines."""
+        """Write complete lines."""
         self.console.print(renderable, width=self.width)
 
     def flush(self) -> None:
@@ -111,7 +111,7 @@ class Screen:
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Show a live line within the `with` block, if the stream is a terminal with colors."""
+        """Show a live line in the `with` block, if the stream is a color terminal."""
         if not self.is_terminal or self.console.color_system is None:
             yield
             return
@@ -135,7 +135,7 @@ class Screen:
 
     async def ticking(self) -> None:
         """Animate the live line until cancelled."""
-        with suppress(WriteFailed):  # the text writer will report the failure
+        with suppress(WriteFailed):  # the next write to the text will report the failure
             while True:
                 await asyncio.sleep(_TICK)
                 self.tick()
@@ -146,7 +146,7 @@ class Screen:
             self._live.refresh()
 
     def working(self, working: Working) -> None:
-        """Show who is currently working, until the next call."""
+        """Show who is currently working, until the next call to this method."""
         self._working = working
 
     def show_cursor(self) -> None:
@@ -166,7 +166,7 @@ class Screen:
             auto_refresh=False,  # rich's thread would draw in the middle of a text; `ticking` draws in the event loop
             transient=True,
             redirect_stdout=False,
-            redirect_stderr=sys.stderr.isatty(),  # so that warnings appear above the live line
+            redirect_stderr=sys.stderr.isatty(),  # makes warnings appear above the live line
             vertical_overflow="crop",
         )
         self._live.start()
@@ -237,7 +237,7 @@ def duration(seconds: float) -> str:
 
 
 class View:
-    """Base class of run views; it shows nothing."""
+    """Base class for views of a run; shows nothing."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
         """Show a run until it ends; raise WriteFailed if the output cannot be written."""
@@ -245,14 +245,14 @@ class View:
             pass
 
     def show_cursor(self) -> None:
-        """Show the cursor of the terminal again if it is hidden; may be called from a signal handler."""
+        """Show the terminal's cursor again if it is hidden; may be called from a signal handler."""
 
     def finish(self, document: Document, *, hint: str = "") -> None:
         """Show the result and the totals."""
 
 
 class AskOnScreen:
-    """Function that asks humans with `ask`, and hides the live line meanwhile."""
+    """Function that asks humans with `ask`, hiding the live line in the meantime."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -269,21 +269,21 @@ class AskOnScreen:
 
 _PIECES = re.compile(r"\n|[ \t]+|[^ \t\n]+")
 _TAB = "    "
-"""Replacement for a tab, because a terminal's next tab stop depends on earlier text."""
+"""Replacement for a tab, because a terminal's next tab stop depends on the preceding text."""
 _LEADING = 24
 """Maximum number of spaces at the beginning of a line."""
 _WIDE = 2
-"""Cell width of characters at which lines may be broken; Chinese and Japanese have no spaces between words."""
+"""Cell width of characters where lines may be broken, since Chinese and Japanese have no spaces between words."""
 _NARROWEST = 20
-"""Minimum width for wrapping, in columns; wrapping to less would make the text harder to read."""
+"""Minimum width for wrapping, in columns; narrower lines would be harder to read than unwrapped ones."""
 
 
 class TextFlow:
-    """Writer of one text; every line begins with `indent`, so it cannot be mistaken for a line of the page.
+    """Writer of a single text; every line begins with `indent`, so none can be mistaken for a line of the page.
 
     `width` returns the current number of columns; None disables wrapping. `first` replaces `indent` on the first line.
-    The width of a line is the sum of the widths of its characters, because terminals combine characters differently but
-    never use more. Consecutive blank lines become one.
+    A line's width is the sum of its characters' widths, because terminals combine characters differently but never use
+    more. Consecutive blank lines are collapsed into one.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ class TextFlow:
         self._unwritten.append(text)
 
     def _flush(self) -> None:
-        """Write the output for a whole chunk at once, instead of word by word."""
+        """Write a whole chunk's output at once instead of word by word."""
         if self._unwritten:
             self._out("".join(self._unwritten), self._style)
             self._unwritten = []

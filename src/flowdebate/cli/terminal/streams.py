@@ -1,4 +1,4 @@
-"""Streams with write errors that can be told apart from errors in the calling code."""
+"""Streams whose write errors can be told apart from errors in the calling code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TextIO
 
 
 class WriteFailed(Exception):
-    """Raised if output cannot be written. If `reader_left`, the reader closed the pipe, which is not an error."""
+    """Raised when output cannot be written. If `reader_left`, the reader closed the pipe, which is not an error."""
 
     def __init__(self, message: str, *, reader_left: bool = False) -> None:
         self.reader_left = reader_left
@@ -27,7 +27,7 @@ def writing() -> Iterator[None]:
 
 
 class CheckedStream:
-    """Stream that raises WriteFailed on failure; rich would end the process on a broken pipe."""
+    """Stream that raises WriteFailed on failure; otherwise rich would end the process on a broken pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
