@@ -1,4 +1,4 @@
-"""Help pages in plain text: common usage, option panels, more examples, and exit codes."""
+"""Help pages in plain text: common usage, option panels, further examples, and exit codes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:  # typer's copy of click is private; only type checkers need i
     from flowdebate.ui.page import PatternPage
 
 _WHOLE = 200
-"""Maximum length of a command's first sentence in the list of commands, in characters."""
+"""Maximum length in characters of a command's first sentence in the list of commands."""
 _TOKEN = re.compile(r"""(?:--?[\w-]+ (?!-))?(?:[^\s"']*"[^"]*"|[^\s"']*'[^']*'|\S+)""")
-"""Pattern of one word on a command line, together with its option; quoted text counts as one word."""
+"""Pattern matching one word on a command line along with its option; quoted text counts as one word."""
 PROGRAM = "flowdebate"
 GROUPS = ("runs", "eval")
 _LISTED = ("compare", "run", "resume", "serve", "mcp", "models", "eval", "runs")
-"""Commands that `flowdebate --help` lists after the patterns; at most twelve entries in total."""
+"""Commands that `flowdebate --help` lists after the patterns; the list has at most twelve entries in total."""
 _DEFAULT_OF_RUNS = "list"
 _FORMS = 2
 """Usage examples at the top of a command's help."""
@@ -67,7 +67,7 @@ EXIT_CODES = {
         "Exit codes: 0 done, 1 failed, 2 usage error.",
     ),
 }
-"""Exit codes by command; all commands that run a pattern share one entry."""
+"""Exit codes keyed by command; all commands that run a pattern share one entry."""
 
 EXAMPLES = {
     "run": (
@@ -144,7 +144,7 @@ EXAMPLES = {
     "audit": ("flowdebate eval audit", "flowdebate eval audit --rejudge --schedule full --repeat 3"),
     "leaderboard": ("flowdebate eval leaderboard", "flowdebate eval leaderboard --format markdown > leaderboard.md"),
 }
-"""Examples by command; a pattern's page shows the examples of its command."""
+"""Examples keyed by command; a pattern's page shows the examples of its command."""
 _DOCUMENTATION = {
     "batch": "batch", "benefit": "evaluate", "study": "evaluate#a-study", "critic": "critique", "audit": "judges",
     "leaderboard": "judges",
@@ -155,7 +155,7 @@ _DOCUMENTATION = {
 
 
 class Group(TyperGroup):
-    """Command group with one sentence per command; its help begins with the two most common forms of usage."""
+    """Command group described by one sentence per command; its help begins with the two most common forms of usage."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         with explain_error(ctx, args, self.get_params(ctx)):
@@ -167,7 +167,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def unknown_command(self, name: str) -> str:
-        """Return the error message for an unknown command of the group."""
+        """Return the error message for a command that the group does not have."""
         return f"There is no command {name} here. {did_you_mean(name, self.commands)}".rstrip()
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -197,7 +197,7 @@ class Group(TyperGroup):
 
 
 class Commands(Group):
-    """Top-level group; it lists the common commands, and names the other patterns on one line."""
+    """Top-level group; lists the common commands, and names the other patterns on one line."""
 
     def unknown_command(self, name: str) -> str:
         if " " in name.strip():  # command names contain no spaces, so this is a question
@@ -220,7 +220,7 @@ class Commands(Group):
 
 
 class RunCommands(Group):
-    """Group `runs`; without a command, it lists the runs and accepts the options of `runs list`."""
+    """The `runs` group; without a command, it lists the runs and accepts the options of `runs list`."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         asks_for_help = {*args[:1]} & {*ctx.help_option_names}
@@ -233,11 +233,11 @@ class RunCommands(Group):
 
 
 BARE = {"--diff": "HEAD"}
-"""Options with an optional value, mapped to the value used if it is omitted."""
+"""Options with an optional value, mapped to the value used when it is omitted."""
 
 
 class Command(TyperCommand):
-    """Command with help that groups options in panels, and ends with examples and exit codes."""
+    """Command whose help groups options in panels, and ends with examples and exit codes."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         flags = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
@@ -305,13 +305,13 @@ def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Comma
 
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-"""Base class of errors about invalid command lines; typer only exports this subclass."""
+"""Base class of errors about invalid command lines, obtained from the only subclass that typer exports."""
 _KINDS = {"int": "a whole number", "number": "a number", "float": "a number"}
 
 
 @contextmanager
 def explain_error(ctx: Context, args: Sequence[str], parameters: Sequence[ClickParameter]) -> Iterator[None]:
-    """Rewrite a parser error in plain words, with the problem and the likely intention."""
+    """Rewrite a parser error in plain language, with the problem and the likely intention."""
     typed = list(args)  # copied, because the parser consumes the list
     try:
         yield
@@ -323,7 +323,7 @@ def explain_error(ctx: Context, args: Sequence[str], parameters: Sequence[ClickP
 
 
 def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickParameter]) -> str | None:  # noqa: ANN401 - one of a private module
-    """Return a parser error in plain words; None if it already is."""
+    """Return a parser error in plain language; None if it already is."""
     flag, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
     if hasattr(error, "possibilities"):
         flags = [
@@ -348,7 +348,7 @@ def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickPa
 
 
 def _value_of(option: str, args: Sequence[str]) -> str | None:
-    """Return the text that the user typed for an option; None if the option was not used."""
+    """Return the text that the user typed for an option; None if the option was not set."""
     for index, word in enumerate(args):
         if word == option:
             return args[index + 1] if index + 1 < len(args) else None
@@ -358,14 +358,14 @@ def _value_of(option: str, args: Sequence[str]) -> str | None:
 
 
 def _page_of(name: str) -> PatternPage | None:
-    """Return the page of the pattern with this command name; None for other commands."""
+    """Return the page of the pattern with this command name; None if the command does not belong to a pattern."""
     info = find_pattern(name)
     page: PatternPage | None = info.load_page() if info is not None and name == info.verb else None
     return page
 
 
 def _write_forms(forms: Sequence[str], formatter: HelpFormatter) -> None:
-    """Write the usage as command lines ready to paste."""
+    """Write the forms of usage as command lines, ready to paste."""
     with formatter.section("Usage"):
         for line in forms:
             formatter.write("".join(f"{part}\n" for part in _pasted(line, formatter)))
@@ -403,12 +403,12 @@ def _render_default(text: str) -> str:
 
 
 def _title(panel: object, default: str) -> str:
-    """Return the panel's title; typer uses a placeholder instead of None."""
+    """Return the panel's title, or `default` if there is none; typer marks that with a placeholder."""
     return panel if isinstance(panel, str) else default
 
 
 def _pasted(line: str, formatter: HelpFormatter) -> list[str]:
-    """Wrap an example to the page width, so it can be pasted as a single shell command."""
+    """Wrap an example to the page width so that it can still be pasted as a single shell command."""
     indent = " " * formatter.current_indent
     words, sign = _TOKEN.findall(line), "\0"
     joined = " ".join(word.replace(" ", sign) for word in words)

@@ -1,4 +1,4 @@
-"""`flowdebate serve`, `mcp` and `queue`: runs for programs, browsers and workers, and the server token."""
+"""`flowdebate serve`, `mcp` and `queue`: runs for programs, browsers and workers, and the server's token."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PORT, _MCP_PORT = 8377, 8378
-"""Default ports; they differ so both servers can run at the same time."""
+"""Default ports, which differ so that both servers can run at the same time."""
 _HIGHEST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
 _ENTRANCE = 60
-"""Seconds before the redirect file of `--open` is deleted; long enough for a browser to start."""
+"""Seconds until the redirect file written by `--open` is deleted; long enough for a browser to start."""
 
 _App: TypeAlias = Annotated[
     Text | None,
@@ -220,7 +220,7 @@ def _check_port(port: int | None) -> None:
 
 
 def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
-    """Read a setting from the environment; an invalid one raises ConfigurationError."""
+    """Read a setting from the environment; an invalid value raises ConfigurationError."""
     text = os.environ.get(name, "").strip()
     try:
         return kind(text) if text else default
@@ -231,8 +231,8 @@ def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
 def write_entrance(url: str, folder: Path | None) -> Path:
     """Write a file that redirects a browser to `url`, readable only by its owner.
 
-    A file is used because all users can see program arguments. Browsers installed as snaps can read neither hidden
-    folders nor the temporary folder.
+    A file is used because program arguments are visible to all users. Browsers installed as snaps can read neither
+    hidden folders nor the temporary folder.
     """
     handle, name = tempfile.mkstemp(prefix="flowdebate-", suffix=".html", dir=folder)
     with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -304,7 +304,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
 
 
 def _check_token(token_file: str | None, *, new: bool) -> None:
-    """Raise ConfigurationError if a new token is requested for a token file named by the user."""
+    """Raise ConfigurationError if a new token is requested although the user named a token file."""
     if new and token_file is not None:
         raise misuse("--new-token", new, "--new-token cannot be combined with --token-file: that file is yours.")
 
@@ -313,7 +313,7 @@ def _check_token(token_file: str | None, *, new: bool) -> None:
 def _stdout_protected() -> Iterator[None]:
     """Redirect stdout to stderr in the `with` block, even for C libraries.
 
-    Any line printed by an application would break the protocol.
+    Any line printed by the application would break the protocol.
     """
     sys.stdout.flush()
     wire = os.dup(1)
@@ -327,7 +327,7 @@ def _stdout_protected() -> Iterator[None]:
 
 
 def _check_app(app: str | None, values: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError for options that the application's service has already set."""
+    """Raise ConfigurationError for options that the application's own service already determines."""
     unusable = [f"--{name.replace('_', '-')}" for name, value in values.items() if value not in (None, [])]
     if app is not None and unusable:
         problem = f"{', '.join(unusable)} cannot be combined with --app: the Service has its own."
@@ -337,7 +337,7 @@ def _check_app(app: str | None, values: Mapping[str, Any]) -> None:
 def _make_service(
     app: str | None, store: str | None, values: Mapping[str, Any], allow_models: list[str] | None, *, recover: bool
 ) -> Service:
-    """Return the Service named by `app`, or a new one; an invalid name raises ConfigurationError."""
+    """Return the Service that `app` refers to, or a new one; an invalid name raises ConfigurationError."""
     from flowdebate.runs.limits import Limits
     from flowdebate.service.service import Service
     from flowdebate.ui.models import prices_of
@@ -374,12 +374,12 @@ def _make_service(
 
 
 _MIN_TOKEN_LENGTH = 16
-"""Minimum token length, as in `create_app`; checked here so the message can name the file."""
+"""Minimum length of a token, as in `create_app`; checked here too so that the message can name the file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_token(path: str) -> str:
-    """Read the token from a file; an invalid token raises BadFile."""
+    """Read the token in a file; an invalid token raises BadFile."""
     token = read_text(path, megabytes=1).strip()
     if len(token) < _MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
         raise BadFile(path, f"must hold one token of at least {_MIN_TOKEN_LENGTH} ASCII letters, digits or signs")
@@ -389,8 +389,8 @@ def read_token(path: str) -> str:
 def kept_token(*, new: bool = False, needed: bool = False) -> str:
     """Return the stored token for this user's servers, creating it on first use; `new` replaces it.
 
-    If others may have read or written the file, raise BadFile. If the token cannot be stored, print that it is only
-    valid until the server stops. With `needed`, for commands that need the server's token, raise BadFile instead.
+    If others may have read or written the file, raise BadFile. If the token cannot be stored, print that it is valid
+    only until the server stops; with `needed`, set by commands that need the server's token, raise BadFile instead.
     """
     path = default_store_path().with_name("token")
     try:
