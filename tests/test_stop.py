@@ -269,11 +269,11 @@ def always_true(_: object) -> bool:
 
 def test_functions_compose_on_either_side() -> None:
     """Conditions take the functions' names. A lambda is called "predicate"."""
-    assert str(always_true | stop.rounds(2)) == "said_enough | rounds(2)"
-    assert str(stop.rounds(2) & always_true) == "rounds(2) & said_enough"
+    assert str(always_true | stop.rounds(2)) == "always_true | rounds(2)"
+    assert str(stop.rounds(2) & always_true) == "rounds(2) & always_true"
     assert str((lambda _: True) & stop.rounds(2)) == "predicate & rounds(2)"
     assert str(stop.when(partial(always_true))) == "predicate"
-    assert evaluate(stop.when(always_true) & make_leaf("a"), {"a": True}) == "said_enough & a"
+    assert evaluate(stop.when(always_true) & make_leaf("a"), {"a": True}) == "always_true & a"
 
 
 def test_a_non_bool_answer_names_the_condition() -> None:
