@@ -135,8 +135,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     - `format`: "delphi", or a `Format` for this pattern.
     - `budget`, `timeout`: the maximum number of planned calls, and the time limit in seconds.
     - `archive`, `history_limit`, `research`: past debates and other background shown to agents.
-    - `failures`, `breakers`: how to react to a failed provider; by default, `CONSENSUS_FAILURES`, which skips failed
-      calls.
+    - `failures`, `breakers`: how to react to provider failures; `CONSENSUS_FAILURES`, the default, skips failed calls.
     - For all other options, see `debate()`.
 
     The input is a str, `{"task": str}` or a `ConsensusInput`. Invalid options raise `ConfigurationError`, and a run

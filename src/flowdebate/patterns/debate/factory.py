@@ -449,14 +449,13 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, DebateRawOutput]:
-    """Build a debate, a block that argues a question and decides it.
+    """Build a debate, a block that argues and decides a question: `await pattern.run("Should we ship?")`.
 
-    Run it with `await pattern.run("Should we ship?")`. In each round every debater speaks once; after `max_rounds`, or
-    as soon as `terminate_when(ctx)` is true, the judge reads the transcript and the synthesizer writes the output.
-    `result.raw` is the `DebateRawOutput`.
+    In each round every debater speaks once; after `max_rounds`, or once `terminate_when(ctx)` is true, the judge reads
+    the transcript and the synthesizer writes the output. `result.raw` is the `DebateRawOutput`.
 
-    - `judge`, `moderator`, `synthesizer`: a block, a function of `(input, ctx)`, or options for the role. A judge may
-      also be a schedule ("swap"); `synthesizer=False` returns the `DebateRawOutput`.
+    - `judge`, `moderator`, `synthesizer`: a block, a function of `(input, ctx)`, or options. A judge may also be a
+      schedule ("swap"); `synthesizer=False` returns the `DebateRawOutput`.
     - `model`: the default model for all roles.
     - `turn_order`: "declared", "rotated", "shuffled" or "simultaneous".
     - `phases`, `format`: the purpose of each round, or a named format such as "oxford".
@@ -465,7 +464,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     - `instructions`, `tools`, `uses`, `context`, `settings`, `prompts`: options for all default blocks.
     - `sources`: strings or paths for debaters to quote.
     - `baselines`: cheaper methods to compare the debate with.
-    - `failures`: how to react to a failed provider, and time limits for turns and rounds.
+    - `failures`: how to react to provider failures, and time limits for turns and rounds.
 
     The input is a str, `{"question": str}` or a `DebateInput`. Invalid options raise `ConfigurationError`.
 
