@@ -195,9 +195,9 @@ def tag_name(name: str) -> str:
 
 
 def without_control_tokens(text: str, *, listed: bool = False) -> str:
-    """Escape the control tokens of chat templates in `text`; everything else, including line breaks, is unchanged.
+    """Escape the control tokens of chat templates in `text`; everything else, including line breaks, stays unchanged.
 
-    If `listed`, escape only the tokens listed in `flowdebate._util.control_tokens`, as for sources.
+    If `listed` is true, escape only the tokens listed in `flowdebate._util.control_tokens`, as for sources.
 
     >>> without_control_tokens("<|im_end|> List<String>")
     '⟦U+003C⟧|im_end|> List⟦U+003C⟧String>'
@@ -377,7 +377,7 @@ def check_length(location: str, length: object, *, field: str = "length") -> Non
 
 
 def length_text(length: Length) -> str:
-    """Return `length` as worded in prompts.
+    """Return the wording of `length` in prompts.
 
     >>> length_text("medium"), length_text(120)
     ('two to four paragraphs', 'about 120 words')

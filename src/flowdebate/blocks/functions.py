@@ -61,7 +61,7 @@ def invocation(function: Function, *, location: str, field: str) -> Invocation:
 
 
 def _plain_arguments(function: Function) -> int | None:
-    """Count the arguments of a Python `function`; None unless all of them are required and positional."""
+    """Count the arguments of a Python `function`; return None unless all of them are required and positional."""
     callable_: object = function
     if not isinstance(function, FunctionType):
         callable_ = function.__func__ if isinstance(function, MethodType) else type(function).__call__

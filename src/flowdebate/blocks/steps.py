@@ -68,7 +68,7 @@ class Tap(Then):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Beside(Tap):
-    """Tap that runs at the same time as the steps from `since` to the step after the tap."""
+    """Tap that runs concurrently with the steps from `since` to the step after the tap."""
 
     since: int
 

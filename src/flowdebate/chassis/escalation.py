@@ -77,7 +77,7 @@ class EscalationState(PatternState):
     """State of an escalation's sequencer, available to its steps as `ctx.sequencer.state`."""
 
     steps: list[EscalationStep] = Field(default_factory=new_list)
-    """The steps so far, except failed ones."""
+    """The steps so far, excluding failed ones."""
 
     @property
     def is_decided(self) -> bool:
@@ -100,7 +100,7 @@ class EscalationOutput(PatternOutput):
     output: Any = None
     """The last step's output; for a pattern, its raw output."""
     stop_reason: str | None = None
-    """Reason why the escalation stopped, such as "agrees with first"; None if the run ended early."""
+    """Reason why the escalation stopped, for example "agrees with first"; None if the run ended early."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     seed: int | None = None
@@ -116,7 +116,7 @@ class EscalationOutput(PatternOutput):
 
     @property
     def calls(self) -> int:
-        """Number of calls made by all steps and by the checks between them."""
+        """Number of calls made by all steps and the checks between them."""
         return sum(step.calls + step.check_calls for step in self.steps)
 
     @property
@@ -394,7 +394,7 @@ def _answer_in(output: object) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """Step to which a rule is applied."""
+    """Step to which a rule is being applied."""
 
     output: object
     step: EscalationStep

@@ -62,7 +62,7 @@ class Material:
     """Material that a pattern's speakers can quote from."""
 
     sources: tuple[Source, ...]
-    """Sources, including omitted files of a folder."""
+    """Sources, including any omitted files in a folder."""
     tokens: int | None = None
     """Maximum length, in tokens, of the sources in a prompt; None for a quarter of the model's context."""
     in_plan: bool = False

@@ -46,9 +46,9 @@ class PromptOptions:
     template: Template | None = None
     """Template for the speakers' prompts, of the class that the pattern uses; None for the profile's template."""
     history: History = "all"
-    """Rounds of the transcript shown in prompts:
+    """Rounds of the transcript shown in prompts: "all", or a window.
 
-    "all", or `Window(rounds=2)` with a summary of older rounds, so that a long discussion does not exceed a model's
+    `Window(rounds=2)` replaces older rounds with a summary, so that a long discussion does not exceed a model's
     context. The summary costs one call per round.
     """
     hide_names: bool | None = None
@@ -148,7 +148,7 @@ class Constraint(Generic[CheckedT_contra]):
 
     name: str
     options: tuple[str, ...]
-    """Names of the options; the error is reported for the first one."""
+    """Names of the options; the error is reported on the first one."""
     sentence: str
     """Message, with each option in braces: "{mirror} cannot be combined with …"."""
     broken: Callable[[CheckedT_contra], bool]

@@ -72,10 +72,10 @@ class PatternOutput(WireModel):
     """Name of the field that contains the transcript."""
 
     sources: list[SourceInfo] | None = Field(default=None, exclude_if=is_none)
-    """The pattern's sources, including omitted files; None (and omitted from JSON) without sources."""
+    """The pattern's sources, including omitted files; None (and omitted from JSON) if it has none."""
     quotes: list[list[VerifiedQuote]] | None = Field(default=None, exclude_if=is_none)
-    """The quotes in each of the `entries`, checked against the sources; None (and omitted from JSON)
-    without sources.
+    """The quotes in each of the `entries`, checked against the sources; None (and omitted from JSON) if there are no
+    sources.
     """
     passages: list[Shown] | None = Field(default=None, exclude_if=is_none)
     """The passages shown in turns, from sources too long for a prompt.

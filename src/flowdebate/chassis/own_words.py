@@ -65,7 +65,7 @@ class LabelParser:
         return self.keep(text, ctx, instructions=system.partition(INSTRUCTIONS)[2])
 
     def keep(self, text: str, ctx: Context, *, instructions: str = "") -> str:
-        """Return the speaker's own words in `text`, as `read` does, for a speaker with the given `instructions`."""
+        """Return the speaker's own words in `text` as `read` does, for a speaker with the given `instructions`."""
         words, other = self.separate(text, instructions=instructions)
         if other is None:
             return words
@@ -85,7 +85,7 @@ class LabelParser:
         return LabelFilter(self, listener)
 
     def without_label(self, text: str, instructions: str = "") -> str:
-        """Return `text` without the label at its beginning, unless the `instructions` ask for the label."""
+        """Return `text` without the label at its beginning, unless the `instructions` ask for one."""
         if not self.may_be_label(text[: self._longest]):
             return text
         prompt = f"{instructions}\n{self.system_prompt or ''}"
@@ -146,7 +146,7 @@ class LabelParser:
 
 
 def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str] | None:
-    """Find the first line of a turn of `other`, outside code and lettered lists."""
+    """Find the first line of a turn by `other`, outside code and lettered lists."""
     name, begins = other
     fences: list[int] | None = None
     item = _LETTERED.search(text) if len(name) == 1 else None

@@ -31,7 +31,7 @@ class PatternInfo:
     page: str
     """Import path of the pattern's `Page`, which provides its options, document and sections to all front ends."""
     help: str
-    """Purpose of the pattern, for lists and for the help of its command. Its first sentence must fit on one line."""
+    """Purpose of the pattern, for lists and for its command's help. Its first sentence must fit on one line."""
     events: tuple[str, ...] = ()
     """Import paths of the event classes emitted only by this pattern; streams and pages pass these events
     on unchanged.

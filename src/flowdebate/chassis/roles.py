@@ -67,7 +67,7 @@ class BlockOptions(TypedDict, total=False):
     """Options for all default blocks, in addition to each role's own options."""
 
     model: Model | str | None
-    """Model of the role. None means `"intent/chat"` for debaters and `"intent/synthesize"` for other roles."""
+    """The role's model. None means `"intent/chat"` for debaters and `"intent/synthesize"` for other roles."""
     context: MessagesSlot
     """Messages inserted before the prompt."""
     uses: Sequence[Capability]
@@ -99,7 +99,7 @@ class SpeakerOptions(BlockOptions, total=False):
 
 
 class FilledOptions(TypedDict):
-    """Options for the generator of a default block, with the role's defaults filled in."""
+    """Options for a default block's generator, with the role's defaults filled in."""
 
     model: Model | str
     context: MessagesSlot
@@ -497,7 +497,7 @@ class Identity:
     name: str
     role: str | None = None
     members: Members
-    """Names of all participants, including the persona itself."""
+    """Roles of all participants, including the persona itself, by name."""
     max_rounds: int
     system_prompt: str | None = None
     """The application's description of the persona."""

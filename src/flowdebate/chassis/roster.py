@@ -50,7 +50,7 @@ class Debater:
     name: str
     """Stable identifier of the debater, also used as the assignee of its tasks in the audit trail."""
     stance: str
-    """Position that the debater argues for."""
+    """Position for which the debater argues."""
     role: str | None = None
     """The debater's persona in a few words. For the default block only."""
     block: Any = None

@@ -159,7 +159,7 @@ def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, bloc
 
 
 def order_of_turns(speakers: Sequence[str], turn_order: TurnOrder, *, round: int, random: Random) -> list[str]:  # noqa: A002 - the field's word for it
-    """Return `speakers` in the order of their turns in `round`.
+    """Return `speakers` in the order in which they take turns in `round`.
 
     >>> from random import Random
     >>> [order_of_turns(["a", "b", "c"], "rotated", round=number, random=Random(0)) for number in (1, 2)]

@@ -92,7 +92,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PatternSpec(Generic[OptionsT]):
-    """Declaration of a pattern: its roles, its data and its endings. Checks, blocks and steps are derived from it."""
+    """Declaration of a pattern: its roles, its data and how it ends. Checks, blocks and steps are derived from it."""
 
     name: str
     """Name of the function that builds the pattern."""

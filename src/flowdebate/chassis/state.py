@@ -99,11 +99,9 @@ class ProviderFailure(WireModel):
     instead: Recovery
     """Recovery from the failure."""
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
-    """The task of the turn, in a pattern with several kinds of tasks; None (and omitted from JSON) in other
-    patterns.
-    """
+    """The turn's task, in a pattern with several kinds of tasks; None (and omitted from JSON) in other patterns."""
     target: str | None = Field(default=None, exclude_if=lambda target: target is None)
-    """The author of the text that the task is about; None (and omitted from JSON) if the task is not about a text."""
+    """The author of the contribution that the task concerns; None (and omitted from JSON) if it concerns none."""
 
     @property
     def error_type(self) -> str:
@@ -156,13 +154,13 @@ class EscalationStep(WireModel):
     answer: str | None
     """The answer as text; None if there is none."""
     reason: str | None = None
-    """Reason why the escalation ended with this step, such as "agrees with first"; None if it continued."""
+    """Reason why the escalation ended with this step, for example "agrees with first"; None if it continued."""
     calls: int = 0
     """Number of calls made by the step itself."""
     tokens: int | None = 0
     """Number of tokens used by these calls; None if a server did not report it."""
     check_calls: int = 0
-    """Number of calls made to decide whether the escalation ends here."""
+    """Number of calls made to decide whether the escalation ends with this step."""
     check_tokens: int | None = 0
     """Number of tokens used by the calls counted in `check_calls`."""
 
@@ -171,7 +169,7 @@ class Older(WireModel):
     """Summary that replaces contributions from the earliest rounds in prompts."""
 
     rounds: int
-    """The number of rounds summarized, counted from the first."""
+    """Number of rounds summarized, counted from the first."""
     text: str
 
 

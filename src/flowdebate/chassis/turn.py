@@ -86,7 +86,7 @@ class FailurePolicy:
 
     @property
     def least(self) -> int:
-        """Minimum number of voices."""
+        """Minimum number of voices, with the default filled in."""
         return DEFAULT_QUORUM if self.quorum is None else self.quorum
 
     @property
@@ -117,7 +117,7 @@ class _Missing(Enum):
 
 
 MISSING: Final = _Missing.ANSWER
-"""Placeholder for the missing answer of a role whose provider failed."""
+"""Placeholder for the missing answer from a role whose provider failed."""
 
 
 def is_provider_failure(error: BaseException) -> bool:
@@ -186,7 +186,7 @@ def start_clock(failures: FailurePolicy, ctx: Context) -> None:
 
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
-    """Call `block` with `value`, at a path below that of `ctx` and within the time limit of a turn."""
+    """Call `block` with `value`, at a path below that of `ctx`, within a turn's time limit."""
     return await in_time(
         block(value, ctx.below(block)), ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates
     )

@@ -204,7 +204,7 @@ class MessagesClient:
         await self._client.close()
 
     async def create(self, *, stream: bool = False, **parameters: object) -> object:
-        """Send the request of a chat completion with `marks`; return a completion or a stream."""
+        """Send a chat completion request with `marks`; return a completion or a stream."""
         sent = self._request(parameters)
         create: Any = self._client.messages.create
         try:

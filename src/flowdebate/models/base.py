@@ -33,7 +33,7 @@ IMAGE_TOKENS = 1_600
 
 
 def estimate_tokens(characters: int) -> int:
-    """Estimate the tokens of a text of `characters` length, at four characters per token, for servers that report none.
+    """Estimate the number of tokens in `characters` characters, at four per token, for servers that report none.
 
     >>> estimate_tokens(400)
     100
@@ -74,12 +74,12 @@ class Usage:
 
     @classmethod
     def none(cls) -> Usage:
-        """Return the usage of zero calls."""
+        """Return a usage of zero calls."""
         return _NONE
 
     @property
     def total_tokens(self) -> int | None:
-        """Sum of prompt and completion tokens."""
+        """Sum of prompt and completion tokens; None if either is unknown."""
         if self.prompt_tokens is None or self.completion_tokens is None:
             return None
         return self.prompt_tokens + self.completion_tokens
@@ -280,7 +280,7 @@ class Sending:
 
 
 Message = dict[str, Any]
-"""Chat message in the format of the chat completions API: `{"role": …, "content": …}`."""
+"""Chat message in the chat completions format: `{"role": …, "content": …}`."""
 
 MAX_LOGPROB = 1e-3  # maximum log-probability, slightly above 0 because servers round
 

@@ -166,7 +166,7 @@ def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelReq
 
 
 def _room_used(attempts: Attempts) -> int:
-    """Estimate the server's token limit that truncated an answer."""
+    """Estimate the token limit at which the server truncated an answer."""
     return max([_ROOM, *(attempt.usage.completion_tokens or 0 for attempt in attempts.made[-1:])])
 
 

@@ -208,7 +208,7 @@ class StoredAnswer(Answer):
     attempts: tuple[AttemptRow, ...]
     origin: Origin = "asked"
     prompt: int | None = None
-    """Length of the request in characters, if the server reported no tokens."""
+    """Length of the request in characters, if the server reported no token counts."""
 
 
 class FailedCall(Recorded):
@@ -252,7 +252,7 @@ def attempts_row(attempts: Iterable[Attempt]) -> list[AttemptRow]:
 
 
 def attempts_of(rows: Iterable[AttemptRow]) -> list[Attempt]:
-    """Read the attempts written by `attempts_row`."""
+    """Restore the attempts written by `attempts_row`."""
     return [
         Attempt(
             model=model,
@@ -318,7 +318,7 @@ def models_asked(body: str) -> tuple[str, ...]:
 
 
 class Manner(NamedTuple):
-    """Way in which a recorded answer was produced."""
+    """Manner in which a recorded answer was produced."""
 
     model: str
     repaired: tuple[str, ...]

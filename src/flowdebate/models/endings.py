@@ -76,7 +76,7 @@ def ending_of(reason: object) -> Ending:
 
 
 class Finish(NamedTuple):
-    """How a usable answer ended."""
+    """Ending of a usable answer."""
 
     reason: FinishReason
     flags: tuple[Flag, ...]

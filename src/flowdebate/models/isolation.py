@@ -112,7 +112,7 @@ def isolate_codex(home: Path, models: str) -> Isolation:
 
 
 def _codex_settings(settings: Mapping[str, Json]) -> list[str]:
-    """Return the names of all settings that choose codex's model provider."""
+    """Return the names of all settings that select codex's model provider."""
     names = [name for name in _CODEX_PROVIDER if name in settings]
     # keep the model as well, because another provider may not offer the default model
     if "model_provider" in names and "model" in settings:

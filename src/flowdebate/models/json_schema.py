@@ -61,7 +61,7 @@ _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d{1,9})(?:,(\d{0,9}))?\
 
 
 def _count_states(pattern: str) -> int:
-    """Count the states of a pattern; a repetition multiplies the states inside it.
+    """Count the states in a pattern; a repetition multiplies the states inside it.
 
     >>> _count_states("ab"), _count_states("(?:ab){10}"), _count_states("((a{30}){30}){2,30}")
     (2, 20, 27000)

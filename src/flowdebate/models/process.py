@@ -32,14 +32,14 @@ class _Output(asyncio.SubprocessProtocol):
             self.ended.set_exception(ResponseTooLarge(_MAX_SIZE, "bytes"))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Record the end of one stream."""
+        """Record that one stream has ended."""
         del exc  # a program may exit before reading all of its input
         self._open.discard(fd)
         if not self._open:
             self.closed.set()
 
     def process_exited(self) -> None:
-        """Record the end of the program."""
+        """Record that the program has exited."""
         if not self.ended.done():
             self.ended.set_result(None)
 

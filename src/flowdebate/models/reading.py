@@ -179,7 +179,7 @@ def repeats_key(text: str) -> bool:
 
 
 class _Repeated(ValueError):
-    """Raised for a repeated key in an object."""
+    """Raised if a key is repeated in an object."""
 
 
 def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -268,7 +268,7 @@ def _missing(text: str) -> bool:
 
 
 def _repairs_of(text: str) -> tuple[str, ...]:
-    """List the syntax errors in `text` by name."""
+    """Return the names of the syntax errors in `text`."""
     outside = _STRING.sub('""', text)
     signs = {
         "trailing comma": re.search(r",\s*[}\]]", outside),

@@ -53,7 +53,7 @@ class Task:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Additional data from the application, as a read-only copy of the argument."""
     attempts: int = 0
-    """Number of claims so far."""
+    """Number of times the task has been claimed so far."""
     max_attempts: int = 1
     """Maximum number of attempts; if the last attempt fails, the failure is final."""
     output: Any = field(default=None, hash=False)
@@ -67,7 +67,7 @@ class Task:
     worker.
     """
     reason: str | None = None
-    """Reason why the task awaits review or was cancelled."""
+    """Reason why the task is awaiting review or was cancelled."""
     created_at: float
     """Time of creation, in seconds since the epoch."""
     updated_at: float

@@ -187,7 +187,9 @@ class VerifiedQuote(Quote):
     spans: tuple[Span, ...] = ()
     """Spans in the source, each from the first word to the last: one for each passage between ellipses."""
     page: str | None = Field(default=None, exclude_if=lambda page: page is None)
-    """Page on which the quote begins, such as "page 12"; None (and omitted from JSON) if the source has no pages."""
+    """Page on which the quote begins, for example "page 12"; None (and omitted from JSON) if the source has
+    no pages.
+    """
 
 
 # Quotations in a text

@@ -308,7 +308,7 @@ class Line(NamedTuple):
     number: int | None
     """Current number of the line in the file; None for a line removed by a diff or a line between its hunks."""
     start: int
-    """Start of the line in the source's text, in characters."""
+    """Offset in the source's text at which the line starts, in characters."""
     text: str
     """Text of the line, without its line break and, in a diff, without its leading sign."""
     sign: str = ""

@@ -1,4 +1,4 @@
-"""Answers from humans: parsing, checks of each field, and submission to suspended runs."""
+"""Answers from humans: parsing, validation of each field, and submission to suspended runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parse_text(answer: object, *, block: str) -> str:
 
 
 def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> object:
-    """Parse `answer` as data for `schema`: text is parsed as JSON; a bare value is for the only required field.
+    """Parse `answer` as data for `schema`: text is parsed as JSON, and a bare value fills the only required field.
 
     Keys may be in snake_case or camelCase. Raises OutputError for text that is not JSON, unless only one field is
     required.
@@ -65,7 +65,7 @@ def only_field(schema: Mapping[str, Any]) -> str | None:
 
 
 def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> object:
-    """Check `answer` against `schema`, and return it as data; an OutputError names each invalid field."""
+    """Check `answer` against `schema` and return it as data; an OutputError names each invalid field."""
     validator = _create_validator(json.dumps(dict(schema)), block)
     data = parse_data(answer, schema, block=block)
     definitions = schema.get("$defs", {})

@@ -158,7 +158,7 @@ def render_task(value: object) -> str | None:
 
 
 def render_expected(schema: Mapping[str, Any] | None) -> str:
-    """Describe the expected answer in words, with one line per field of `schema`.
+    """Describe the expected answer in prose, with one line per field in `schema`.
 
     >>> print(render_expected({"properties": {"winner": {"enum": ["for", "against"]}}, "required": ["winner"]}))
     Answer with these fields:
@@ -177,7 +177,7 @@ def render_expected(schema: Mapping[str, Any] | None) -> str:
 
 
 def kind_of(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
-    """Describe the valid values of a field in words."""
+    """Describe a field's valid values in prose."""
     if "$ref" in part:
         name = part["$ref"].rpartition("/")[2]
         # leave out the definition itself, or a recursive schema would never end

@@ -236,30 +236,30 @@ _EXCERPT = 30
 
 
 class Entry(Protocol):
-    """An argument in the transcript of any pattern."""
+    """An argument in any pattern's transcript."""
 
     # properties, because entries are frozen and a protocol's plain attributes would have to be writable
     @property
     def round(self) -> int:
-        """The round of the argument."""
+        """The argument's round."""
 
     @property
     def agent_name(self) -> str:
-        """The author of the argument."""
+        """The argument's author."""
 
     @property
     def text(self) -> str:
-        """The text of the argument, as written."""
+        """The argument's text, as written."""
 
 
 class LeakAt(WireModel):
     """A name found in an argument."""
 
     entry: Annotated[int, Field(ge=0)]
-    """The index of the entry in the transcript."""
+    """The index of the argument in the transcript."""
     round: Annotated[int, Field(ge=1)]
     author: str
-    """The author of the argument."""
+    """The argument's author."""
     kind: LeakKind
     whose: Literal["own", "other", "model"]
     """Owner of the name: the author, another debater, or a model or its maker."""

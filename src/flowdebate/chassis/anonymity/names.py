@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def family_of(model: str) -> str:
-    """Return the maker of a model, or the model's own name if the maker is unknown.
+    """Return a model's maker, or the model's own name if the maker is unknown.
 
     >>> family_of("openai/gpt-5-mini"), family_of("ollama/my-own:7b")
     ('openai', 'my-own:7b')

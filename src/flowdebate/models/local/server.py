@@ -1,4 +1,4 @@
-"""Engine processes of local models: one per model file, started on first use and stopped with this process."""
+"""Engine processes for local models: one per model file, started on first use and stopped along with this process."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def running_server(path: Path | None) -> LocalServer:
 
 
 def engine_is_starting() -> bool:
-    """Return whether an engine of this process is currently being unpacked or loaded."""
+    """Return whether any of this process's engines is currently being unpacked or loaded."""
     with _lock:
         return any(key[0] == os.getpid() and server.is_starting for key, server in _servers.items())
 
 
 def stop_local_servers() -> None:
-    """Stop all engines of this process; the next call starts a new one. Calls in flight fail with ConnectionLost."""
+    """Stop all of this process's engines; the next call starts a new one. Calls in flight fail with ConnectionLost."""
     with _lock:
         keys = [key for key in _servers if key[0] == os.getpid()]
         stopped = [_servers.pop(key) for key in keys]

@@ -259,7 +259,7 @@ async def load(function: Callable[..., object], *arguments: object) -> None:
 
 
 class PooledModel:
-    """Base class of models with `Clients`. Runs keep the connections open; `async with model:` does so for longer."""
+    """Base class for models with `Clients`. Runs keep connections open; `async with model:` keeps them open longer."""
 
     tells_attempts = True
     """True, which tells the call boundary that the model records its own attempts."""
@@ -295,7 +295,7 @@ class PooledModel:
 
     @property
     def timeout(self) -> float | None:
-        """The model's own deadline in seconds for all attempts of a call; None leaves it to the request."""
+        """The model's own deadline in seconds for all attempts at a call together; None leaves it to the request."""
         return timeout_of(self._settings)
 
     @property

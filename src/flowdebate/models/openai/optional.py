@@ -96,7 +96,7 @@ def _items(content: object) -> Sequence[object]:
 
 
 def _join_system(parameters: Parameters) -> Parameters:
-    """Move the system messages to the beginning of the first user message."""
+    """Move the system messages to the start of the first user message."""
     messages = parameters["messages"]
     system = [message["content"] for message in messages if message["role"] == "system"]
     if not system:
@@ -110,7 +110,7 @@ def _join_system(parameters: Parameters) -> Parameters:
 
 
 def _join_roles(parameters: Parameters) -> Parameters:
-    """Join adjacent messages of the same role, except tool messages."""
+    """Join adjacent messages with the same role, except tool messages."""
     joined: list[Any] = []
     for message in parameters["messages"]:
         last = joined[-1] if joined else {}
@@ -208,7 +208,7 @@ class Form:
     dropped: frozenset[str]
 
     def write(self, parameters: Parameters, parts: Sequence[Part]) -> Parameters:
-        """Remove the `dropped` parts from the parameters."""
+        """Return `parameters` without the `dropped` parts."""
         for part in parts:
             if part.name in self.dropped:
                 parameters = part.drop(parameters)
@@ -222,7 +222,7 @@ class Form:
 
 @dataclass(slots=True)
 class Learned:
-    """What is known about a model on a server: refused parts, and experience with structured modes."""
+    """Record for a model on a server: refused parts, and experience with structured modes."""
 
     dropped: frozenset[str] = frozenset()
     """Names of refused parts."""

@@ -390,7 +390,7 @@ class _Parts:
     several: bool = False
     """True if chunks of more than one answer have arrived; only the first answer is used."""
     ended: bool = False
-    """True once the usage of the whole answer has arrived, because servers send it last."""
+    """True once the usage has arrived, which servers send last."""
     thought: int = 0
     unknown: str = ""
     elsewhere: Counter[str] = field(default_factory=Counter)
@@ -478,7 +478,7 @@ class _Content(NamedTuple):
     unknown: str
     """Description of any content other than text and thinking; empty if there is none."""
     elsewhere: Counter[str]
-    """Number of characters in other fields of the message, by field name."""
+    """Number of characters in the message's other fields, by field name."""
     refusal: str = ""
 
 
