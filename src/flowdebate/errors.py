@@ -98,7 +98,7 @@ class FlowDebateWarning(UserWarning):
 class FlowDebateError(Exception):
     """Base class of the library's errors: `except FlowDebateError` catches all of them."""
 
-    run: Any = None  # a RunView; its layer imports this module
+    run: Any = None  # a RunView, whose own layer imports this module
     """View of the run ended by the error, with its transcript, events and raw output so far (a `RunView`); None outside
     a run.
     """
@@ -118,7 +118,7 @@ class FlowDebateError(Exception):
 class ConfigurationError(FlowDebateError, ValueError):
     """Invalid options, so the block or run cannot be built; raised before anything runs.
 
-    `problem` is the predicate of a sentence whose subject is the field. `choices` lists the valid values, for a
+    `problem` is the predicate of a sentence whose subject is the field. `choices` lists the valid values, for use in a
     suggestion; without a `problem`, they also describe it. `message` replaces the whole sentence.
 
     >>> print(ConfigurationError("debate 'rent'", "max_rounds", 0, "must be at least 1"))
@@ -143,7 +143,7 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.got = got
         names = list(choices)
         self.problem: str = problem or message or f"must be {join_choices(names)}"
-        """Problem of the field: a sentence without its subject."""
+        """The problem with the field: a sentence without its subject."""
         if not hint and names:
             listed = join_choices(names)
             hint = did_you_mean(got, names) if isinstance(got, str) else ""
@@ -172,11 +172,11 @@ class ConfigurationError(FlowDebateError, ValueError):
 
 
 _SCALAR = re.compile(r"-?\d[\d.e+-]*|true|false|null|True|False|None")
-"""Text that would look like another value without quotes."""
+"""Regular expression matching text that would look like a different value without quotes."""
 
 
 class ConflictingOptions(ConfigurationError):
-    """Options that cannot be combined, each valid by itself.
+    """Options that cannot be combined, although each is valid on its own.
 
     >>> sentence = "{mirror} cannot be combined with {turn_order} simultaneous"
     >>> error = ConflictingOptions("debate 'rent'", ("mirror", "turn_order"), sentence)
@@ -192,7 +192,7 @@ class ConflictingOptions(ConfigurationError):
         names = {option: option for option in options} | dict(spelled or {})
         self.options: tuple[str, ...] = tuple(options)
         self.sentence = sentence
-        """The message without its place; each option stands in braces."""
+        """The message without its location, with each option in braces."""
         text = sentence.format_map({name: f"`{text}`" for name, text in names.items()})
         super().__init__(location, names[self.options[0]], None, text, message=f"{location}: {text}")
 

@@ -126,7 +126,7 @@ class _One(Condition):
 
 
 def _as_bool(answer: object, name: str) -> bool:
-    # numpy comparisons return its own bool type.
+    # Comparisons in numpy return its own bool type.
     if type(answer).__name__ in ("bool", "bool_") and hasattr(answer, "dtype"):
         return bool(answer)
     if not isinstance(answer, bool):
@@ -317,7 +317,7 @@ def is_predicate(value: object) -> bool:
     """Return whether `value` is a function that accepts the context as its only argument and may return a bool."""
     if not callable(value) or isinstance(value, Block):
         return False
-    uncalled = any(value is condition for condition in _UNCALLED)  # for example `stop.rounds` without its number
+    uncalled = any(value is condition for condition in _UNCALLED)  # for example, `stop.rounds` without its number
     generates = inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)
     return not uncalled and not generates and takes(value, 1)
 
@@ -412,7 +412,7 @@ class _Reader:
 
     def error(self, at: ast.expr | int | None, problem: str, hint: str = "") -> ConfigurationError:
         if isinstance(at, ast.expr):
-            before = self.line.encode()[: at.col_offset - 1]  # the expression was parsed in parentheses
+            before = self.line.encode()[: at.col_offset - 1]  # the expression was parsed inside parentheses
             at = len(before.decode(errors="replace"))
         place = "" if at is None else f" at character {at + 1}"
         return ConfigurationError(self.location, self.field, self.text, f"{problem}{place}", hint=hint)

@@ -116,7 +116,7 @@ class BatchItem(Generic[OutT, RawT]):
             "status": self.status,
             "decision": getattr(self.raw, "decision_word", None),
             "output": to_jsonable_python(self.output, fallback=str),
-            # An empty string instead of None: polars needs a type for each column.
+            # An empty string rather than None, because polars needs a type for each column.
             "error": "" if self.error is None else type(self.error).__name__,
             "calls": usage.calls,
             "prompt_tokens": usage.prompt_tokens,
@@ -356,7 +356,7 @@ class Batch(Generic[OutT, RawT]):
         self._on_uncertain = on_uncertain
         self._allow_changes = allow_changes
         self._options = _store_options(store, self.batch_id, f"{block.name}.batch()")
-        # Raise errors in options here, instead of once per item of the batch.
+        # Raise errors about options here, instead of once for each item in the batch.
         make_run(block, None, seed=seed, store=self._options or False, **self._common)
         self._store = None if self._options is None else open_store(self._options.store)
         self._stored: dict[str, StoredRun] = {}
@@ -444,14 +444,14 @@ class Batch(Generic[OutT, RawT]):
         assert run.journal is not None  # noqa: S101 - as above
         then, now = self._stored[run.run_id].header, run.journal.header
         pairs = changes_of(then, now)
-        # A different pattern or model may be intended, but a different question is a mistake in the rows.
+        # A different pattern or model may be intentional, but a different question is a mistake in the rows.
         if self._allow_changes:
             pairs = {name: pairs[name] for name in ("question", "seed")}
         check_unchanged(
             self._store, run.run_id, {BATCH_LABEL: (then.labels.get(BATCH_LABEL, ""), self.batch_id), **pairs}
         )
 
-    # Runs
+    # Execution
 
     def _make_run(self, job: _Job) -> Run:
         options = self._options
@@ -470,7 +470,7 @@ class Batch(Generic[OutT, RawT]):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            error = failure  # the run was cancelled from inside, so this is a failure of the item
+            error = failure  # the run was cancelled from inside, so the item counts as failed
         except Exception as failure:
             if self._raises or (isinstance(failure, RunChanged) and failure.run_id == job.run_id):
                 add_note(failure, f"in run {job.run_id}, question {job.index} of the batch")
@@ -491,7 +491,7 @@ class Batch(Generic[OutT, RawT]):
         if job.run_id not in self._stored:
             try:
                 return await self._act(job, run)
-            except RunExists as error:  # started by another process in the meantime, or not from a batch
+            except RunExists as error:  # started by another process in the meantime, or not as part of a batch
                 if error.run_id != job.run_id:
                     raise
                 self._in_progress.pop(job.index)
@@ -504,7 +504,7 @@ class Batch(Generic[OutT, RawT]):
             store=self._store,
             on_uncertain=self._on_uncertain,
             allow_changes=self._allow_changes,
-            # A debate without a verdict counts as failed, but a complete answer with missing extras does not.
+            # A debate without a verdict counts as failed; a complete answer that lacks optional extras does not.
             asks_again=self._stored[job.run_id].status == "no_verdict",
             **self._common,
         )
@@ -593,7 +593,7 @@ class WorkerPool(Generic[JobT, DoneT]):
         self._jobs = jobs
         self._run = run
         self._free = asyncio.Semaphore(size)
-        # Otherwise, whole results including transcripts would pile up when the reader is slow.
+        # Otherwise, whole results including their transcripts would pile up behind a slow reader.
         self._room = asyncio.Semaphore(2 * size)
         self._ready: asyncio.Queue[DoneT | None] = asyncio.Queue()
         """Results to be read; None comes last."""

@@ -28,7 +28,7 @@ T = TypeVar("T")
 _SPECIAL = re.compile(r"[%/\[\]#]")
 
 
-@lru_cache(maxsize=1024)  # cached because each step of a loop needs the same value
+@lru_cache(maxsize=1024)  # cached, because each step of a loop needs the same value
 def place_of(name: str) -> str:
     """Escape `name` for use in a path, so that different names lead to different paths.
 
@@ -66,7 +66,7 @@ class SequencerHandle:
         field_names = list(
             type(state).__pydantic_fields__ if is_model else (state_field.name for state_field in fields(state))
         )
-        for name in changes:  # needed because `model_copy` accepts any name
+        for name in changes:  # checked here, because `model_copy` accepts any name
             if name not in field_names:
                 location = f"state of sequencer {self.name!r}"
                 raise ConfigurationError(location, "update()", name, "names an unknown field", choices=field_names)

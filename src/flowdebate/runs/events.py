@@ -161,12 +161,12 @@ def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:
     seats: dict[str, dict[str, None]] = {}
     for event in events:
         if isinstance(event, ModelCalled) and event.error is None:
-            answered = event.attempts[-1].model if event.attempts else event.model  # may be a fallback model
+            answered = event.attempts[-1].model if event.attempts else event.model  # a fallback model may have answered
             seats.setdefault(_seat_of(event), {})[answered] = None
     return {seat: tuple(models) for seat, models in seats.items()}
 
 
-# Texts for the flags, for readers of a result.
+# The flags in prose, for readers of a result.
 _REMARKS: Mapping[Flag, str] = MappingProxyType(
     {
         "prompt_cut": "after the server probably cut the prompt: it counted far fewer tokens than it was sent",
@@ -184,7 +184,7 @@ def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
 
     `raw` is the run's raw output; None if it has none.
     """
-    find = getattr(raw, "find_repetitions", None)  # only outputs of patterns have this method
+    find = getattr(raw, "find_repetitions", None)  # only the outputs of patterns have this method
     counts = Counter(
         (event.attempts[-1].model if event.attempts else event.model, flag)
         for event in events

@@ -153,7 +153,7 @@ def make_run(  # noqa: PLR0913 - the options of run
     run = Run(
         run_id=run_id or os.urandom(16).hex(),
         session=as_session(session),
-        # 53 bits, which every JSON reader represents exactly as an integer
+        # 53 bits, so that any JSON parser can represent the integer exactly
         seed=int.from_bytes(os.urandom(8)) >> 11 if seed is None else seed,
         models=ModelResolver(model),
         limits=limits,
@@ -162,7 +162,8 @@ def make_run(  # noqa: PLR0913 - the options of run
     if store is not False and (store is not None or STORE_VARIABLE in os.environ):
         attach_journal(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
     if run.journal is None and any(getattr(resource, "needs_store", False) for resource in block.resources.values()):
-        hint = "A human answers later: run(…, store=…), or human(…, ask=…)"  # reported now, before any calls are made
+        # report this now, before any calls are made
+        hint = "A human answers later: run(…, store=…), or human(…, ask=…)"
         raise ConfigurationError(f"{block.name}.run()", "store", None, "is required", hint=hint)
     return run
 
@@ -194,7 +195,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
         try:
             try:
                 await _start_in_turn()
-                await _check_seats(block, run)  # checked first, because a run that cannot begin is not stored
+                await _check_seats(block, run)  # checked first, because a run that cannot start is not stored
                 if run.journal is not None:
                     await run.journal.begin()
                 run.started.set()
@@ -202,7 +203,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
             except asyncio.CancelledError:
                 run.end("interrupted")
                 raise
-            except Suspended as suspended:  # not a failure: the run can be resumed once somebody has answered
+            except Suspended as suspended:  # not a failure: the run can be resumed once the humans have answered
                 assert run.journal is not None  # noqa: S101 - only a durable run can be suspended
                 run.journal.pending = suspended.requests
                 run.end("awaiting")
@@ -223,7 +224,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
         finally:
             if run.journal is not None and run.status != "running" and not run.is_replay:
                 await run.journal.finish(run.status, outcome_of(run, output, error))
-    # An interrupted pattern has no output; its raw output shows its progress.
+    # An interrupted pattern has no output, but its raw output shows how far it got.
     return RunResult(run, output)
 
 
@@ -315,12 +316,12 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
         async with time_limit:
             output = await block(value, _root_context(block, run))
     except Exception as error:
-        # Catch more than TimeoutError, because cancelled code may raise a different error.
+        # Catch more than TimeoutError, because code that is cancelled may raise a different error.
         if run.budget is not None and time_limit.expired():
             raise run.budget.time_is_up() from error
         raise
     else:
-        if run.budget is not None and time_limit.expired():  # a block has swallowed its cancellation
+        if run.budget is not None and time_limit.expired():  # a block suppressed its cancellation
             raise run.budget.time_is_up()
         return output
     finally:
@@ -332,7 +333,7 @@ def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
     """End the run with `failure`, and return the failure's text."""
     text, run.failure = error_text(failure), failure
     for trail in RunView(run).task_collections:
-        for task in trail.list(status="awaiting_review"):  # nobody waits for these answers anymore
+        for task in trail.list(status="awaiting_review"):  # nobody is waiting for these answers anymore
             trail.cancel(task.id, text)
     run.end(status, text)
     if isinstance(failure, FlowDebateError):
@@ -352,7 +353,7 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
         )
     run.begin(block.name)
     task = asyncio.create_task(_execute(block, value, run), name=f"flowdebate {run.run_id}")
-    task.add_done_callback(lambda _: run.end("interrupted"))  # the only notification if the task never started
+    task.add_done_callback(lambda _: run.end("interrupted"))  # if the task never starts, nothing else ends the run
     return RunHandle(run, task)
 
 
@@ -371,8 +372,8 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     async def main() -> None:
         results.append(await make())
 
-    # asyncio renders the finished task with its result when it removes its signal handler, which is slow for a large
-    # output.
+    # When asyncio removes its signal handler, it renders the finished task with its result, which is slow if that is
+    # large.
     asyncio.run(main())
     return results[0]
 
@@ -393,7 +394,7 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     async def main() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         cancels.append(lambda: loop.call_soon_threadsafe(lambda: task and task.cancel()))
-        if stopped.is_set():  # check after the append, so that an interrupt in between sees one or the other
+        if stopped.is_set():  # checked after the append, so that an interrupt in between takes effect either way
             raise asyncio.CancelledError
         return await make()
 

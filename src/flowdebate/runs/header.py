@@ -101,7 +101,7 @@ def _input_text(header: RunHeader) -> str:
 def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
     """Return the outcome of `run` as JSON data."""
     usage = {item.name: getattr(run.usage, item.name) for item in fields(run.usage)}
-    in_short = getattr(run.raw_output, "in_short", None)  # only outputs of patterns have this method
+    in_short = getattr(run.raw_output, "in_short", None)  # only the outputs of patterns have this method
     models = dict.fromkeys(getattr(event, "model", None) for event in run.records.events)
     return {
         **result_of(run.raw_output, output),

@@ -109,7 +109,8 @@ class Journal:
     async def begin(self) -> None:
         """Store a new run's header and take ownership of the run; do nothing if the run is already stored."""
         if not self.stored:
-            # If cancelled here, the process may already own the run, which must then be released at the end.
+            # If this task is cancelled here, the process may already own the run, which must then be released at the
+            # end.
             creating = asyncio.ensure_future(self.store.create(self.header))
             cancelled = await wait_uncancelled(creating)
             self.owned = creating.exception() is None
@@ -132,7 +133,7 @@ class Journal:
         row = self._done.get(key)
         if row is None:
             return None
-        # Never reuse the answer silently: an answer to a different question would corrupt the transcript unnoticed.
+        # Never silently reuse the answer: an answer to a different question would corrupt the transcript unnoticed.
         if row.request != request and not self._accepts_changes:
             problem = (
                 "makes another request than the recorded one: the messages, tools, schema or settings of its block "
@@ -162,7 +163,7 @@ class Journal:
 
     async def _own(self) -> None:
         """Take ownership of a run before the first write to it; raise RunConflict if it changed after it was read."""
-        if self._taking is None:  # take ownership once, for all concurrent branches that write first
+        if self._taking is None:  # take ownership only once, on behalf of all concurrent branches about to write
             self._taking = asyncio.ensure_future(self._take())
         cancelled = await wait_uncancelled(self._taking)
         if cancelled is not None:
@@ -171,7 +172,7 @@ class Journal:
 
     async def _take(self) -> None:
         taken_run = await self.store.take(self.run_id)
-        # Another process may have extended the complete run, so the rows read here are outdated.
+        # Another process may have extended the complete run, so the rows read here are out of date.
         if taken_run.steps != len(self._done):
             await self.store.finish(self.run_id, taken_run.status, taken_run.outcome)
             raise RunConflict(self.store.name, self.run_id, "was resumed by another process in the meantime")
@@ -180,7 +181,7 @@ class Journal:
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
         """Record that the step `key` is about to start; raise RunUncertain if it must not start a second time."""
         open_attempt = self._open.get(key)
-        # An attempt with a recorded failure got no answer; any other attempt may have been paid for.
+        # An attempt whose failure was recorded got no answer; any other attempt may have been paid for.
         if (
             open_attempt is not None
             and self._on_uncertain == "raise"
@@ -201,7 +202,7 @@ class Journal:
 
     async def commit(self, key: str, kind: StepKind, body: str) -> None:
         """Record the result of the step `key`, which is durable on return even if the caller is cancelled."""
-        # Wall clocks can be set back, and other machines' clocks may be behind.
+        # Wall clocks can be set back, and other machines' clocks may be slow.
         self._clock = max(self._clock, time.time() + self._ahead)
         if not self.owned:
             await self._own()
@@ -303,7 +304,8 @@ class Journal:
         try:
             await self.store.finish(self.run_id, status, outcome)
         except StoreError as error:
-            # A run whose answers may be lost is not complete. Other errors have already marked the run as failed.
+            # A run whose answers may be lost must not end as complete; "failed" and "interrupted" do not claim that it
+            # did.
             if isinstance(error, StoreLost) and status not in ("failed", "interrupted"):
                 raise
             message = f"run {self.run_id} ended as {status!r}, which could not be recorded: {error}"
@@ -326,7 +328,7 @@ def plain(value: object) -> object:
     return json.loads(json_text(value))
 
 
-@lru_cache(maxsize=64)  # cached because pydantic takes milliseconds to build one
+@lru_cache(maxsize=64)  # cached, because pydantic takes milliseconds to build one
 def _adapter(returns: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - any type form
     return TypeAdapter(returns)
 

@@ -117,7 +117,7 @@ class Limits:
             )
             for name in ("calls", "tokens", "cost", "seconds", "working_seconds")
         }
-        # A cost limit only makes sense with the prices for which it was chosen.
+        # A cost limit makes sense only with the prices it was chosen for.
         return Limits(
             **bounds_by_name, prices=bounds.prices if self.prices is None or bounds.cost is not None else self.prices
         )
@@ -185,7 +185,7 @@ class Budget:
             return None
         if self._limits.prices is not None:
             return GIVEN
-        # Only models on this machine were used, and no prices are loaded for them.
+        # Only models on this machine were used, for which no prices are loaded.
         return prices_source() if self.cost else "USD"
 
     def price_of(self, model: str, usage: Usage) -> float | None:
@@ -231,14 +231,14 @@ class Budget:
         self._working_seconds += attempt.seconds
         if self._counts_tokens:
             usage, tokens = attempt.usage, attempt.usage.total_tokens
-            # Unknown must not count as zero: there would be no limit for servers that report no usage.
+            # Unknown usage must not count as zero, because there would then be no limit for servers that report none.
             if tokens is None:
                 usage = reserved.unknown
                 tokens = usage.total_tokens or 0
             self._tokens += tokens
             self._unpriced.append((attempt.model, usage))
             if self._limits.prices is not None:
-                _ = self.cost  # look up the application's prices during the run
+                _ = self.cost  # look up the application's prices while the run is in progress
 
     def count(self, attempts: Iterable[Attempt], request: ModelRequest) -> None:
         """Count attempts at `request` made before this process took over the run; limits do not apply to them."""
@@ -298,7 +298,7 @@ class Used(NamedTuple):
 
     def plus(self, other: Used, sign: int = 1) -> Used:
         """Add the usage in `other`; with the sign -1, subtract it."""
-        cost = round(self.cost + sign * other.cost, 12)  # rounded, so that sums of money return to exactly 0
+        cost = round(self.cost + sign * other.cost, 12)  # rounded, so that amounts of money can return to exactly 0
         return Used(self.calls + sign * other.calls, self.tokens + sign * other.tokens, cost)
 
 
@@ -321,12 +321,12 @@ class Account:
                 raise ConfigurationError("Service", f"{location}.{field}", None, problem)
         self.name: str = "all runs" if owner is None else repr(owner)
         self.limits = limits
-        # No tokens would be counted without a limit.
+        # Without a token limit, no tokens would be counted.
         self._pricing = Budget(replace(limits, tokens=limits.tokens or maxsize))
         self._store = store
         self._daily = owner is not None
         self._collection, self._key = _COLLECTION, self.name
-        if owner is not None:  # names in a store must be short and printable, but user names may not be
+        if owner is not None:  # names in a store must be short and printable, whereas user names may be neither
             digest = sha256(owner.encode(errors="surrogatepass")).hexdigest()
             self._collection, self._key = f"{_COLLECTION}/{digest}", "day"
         self._day = 0
@@ -379,7 +379,7 @@ class Account:
                 if more is not None:
                     self._check(used, more)
                     used = used.plus(more)
-                if self._daily:  # a reservation made yesterday is not released today
+                if self._daily:  # releasing yesterday's reservation must not reduce today's figures below zero
                     used = Used(max(0, used.calls), max(0, used.tokens), max(0.0, used.cost))
                 written = json.dumps(used._asdict() | ({"day": self._day} if self._daily else {}))
                 put = self._store.put(self._collection, self._key, written, expected=body)
@@ -397,7 +397,7 @@ class Account:
         body = (await self._store.documents(self._collection)).get(self._key)
         counts = {} if body is None else json.loads(body)
         day = counts.pop("day", 0)
-        if self._daily:  # use the latest clock of all processes, because a clock that is behind must not reset a day
+        if self._daily:  # use the latest of all processes' clocks, because a slow clock must not reset a day
             self._day = max(day, int(time.time() // _DAY))
         self._known = Used(**counts) if day == self._day or not self._daily else Used()
         return self._known, body
@@ -453,7 +453,7 @@ class Charge:
         """
         for meter in self._meters:
             reserved = Used(1)
-            # A wrapper has no price of its own, and the model inside it is not known yet.
+            # A wrapper has no price of its own, and the wrapped model is not known yet.
             with suppress(ConfigurationError):
                 reserved = meter.account.expect(model, request)
             await meter.account.count(reserved)
@@ -463,7 +463,7 @@ class Charge:
         """Replace the call's reserved usage with its actual usage."""
         for meter in self._meters:
             meter.account.owe(meter.used, instead=meter.reserved)
-            with suppress(StoreError):  # the answer has arrived, and the next write counts its usage
+            with suppress(StoreError):  # the answer has arrived, and the next write will count its usage
                 await meter.account.count()
 
     def reserve(self, model: str, request: ModelRequest) -> tuple[ModelRequest, object]:

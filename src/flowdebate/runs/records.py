@@ -50,7 +50,7 @@ class Records:
         self.listeners = [*self.listeners, listener]
 
     def unsubscribe(self, listener: Callable[[object], None]) -> None:
-        # Always replace the list, because a listener may unsubscribe or add another while `emit` iterates.
+        # Always replace the list, because a listener may unsubscribe, or add another one, while `emit` is iterating.
         self.listeners = [subscriber for subscriber in self.listeners if subscriber != listener]
 
     def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:
@@ -61,7 +61,7 @@ class Records:
         if self.closed:
             return
         if isinstance(event, BaseEvent):
-            event.at = event.at or self.now()  # a held event already has a time
+            event.at = event.at or self.now()  # an event that was held back already has a time
             if not event.path:  # an event about a call already has the call's path
                 event.path = path
             if role is not None and isinstance(event, BlockEvent) and event.role is None:
@@ -103,7 +103,7 @@ class Records:
 
     def _is_held(self, event: object, path: str, *, recorded: bool) -> bool:
         path = getattr(event, "path", path) or path
-        # The innermost holder, because a debater may itself be a mirrored debate.
+        # Use the innermost holder, because a debater may itself be a mirrored debate.
         around = max((holder for holder in self.held_events if is_within(path, holder)), key=len, default=None)
         if around is not None:
             self.held_events[around].append((recorded, event, path))

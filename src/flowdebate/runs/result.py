@@ -184,7 +184,7 @@ class RunResult(RunView[RawT_co], Generic[OutT_co, RawT_co]):
         """
 
     def __repr__(self) -> str:
-        line = getattr(self.raw, "incomplete", None)  # only outputs of patterns have this attribute
+        line = getattr(self.raw, "incomplete", None)  # only the outputs of patterns have this attribute
         return f"<RunResult {self.run_id} {self.status}{f' ({line})' if line else ''} output={shown(self.output)}>"
 
 
@@ -240,7 +240,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
 
     def on_end(self, call: Callable[[], object]) -> None:
         """Call `call` once the run is over; if the run failed, its failure then counts as handled."""
-        # Calling `exception` marks it as retrieved; otherwise asyncio logs an error, because nobody awaits the handle.
+        # Calling `exception` marks it as retrieved; otherwise, asyncio would log an error if nobody awaits the handle.
         self._task.add_done_callback(lambda task: (task.cancelled() or task.exception(), call()))
 
     def follow(self) -> RunEvents:
@@ -264,7 +264,7 @@ class RunEvents:
         self._unread = unread
         self._records = run.records
         self._task = task
-        # The run refers to the queue but not to its reader, so a dropped reader is freed and stops following.
+        # The run refers to the queue but not to its reader, so a reader that is dropped is freed and stops following.
         self._end = lambda _: unread.put_nowait(_END)
         run.records.subscribe(unread.put_nowait)
         task.add_done_callback(self._end)
@@ -283,7 +283,7 @@ class RunEvents:
         """Stop following the run; this happens automatically when the reader is garbage-collected."""
         self._records.unsubscribe(self._unread.put_nowait)
         self._task.remove_done_callback(self._end)
-        self._unread.put_nowait(_END)  # keep the marker for another iteration
+        self._unread.put_nowait(_END)  # keep the marker for further iterations
 
     async def aclose(self) -> None:
         """Stop following the run, for use with `contextlib.aclosing`."""

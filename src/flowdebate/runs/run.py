@@ -121,7 +121,7 @@ class _Observed:
         self._entered = self._observe(run, labels)
         run.tracing = self._entered.__enter__()
         run.records.observe = run.tracing.event
-        if journal is not None and not journal.stored:  # the header of a stored run is immutable
+        if journal is not None and not journal.stored:  # the header of a stored run never changes
             journal.header = replace(journal.header, labels=labels)
 
     def __exit__(
@@ -195,7 +195,7 @@ class Run:
         self.records = Records(self.session.resources, time.time if self.journal is None else self.journal.now)
         self.emit, self.tell, self.now = self.records.emit, self.records.tell, self.records.now
 
-    # Beginning and end
+    # Start and end
 
     def begin(self, block: str) -> None:
         """Emit the first event, which starts the run."""
@@ -221,7 +221,7 @@ class Run:
         if not RUN_LOGGER.isEnabledFor(logging.INFO) or self.is_replay:
             return
         usage = self.usage
-        # Only the class, because the message may quote models.
+        # Log only the class, because the message may quote models.
         kind = None if error is None else error.partition(":")[0]
         extra: dict[str, object] = {
             "run_id": self.run_id,
@@ -243,7 +243,7 @@ class Run:
 
     def degrade(self, outcome: RunStatus) -> None:
         """Set the status after a provider failure that does not end the run."""
-        if self.outcome != "no_verdict":  # keep the worst outcome: a later skipped turn does not improve it
+        if self.outcome != "no_verdict":  # keep the worst outcome, since a turn skipped later does not improve it
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
@@ -284,7 +284,7 @@ class Run:
         unfinished = [path for path in self._unfinished if below is None or path.startswith(f"{below}/")]
         if not unfinished:
             return self.raw_output if below is None else None
-        # A debater may itself be a debate: return the output of the one that the application started.
+        # A debater may itself be a debate: return the output of the debate started by the application.
         outermost = min(unfinished, key=lambda path: path.count("/"))
         return self._unfinished[outermost](status)
 
@@ -354,7 +354,8 @@ class Run:
             if row is not None:
                 odd: tuple[Flag, ...] = () if digest in (None, row.request) else ("other_request",)
                 return self._replay(model, request, path, row, odd=odd)
-        # `tell` must not refer to the request: the request refers to `tell`, and the cycle would keep the run in memory
+        # `tell` must not refer to the request: the request refers to `tell`, and such a cycle would keep the run in
+        # memory
         role = request.role
         charge = Charge(self.accounts, self.budget)
         attempts = request.attempts.belong_to(
@@ -371,10 +372,10 @@ class Run:
                 await journal.intend(path, "call", digest)
                 self.count_failed(path)
             await charge.begin(model.name, request)
-            started = time.perf_counter()  # excludes the time for storing
+            started = time.perf_counter()  # excludes the time taken by storing the answer
             if id(model) not in self._opened_models:
                 await self._open(model)
-            ACTING.set(None)  # models may execute runs themselves
+            ACTING.set(None)  # models may execute runs of their own
             with self.tracing.call(calling, request) as answered:
                 response = await call.ask(model, request)
                 if answered is not None:
@@ -387,7 +388,7 @@ class Run:
             error = error_text(failure)
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
-            # A cancelled call may have been paid for, so it is not recorded and remains uncertain.
+            # A cancelled call may have been paid for, so it is left uncertain rather than recorded as failed.
             if journal is not None and isinstance(failure, (ModelError, LimitReached)):
                 seconds = time.perf_counter() - started
                 await journal.fail(path, _failure_row(error, request, model, seconds))
@@ -436,7 +437,7 @@ class Run:
         answer, attempts = self.journal.read(row, read_call)
         response = self.journal.read(row, lambda _: answer.response(request.output))
         response.flags = (*response.flags, *odd)
-        paid = attempts if answer.origin == "asked" else ()  # the parent of this fork paid for all others
+        paid = attempts if answer.origin == "asked" else ()  # otherwise, the fork's parent paid for the attempts
         if isinstance(request.messages, UnwrittenMessages):
             request.messages.recorded_characters = answer.prompt
         if self.budget is not None:
@@ -474,7 +475,7 @@ class Run:
             tokens = attempt.usage.total_tokens
             if tokens is None:
                 characters = 0 if request is None else request.characters
-                if response is not None and attempt is attempts[-1]:  # the answers of earlier attempts are unknown
+                if response is not None and attempt is attempts[-1]:  # the answers to earlier attempts are unknown
                     data_only = not response.text and response.data is not None
                     answer = to_json(response.data, serialize_unknown=True) if data_only else response.text
                     characters += len(answer)
@@ -484,7 +485,7 @@ class Run:
         self.emit(called)
 
     async def _open(self, model: Model) -> None:
-        self._opened_models[id(model)] = model  # keep a reference, so that no other model gets its id
+        self._opened_models[id(model)] = model  # keep a reference, so that no other model can get the same id
         connect = getattr(model, "open_connections", None)
         if connect is not None:
             self._open_connections = self._open_connections or AsyncExitStack()

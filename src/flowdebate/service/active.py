@@ -135,7 +135,8 @@ class ActiveRuns:
     def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
         """Queue a run to start in its turn, once there is capacity; raise TooManyRuns if too many are waiting."""
         self.check_queue()
-        # As in the workers' queue, the turn is that of the first waiting run, but after the last run of the same owner.
+        # As in the workers' queue, a run gets the first waiting run's turn, but comes after the last run of the same
+        # owner.
         waiting = [
             (queued_run.turn[1], queued_run.owner) for queued_run in self._queue if queued_run.turn[0] == priority
         ]
@@ -168,7 +169,7 @@ class ActiveRuns:
             try:
                 await head.begin()
             except TooManyRuns:
-                break  # another run took the slot; this method is called again when that run ends
+                break  # another run took the slot; when it ends, this method is called again
             except FlowDebateError as error:  # for example RunNotFound, if the run was deleted in the meantime
                 _LOGGER.warning("run %s does not begin: %s", head.run_id, error_text(error))
             self._queue = [queued_run for queued_run in self._queue if queued_run is not head]
@@ -188,9 +189,9 @@ class ActiveRuns:
         waiting.
         """
         if not self._has_room(owner) or (not in_turn and self._next() is not None):
-            starting.close()  # otherwise asyncio warns about a coroutine that was never awaited
+            starting.close()  # otherwise, asyncio would warn that the coroutine was never awaited
             raise TooManyRuns(self._max_concurrency, queued=len(self._queue))
-        # Counted until the run has a handle, which `_running` counts, because other runs may start at the same time.
+        # Other runs may start at the same time, so count this one until it has a handle and is counted by `_running`.
         self._starting[owner] += 1
         try:
             handle = await starting
@@ -199,17 +200,17 @@ class ActiveRuns:
             self._tell_change()
         finally:
             self._starting[owner] -= 1
-            self._take_turns()  # after a failure, the next run may begin
+            self._take_turns()  # after a failure, the next run may start
         try:
             await handle.started()
             stored = await self._store.run(handle.run_id)
-        except FlowDebateError:  # the caller may start the run elsewhere after the error
+        except FlowDebateError:  # after the error, the caller may start the run elsewhere
             self.forget(handle.run_id)
             handle.cancel()
             raise
         if (watched := self._watched.pop(handle.run_id, None)) is not None:
             watched.task.cancel()
-            watched.channel.end()  # readers of this channel continue with the new one
+            watched.channel.end()  # readers of this channel move on to the new one
         return stored
 
     def _forget_later(self, run_id: str, executed: _Executed) -> None:
@@ -269,7 +270,7 @@ class ActiveRuns:
                 now = (stored.updated_at, stored.steps, stored.status, stored.owned)
                 if now != seen:
                     seen = now
-                    with suppress(ConfigurationError):  # only the run's end can be reported without its pattern
+                    with suppress(ConfigurationError):  # without its pattern, only the run's end can be reported
                         follower = follower or self._follower(stored)
                         news = await follower.read(stored, await self._store.steps(run_id, after=follower.steps))
                         take = channel.update if news.anew else channel.extend
@@ -286,13 +287,13 @@ class ActiveRuns:
             if follower is not None:
                 follower.close()
             channel.end()
-            read.set()  # also after a failed first read, because readers wait for it
+            read.set()  # set even after a failed first read, because readers are waiting for it
             self._unwatch(run_id, channel)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task in the background; `close` cancels it."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)  # otherwise a task could be garbage-collected before its end
+        self._tasks.add(task)  # otherwise, the task could be garbage-collected before it ends
         task.add_done_callback(self._tasks.discard)
         return task
 

@@ -20,7 +20,7 @@ from flowdebate.runs.events import (
 )
 from flowdebate.runs.result import RunHandle
 
-# At most 25 updates per second, as documented in docs/service.md: pages need not be rendered for each token.
+# At most 25 updates per second, as documented in docs/service.md, so that pages are not rendered for each token.
 _PACE = 0.04
 """Minimum interval in seconds between pieces of streamed text, for all readers."""
 _START = b""
@@ -74,7 +74,8 @@ class _Text:
         self.length += len(text)
 
     def whole(self) -> str:
-        if len(self.pieces) > 1:  # pieces are joined when read, because appending each to one text would be quadratic
+        # pieces are joined only when read, because appending each one to the text would take quadratic time
+        if len(self.pieces) > 1:
             self.pieces = ["".join(self.pieces)]
         return self.pieces[0] if self.pieces else ""
 
@@ -128,7 +129,7 @@ class Channel:
     def put(self, event: object) -> None:
         """Add one of the run's events as it happens."""
         match event:
-            # Not logged, because a replay of the journal has no such event, and marks would be wrong.
+            # Not logged, because a replay of the journal has no such event, so marks would no longer match.
             case CallStarted():
                 self.calls[event.path] = self._numbered(event)
             case TextDelta():
@@ -142,7 +143,7 @@ class Channel:
             case CallRetried() | CallFellBack():
                 self._close_text(event.path)
                 self._append(event)
-            case TextWithdrawn():  # for readers of the text only: a replay of the journal has no such event
+            case TextWithdrawn():  # for readers of live text only, because a replay of the journal has no such event
                 if self.readers:
                     self._close_text(event.path)
                     self.log.append(Update("event", event))
@@ -180,7 +181,7 @@ class Channel:
         for event in events:
             self._append(event)
         now = {call.path: call for call in calls}
-        # A call keeps its number, because readers recognize it by that number.
+        # A call keeps its number, by which readers recognize it.
         self.calls = {path: self.calls.get(path) or self._numbered(call) for path, call in now.items()}
         self._tell()
 
@@ -201,7 +202,7 @@ class Channel:
 
     def _close_text(self, path: str) -> None:
         text = self.texts.pop(path, None)
-        if text is not None and self.readers:  # later readers get the whole answer from the event
+        if text is not None and self.readers:  # readers who join later get the whole answer from the event
             self.log.append(text)
 
     def _tell(self) -> None:
@@ -234,7 +235,7 @@ class Channel:
                 if self.ended and reader.is_done:
                     yield Update("end")
                     return
-                # Otherwise, news arrived while the reader was handling the last update.
+                # If the version has changed, news arrived while the reader was handling the last update.
                 if self._version == version:
                     await self._news.wait()
         finally:
@@ -244,7 +245,7 @@ class Channel:
 
     def _may_still_come(self, mark: str | None) -> bool:
         """Check whether a resumed run may still replay the event of `mark`."""
-        if self.ended or self._numbers or mark is None:  # calls in progress come after all recorded ones
+        if self.ended or self._numbers or mark is None:  # calls in progress come after everything recorded
             return False
         # Marks come from outside, and int() rejects numbers with thousands of digits.
         place = mark.partition("-")[0][:9]
@@ -284,7 +285,7 @@ class _Reader:
             elif index >= self._joined:
                 yield from self._piece(item)
                 self._sent.pop(item.started.path, None)
-        # Iterate over a copy, because events arrive while the reader handles one.
+        # Iterate over a copy, because events arrive while the reader is handling one.
         for number, call in list(channel.calls.values()):
             if number not in self._told:
                 self._told.add(number)

@@ -81,7 +81,7 @@ class Evidence:
             outcome, problems = "unknown", (self.problem,)
         elif (different := await self._different_result()) is not None and (
             same_version or not different.startswith("`raw.verdict") or not self.other_prompts()
-        ):  # a judge may also count differently if it receives different requests
+        ):  # given different requests, a judge may also count differently
             outcome, problems = "differs", (different,)
         elif other := self.other_prompts():
             more = f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""
@@ -102,7 +102,8 @@ class Evidence:
         stored = {key: outcome.get(key) for key in stored_result}
         measured = (await self.document()).MEASURED
         besides = {f"{key}.{place}" for key in stored_result for place in measured}
-        if getattr(self.replay.handle.raw, "status", None) == "interrupted":  # the status where the journal ends
+        # the status at the point where the journal ends
+        if getattr(self.replay.handle.raw, "status", None) == "interrupted":
             besides.add("raw.status")
         difference_found = difference(stored, stored_result, besides=besides)
         if difference_found is None:
@@ -160,8 +161,8 @@ async def evidence_of(
     try:
         evidence = await replayed_as("full")
         if run.header.model is None and evidence.other_prompts():
-            # A journal only contains the name of a model object; its profile is the one that reproduces the recorded
-            # prompts.
+            # A journal contains only a model object's name; the object's profile is the one that reproduces the
+            # recorded prompts.
             concise = await replayed_as("concise")
             return evidence if concise.other_prompts() else concise
     except FlowDebateError as error:

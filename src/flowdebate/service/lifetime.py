@@ -38,7 +38,8 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
         raise ConfigurationError(
             location, "port", port, f"must be free on {host}, or 0 for any port", hint=hint
         ) from None
-    # Connections inherit this; otherwise the body of a response waits 40 ms for the client to acknowledge the head.
+    # Connections inherit this; otherwise, the body of a response would wait 40 ms for the client to acknowledge the
+    # head.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return bound
 
@@ -96,11 +97,11 @@ class Recovery:
                 async for stored in each_run(self._store, state=state, brief=True)
                 if self._concerns(stored)
             ]
-            for _, _, run_id in sorted(runs):  # lowest priority first, then oldest first
+            for _, _, run_id in sorted(runs):  # lowest priority value first, then oldest first
                 while not self._active.closing:
                     try:
                         await resume(run_id)
-                    except TooManyRuns:  # the remaining runs wait until a running one has ended
+                    except TooManyRuns:  # the remaining runs wait until one of those in progress has ended
                         await self._active.wait_for_change(self._poll)
                         continue
                     except FlowDebateError as error:
@@ -109,7 +110,7 @@ class Recovery:
 
     async def _delete_old(self, seconds: float) -> None:
         while True:
-            with suppress(StoreError):  # the store may be down: try again in an hour
+            with suppress(StoreError):  # if the store is down, try again in an hour
                 number = await delete_old_runs(self._store, time.time() - seconds)
                 _LOGGER.info("%s runs deleted that have not changed for %g days", number, seconds / _DAY)
             await asyncio.sleep(_HOUR)

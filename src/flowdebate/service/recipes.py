@@ -189,7 +189,7 @@ class Recipes:
         if self._model == EACH and values.get("model") is None:
             values["model"] = EACH
         plan_options = info.load_page().options.read({}, file=values, location=_OPTIONS)
-        if check is not None:  # check before reading any file named in the options
+        if check is not None:  # checked before any file named in the options is read
             check(plan_options)
         if self.allowed is not None:
             self.allowed.check(plan_options)
@@ -208,7 +208,7 @@ class Recipes:
 
         `plan` replaces the stored plan. Raises ConfigurationError if this service lacks the run's pattern.
         """
-        # Imported runs, and runs that are only shown, replay their reads and do not change the archive.
+        # Runs that are imported, or only displayed, replay their reads and do not change the archive.
         labels = run.header.labels if to_ask and not run.header.foreign else None
         if plan is not None:
             return self._of_plan(plan, limits, labels, recording=False)
@@ -219,7 +219,7 @@ class Recipes:
             problem = f"must be a run with a plan or of a registered pattern ({known}), not of {run.header.block}"
             raise ConfigurationError("Service", "run_id", run.header.run_id, problem)
         plan = plan_of(run, {}, to_ask=to_ask)
-        # The run was imported, or started by a program that may use other models.
+        # The run was imported, or started by a program that is allowed to use other models.
         if to_ask and self.allowed is not None:
             models = run.header.model if plan.models is None and self._model is None else None
             names = models.values() if isinstance(models, Mapping) else [models]
@@ -289,7 +289,7 @@ class Recipes:
 
     def _registered(self, run: StoredRun) -> str | None:
         plan = run.header.plan or {}
-        # Workers store their pattern's name under the same key as plans store a built-in pattern's name.
+        # Workers store their pattern's name under the same key under which plans store a built-in pattern's name.
         name = plan.get("registered", plan.get("pattern") if "workers" in plan else None)
         if name is None and not plan:  # the run was started by a program, and only its block identifies the pattern
             name = next(
@@ -325,11 +325,12 @@ class Recipes:
         If `labels` name an owner, the run uses the owner's archive, unless the plan excludes the archive.
         """
         needs_archive = getattr(plan.options, "archive", False)
-        if needs_archive is None:  # a recording is replayed even if the archive has grown
+        if needs_archive is None:  # a recording is replayed even if the archive has grown since
             needs_archive = plan.options.record is None and plan.options.replay is None
         if needs_archive and labels is not None:
             plan = replace(plan, archive=archive_of(self._store, labels))
-        stored = {**stored_plan(plan), **self._recover}  # as passed by the caller, without the service's default model
+        # stored as the caller passed it, without the service's default model
+        stored = {**stored_plan(plan), **self._recover}
         plan = with_policies(self._on_own_model(plan), recording=recording)
         bounds = self._bounded(plan.limits if limits is None else limits)
         return Recipe(

@@ -39,7 +39,7 @@ def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
     """Return the archive for runs with these labels: their owner's, or the one for runs without an owner."""
     if OWNER not in labels:
         return stored_archive(store)
-    # Names in a store must be short and printable, but user names may not be.
+    # Names in a store must be short and printable, whereas user names may be neither.
     digest = sha256(labels[OWNER].encode(errors="surrogatepass")).hexdigest()
     return stored_archive(store, name=f"{OWNER} {digest}")
 
@@ -184,7 +184,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
     store = open_store(location or (None if store_location else default_store_path()), location=COMMAND)
     assert store is not None  # noqa: S101 - only False means none
     option = ""
-    if location is not None:  # the name of a store at a URL does not contain its password
+    if location is not None:  # `store.name` leaves out the password of a URL
         is_file = isinstance(store, SqliteStore)
         option = f" --store {shlex.quote(location if is_file else store.name)}"
         if is_file and not (new or Path(store.name).exists()):
@@ -293,7 +293,7 @@ async def each_run(
 ) -> AsyncIterator[StoredRun]:
     """Yield the runs listed by `list_runs`, reading the store page by page as needed."""
     status = next((arg for arg in get_args(StoredStatus) if arg == state), None)
-    if state == "left_behind":  # stores do not have this status: it means a running run without a live owner
+    if state == "left_behind":  # stores do not have this status, which denotes a running run without a live owner
         status = "running"
     remaining = sys.maxsize if limit is None else limit
     while remaining > 0:
@@ -330,7 +330,7 @@ async def delete_run(store: Store, run_id: str) -> None:
 async def delete_old_runs(store: Store, before: float) -> int:
     """Delete runs that are not in progress and have not changed since `before`; return their number."""
     number = 0
-    # A run never changes before it is created, so this finds all old runs.
+    # A run's last change is never before its creation, so this finds all old runs.
     async for run in each_run(store, before=(before, ""), brief=True):
         if not run.owned and run.updated_at < before:
             with suppress(RunNotFound, RunConflict):  # another process has deleted or resumed the run

@@ -153,7 +153,8 @@ class Service(Readership):
             raise ConfigurationError("Service", "store", store, "is required: a service stores its runs")
         self._opened = None if opened is store else opened
         """Store opened here, to be closed here."""
-        # `close` lets calls in flight finish, because they are paid for, and recorded answers need no repetition.
+        # `close` lets calls in flight finish, because they are paid for, and need not be repeated once their answers
+        # are recorded.
         self._draining = Draining(opened, requeue=recover)
         self._recovers = recover
         self.store: Store = self._draining
@@ -283,7 +284,7 @@ class Service(Readership):
                 self._active.check_queue()
                 assert run.journal is not None  # noqa: S101 - it has a store
                 return await self._queue_new(run.journal.header, recipe)
-        except RunExists:  # another request has started the run at the same time
+        except RunExists:  # another request started the run at the same time
             same_run = None if run_id is None else await self._same(run, recipe)
             if same_run is None:
                 raise
@@ -347,7 +348,7 @@ class Service(Readership):
         self, recipe: Recipe, block: Block[Any, Any], value: object, labels: Mapping[str, str] | None
     ) -> RunResult[Any]:
         """Run a block without storing the run, using a recipe's model and limits."""
-        self._active.check_queue()  # a full server rejects the request before any paid call
+        self._active.check_queue()  # if the server is full, the request is rejected before any paid call
         run = make_run(
             block,
             value,
@@ -383,7 +384,7 @@ class Service(Readership):
             except TooManyRuns:
                 raise
             except FlowDebateError:
-                await self.cancel(header.run_id)  # nobody else would start it
+                await self.cancel(header.run_id)  # nothing else would start it
                 raise
 
         self._active.queue(header.run_id, in_turn, owner=header.labels.get(OWNER, ""), priority=priority_of(header))
@@ -435,7 +436,8 @@ class Service(Readership):
         """Return a run with its document so far and its pending requests to humans."""
         stored = await self.store.run(run_id)
         handle = self._active.in_progress(run_id)
-        # A run in progress here reports its own state: replaying its journal would take as long as the run.
+        # A run in progress here reports its own state, because replaying its journal would take as long as the run
+        # itself.
         steps = () if handle is not None and stored.header.parent is None else await self.store.steps(run_id)
         return await self._details(stored, steps)
 
@@ -447,7 +449,7 @@ class Service(Readership):
         if events is None:
             try:
                 replayed = await self._replayed(stored, steps)
-            except FlowDebateError as error:  # for example, the pattern is unknown
+            except FlowDebateError as error:  # for example, if the pattern is unknown
                 replayed = error
         return RunRecord(
             details=await self._details(stored, steps, replayed=replayed),
@@ -468,7 +470,7 @@ class Service(Readership):
         problem: str | None = None
         try:
             if handle is not None and outcome_of(stored) is None:
-                # Read in this event loop, because the run continues in it.
+                # Read it in this event loop, because the run continues there.
                 document = read_document(stored, steps, so_far=SoFar(handle))
             else:
                 so_far = None
@@ -528,7 +530,7 @@ class Service(Readership):
             block=None if pattern is None else self._recipes.block_name(pattern),
             search=text,
             labels=labels,
-            limit=limit + 1,  # one more than shown, to find out whether there is a next page
+            limit=limit + 1,  # one more than the page shows, to find out whether there is a next page
             before=None if before is None else RunPage.cursor(before),
             brief=True,
         )
@@ -600,7 +602,7 @@ class Service(Readership):
 
     def _people(self, stored: StoredRun, steps: Sequence[StepRow]) -> list[str]:
         people = list[str]()
-        with suppress(ConfigurationError):  # for an unknown pattern, only blocks with requests are listed
+        with suppress(ConfigurationError):  # if the pattern is unknown, only blocks with requests are listed
             people += self._recipes.of_run(stored, to_ask=False).block.outline().texts_of("human")
         people += [request.block for request, _ in list_requests(steps, stored.header.run_id, store=self.store.name)]
         return list(dict.fromkeys(people))
@@ -638,7 +640,7 @@ class Service(Readership):
                 break
             if (handle := self._active.in_progress(run_id)) is not None:
                 await handle.wait(remaining)
-            else:  # another process executes the run, or it waits for its turn here
+            else:  # either another process is executing the run, or it is waiting for its turn here
                 await self._active.wait_for_change(self._poll if remaining is None else min(self._poll, remaining))
         return await self.run(run_id)
 
@@ -663,7 +665,7 @@ class Service(Readership):
             check_not_repeated(await self.store.steps(run_id), run_id, answer, store=self.store.name)
         await submit_answer(self.store, run_id, answer, place=place, by=by)
         if resume and not await open_requests(self.store, run_id):
-            with suppress(BudgetReached):  # no concern of the person, whose answer is recorded
+            with suppress(BudgetReached):  # this does not concern whoever answered: the answer is recorded
                 return await self.resume(run_id)
         return await self._state(run_id)
 
@@ -837,7 +839,7 @@ class Service(Readership):
             check=check,
         )
         recipe = await make_recipe(fork, options)
-        # A changed pattern may expect answers in a different form from the recorded requests.
+        # A different pattern may expect answers in a different form from those recorded.
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)
             requests, places = dict[str, ModelRequest](), frozenset(edits)
@@ -889,7 +891,7 @@ class Service(Readership):
                     await self.cancel(run_id)
         self._draining.stop()
         await self._active.close(self._draining.quiet, patience)
-        # Workers close their store themselves, because they may serve other services.
+        # Workers close their store themselves, because they may serve other services as well.
         if self._opened is not None and (self.workers is None or self._opened is not self.workers.store):
             with suppress(StoreError):
                 await close_store(self._opened)

@@ -85,7 +85,7 @@ class RunSummary(WireModel):
         """Read a stored summary; return None if it is invalid."""
         try:
             return cls.model_validate(data)
-        except ValidationError:  # the summary is from another version, or was imported
+        except ValidationError:  # the summary was written by another version, or imported
             return None
 
 
@@ -194,9 +194,9 @@ class RunDetails(RunState):
 
     @staticmethod
     def _read_question(header: RunHeader) -> str:
-        return read_question(header.input)  # not truncated: voters must be able to read what they vote on
+        return read_question(header.input)  # not truncated, because voters must be able to read what they are voting on
 
-    # Same form as `--json`, which omits some fields and uses an order different from pydantic's dump.
+    # The same form as for `--json`, which omits some fields and orders them differently from pydantic's dump.
     @field_serializer("document")
     def _document_data(self, document: Document | None) -> dict[str, Any] | None:
         return None if document is None else document.to_data()

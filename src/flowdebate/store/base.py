@@ -258,7 +258,7 @@ def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if outcome is None or _OUTPUT_IS_RAW in outcome or not {"output", "raw"} <= outcome.keys():
         return outcome
     output, raw = outcome["output"], outcome["raw"]
-    # Compared as JSON too, because 1 == 1.0 == True.
+    # Compare them as JSON too, because 1 == 1.0 == True.
     if output is not raw and not (output == raw and json.dumps(output) == json.dumps(raw)):
         return outcome
     return {**{key: value for key, value in outcome.items() if key != "output"}, _OUTPUT_IS_RAW: True}
@@ -309,14 +309,14 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
     [(2.0, 'a'), (2.0, 'b'), (1.0, 'a')]
     """
     created_at, run_id = position
-    return (-created_at, encode_text(run_id))  # the order in which databases sort the stored text
+    return (-created_at, encode_text(run_id))  # databases sort the stored text in this order
 
 
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
     """Keep the run in `ending` while its end or release is being written, and after an error that may prevent it."""
-    # If the end of a run cannot be written, for example on a full disk, the run is not in progress but still owned: the
-    # same store object must be able to take or delete it.
+    # If the end of a run cannot be written, for example because the disk is full, the run is no longer in progress but
+    # still owned: the same store object must be able to take or delete it.
     ending.add(run_id)
     try:
         yield
@@ -388,7 +388,7 @@ def encode_text(text: str) -> str:
     """
     if "\x00" not in text and _MARK not in text:
         try:
-            text.encode()  # seven times faster than the regular expression, and sufficient for nearly every text
+            text.encode()  # seven times faster than the regular expression, and sufficient for nearly every string
         except UnicodeEncodeError:
             pass
         else:

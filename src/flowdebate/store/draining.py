@@ -39,9 +39,9 @@ class Draining(Store):
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
         if self.stopping:
-            # Never return: an error would mark the run as failed, but it is about to be interrupted.
+            # Never return: an error would mark the run as failed, whereas it is about to be interrupted.
             await asyncio.Event().wait()
-        if kind != "human":  # an answer may take days, so the run is suspended, and nothing is in flight
+        if kind != "human":  # an answer may take days, so the run is suspended instead, with nothing in flight
             self._open.add((run_id, key))
             self._quiet.clear()
         try:
@@ -68,7 +68,7 @@ class Draining(Store):
         try:
             await self._store.finish(run_id, status, outcome)
         finally:
-            for open_run, key in tuple(self._open):  # a cancelled call is neither committed nor failed
+            for open_run, key in tuple(self._open):  # a cancelled call is neither committed nor recorded as failed
                 if open_run == run_id:
                     self._close_step(run_id, key)
 

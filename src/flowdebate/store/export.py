@@ -157,15 +157,15 @@ async def import_runs(
     done = Imported()
     runs = read_runs(lines, source)
     try:
-        # Read and check lines in a thread, because there may be many, and they may be on a disk.
+        # Read and check lines in a thread, because there may be many of them, and they may be on disk.
         while (run_import := await asyncio.to_thread(next, runs, None)) is not None:
             run, rows, documents = run_import
             run_id = run.header.run_id
             _check_plan(run, source)
             if not trusted:
                 parent = run.header.parent
-                # Keep only the parent's name: the fork is self-contained, and a different run in this store may have
-                # the parent's id.
+                # Keep only the parent's id: the fork is self-contained, and a different run in this store may have that
+                # id.
                 parent = None if parent is None else {"run": str(parent.get("run"))}
                 run = replace(run, header=replace(run.header, foreign=True, parent=parent))
             try:
@@ -195,7 +195,7 @@ def _publish(part: Path, target: Path, *, overwrite: bool) -> None:
         os.fsync(file.fileno())
     if not overwrite:
         try:
-            os.link(part, target)  # fails if the target exists, whereas a rename would replace it
+            os.link(part, target)  # this fails if the target exists, whereas a rename would replace it
         except FileExistsError:
             raise _taken(target) from None
         except OSError:  # the file system does not support links
@@ -225,7 +225,7 @@ def read_runs(
             try:
                 value = read(line)
             except ValueError:
-                # An invalid line does not invalidate complete runs before it.
+                # An invalid line does not invalidate the complete runs before it.
                 if current is not None and current.is_whole():
                     yield current.run, current.rows, current.documents
                     current = None
@@ -249,7 +249,7 @@ def read_runs(
 
 async def _put_all(store: Store, collection: str, documents: Mapping[str, str]) -> None:
     for key, body in documents.items():
-        # Documents outlast runs: keep existing documents, unless they were deleted.
+        # Documents outlive runs: keep existing documents, unless they were deleted.
         if not await store.put(collection, key, body):
             await store.put(collection, key, body, expected=GONE)
 
@@ -399,7 +399,7 @@ def _parse_line(line: str | bytes) -> object:
         raise ValueError("it contains half of a surrogate pair, which is not text")
     try:
         value: object = json.loads(
-            text.removeprefix("\ufeff"),  # Windows editors put a byte order mark at the beginning of a file
+            text.removeprefix("\ufeff"),  # Windows editors put a byte order mark at the start of a file
             object_pairs_hook=_unique,
             parse_constant=_refuse_constant,
             parse_float=_finite,

@@ -50,7 +50,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
     if isinstance(choice, Path):
         choice = str(choice)
     if isinstance(choice, str) and choice.strip():
-        # SQLite would report a damaged file, or create a database with that name.
+        # SQLite would report a damaged file, or create a database of that name.
         if choice.lower().endswith((".jsonl", ".ndjson")):
             name = hide_credentials(choice)
             hint = f"`flowdebate import {name}`, or import_runs(), reads exported runs into a store"
@@ -59,7 +59,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
     if not isinstance(choice, (bool, str)):
         from flowdebate.store.base import Store
 
-        # `isinstance` with a protocol checks each method; a declared subclass is recognized without these checks.
+        # `isinstance` with a protocol checks each method; declared subclasses are recognized without these checks.
         if Store in type(choice).__mro__ or isinstance(choice, Store):
             return choice
     problem = 'must be a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'

@@ -26,7 +26,7 @@ from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, Store, StoredRu
 from flowdebate.workers.queue import DELIVERIES, QueuedRunStatus, RunQueue, read_queue
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
-# Maximum wait for a delivery to end, and interval between two checks, in seconds.
+# Maximum time to wait for a delivery to end, and interval between two checks, in seconds.
 _PATIENCE, _PAUSE = 10.0, 0.05
 
 
@@ -146,7 +146,7 @@ class Workers:
                 await self.store.add(queued, ())
             except RunExists:
                 stored = await self._find_same(queued.header, seeded=seed is not None)
-            # Also deliver an existing run, because the client that stored it may have died before queueing it.
+            # Deliver an existing run too, because the client that stored it may have died before queueing it.
             if stored.status in ("queued", "running"):
                 await self._deliver(stored.header)
         return stored.header.run_id
@@ -211,11 +211,11 @@ class Workers:
         if stored.status == "dead_letter" and not retry_dead_letter:
             raise DeadLetter(self.store.name, run_id, stored.recoveries)
         if stored.owned and not await asyncio.to_thread(self.queue.active, run_id):
-            # The worker is giving the run up, or the run does not belong to a worker.
+            # Either the worker is abandoning the run, or the run does not belong to a worker.
             raise RunConflict(self.store.name, run_id)
         if not stored.owned and stored.status != "queued":
             await self._set(run_id, "queued")
-        # A person has answered, and is waiting for the result.
+        # After answering, a human is waiting for the result.
         await self._deliver(stored.header, first=stored.status == "awaiting")
 
     async def cancel(self, run_id: str) -> None:
@@ -228,12 +228,12 @@ class Workers:
         if stored.status in ("queued", "running") and not stored.owned:
             try:
                 await self._set(run_id, "interrupted", only=("queued", "running"))
-            except RunConflict:  # a worker has taken the run in the meantime, and will notice the cancellation
+            except RunConflict:  # a worker took the run in the meantime, and will notice the cancellation
                 return
 
     async def status(self, run_id: str) -> QueuedRunStatus:
         """Return the status of the run; raise RunNotFound for an unknown one."""
-        # Read the run last: a worker that gives up stores the reason in the run before it ends the delivery.
+        # Read the run last: a worker that abandons a run stores the reason in it before ending the delivery.
         deliveries = await asyncio.to_thread(self.queue.of, run_id)
         last = deliveries[0] if deliveries else None
         problem = None if last is None else await asyncio.to_thread(self.queue.problem_of, last.workflow_id)
@@ -353,7 +353,7 @@ class Workers:
 
     async def reject(self, run_id: str, problem: str) -> None:
         """Record why no worker can execute a waiting run, so that everybody waiting for the run sees the reason."""
-        with suppress(StoreError):  # the run was deleted or is executed elsewhere, or its store is down
+        with suppress(StoreError):  # the run was deleted, is being executed elsewhere, or its store is down
             if (await self.store.run(run_id)).status in ("queued", "running"):
                 await self._set(run_id, "rejected", only=("queued", "running"), error=problem)
 
@@ -361,7 +361,7 @@ class Workers:
         self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = (), error: str | None = None
     ) -> None:
         """Set the stored status; if `only` is given, do so only if it contains the current status."""
-        before = await self.store.take(run_id)  # raises RunConflict if a worker was faster
+        before = await self.store.take(run_id)  # raises RunConflict if a worker got there first
         unchanged = bool(only) and before.status not in only
         outcome = before.outcome if unchanged or error is None else {**(before.outcome or {}), "error": error}
         await self.store.finish(run_id, before.status if unchanged else status, outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-import pickle  # only used to write a pickle, and to check that it is rejected
+import pickle  # used only to write a pickle, and to check that it is rejected
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ FROM {deliveries} WHERE queue_name = %(queue)s AND status IN ('ENQUEUED', 'DELAY
 _TAKEN = """
 SELECT executor_id, count(*) FROM {deliveries} WHERE queue_name = %(queue)s AND status = 'PENDING' GROUP BY 1
 """
-# The turn of a run within its priority is that of the owner's first waiting run, but after the owner's last run.
+# Within its priority, a run gets the turn of the first waiting run, but comes after the last run of its owner.
 _TURN = """
 WITH waiting AS NOT MATERIALIZED (
     SELECT priority, queue_partition_key AS owner FROM "{schema}".workflow_status
@@ -52,7 +52,7 @@ WITH waiting AS NOT MATERIALIZED (
 )
 SELECT least(coalesce(max(turn), %(first)s), %(last)s) FROM turns
 """
-# Rows with a different marker are not read: DBOS would unpickle them, and thus execute their contents.
+# Rows with a different marker are not read, because DBOS would unpickle them and thus execute their contents.
 _PROBLEM = """
 SELECT delivery.serialization, coalesce(ended.output, delivery.output), coalesce(ended.error, delivery.error)
 FROM "{schema}".workflow_status AS delivery LEFT JOIN "{schema}".workflow_output AS ended USING (workflow_uuid)
@@ -128,16 +128,16 @@ def read_queue(workers: Workers) -> QueueState:
     )
 
 
-WORKFLOW = "flowdebate.deliver"  # name of DBOS's only workflow here
+WORKFLOW = "flowdebate.deliver"  # name of the only DBOS workflow here
 _TURNS = 2**24
 """Number of turns per priority, out of DBOS's 2**31; few are needed, because numbering restarts with an empty queue."""
-ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries that have not ended
+ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
 """Status of a run's latest delivery: waiting, taken by a worker, ended, failed, or cancelled."""
 _DEATHS_TOGETHER = 2  # number of deaths of workers with other runs in progress, after which the run is executed alone
 
-# Translation of DBOS's statuses.
+# DBOS statuses and what they are called here.
 DELIVERIES: Mapping[str, Delivery] = {
     "ENQUEUED": "waiting",
     "DELAYED": "waiting",
@@ -265,7 +265,7 @@ class RunQueue:
                 from sqlalchemy import create_engine, make_url
 
                 url = make_url(self.url).set(drivername="postgresql+psycopg")
-                # Two sessions: one for DBOS, one for queries about turns.
+                # Two sessions: one for DBOS, and one for queries about turns.
                 self._engine = create_engine(
                     url, pool_size=2, max_overflow=0, pool_pre_ping=True, connect_args={"application_name": self.name}
                 )
@@ -320,7 +320,7 @@ class RunQueue:
             return FOREIGN if rows else None
         try:
             output, error = (None if text is None else json.loads(text) for text in rows[0][1:])
-        except ValueError:  # a forged text with this library's marker
+        except ValueError:  # forged text with this library's marker
             return FOREIGN
         problem = output.get("problem") if isinstance(output, dict) else None
         failure = error.get("message") if isinstance(error, dict) else None
@@ -342,7 +342,7 @@ class RunQueue:
         self.open().delete_workflows([delivery])
 
     def _send(self, run_id: str, deliveries: Sequence[WorkflowStatus], history: History, **options: object) -> None:
-        # Consecutive rather than random numbers, so that concurrent clients find each other's deliveries.
+        # Use consecutive rather than random numbers, so that concurrent clients notice each other's deliveries.
         number = 1 + max((int(delivery.workflow_id.rpartition("/")[2], 16) for delivery in deliveries), default=-1)
         options_sent: Any = options | {
             "workflow_name": WORKFLOW,
@@ -355,7 +355,7 @@ class RunQueue:
         self.open().enqueue(options_sent, run_id)
 
     def _turn(self, partition: str, priority: int) -> int:
-        first = 1 + priority * _TURNS  # runs that have started get no priority, which DBOS takes first
+        first = 1 + priority * _TURNS  # runs that have already started get no priority, so DBOS takes them first
         values = {"first": first, "last": first + _TURNS - 1, "queue": self.name, "version": self.version}
         [[turn]] = self._query(_TURN, **values, owner=partition)
         return int(turn)
@@ -381,7 +381,7 @@ class RunQueue:
             load_input=False,
             load_output=False,
         )
-        # Compare the whole id: the id of another run may consist of this one, "/" and more.
+        # Compare the whole id, because another run's id may consist of this one followed by "/" and more.
         return [workflow for workflow in workflows if workflow.workflow_id.rpartition("/")[0] == encode_text(run_id)]
 
     def active(self, run_id: str) -> list[str]:
@@ -453,7 +453,7 @@ def driver() -> ModuleType:
     return dbos
 
 
-_OURS = "portable_json"  # DBOS's marker for JSON rows, which this library writes
+_OURS = "portable_json"  # DBOS's marker for JSON rows, as written by this library
 
 
 def json_serializer() -> Serializer:

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
 
-DEATHS_ALONE = 3  # number of deaths of workers without other runs, after which the run is given up
-STRANDED = 60.0  # time in seconds that a run waits for a worker of its version before it is rejected
+DEATHS_ALONE = 3  # number of deaths of workers without other runs, after which the run is abandoned
+STRANDED = 60.0  # time in seconds for which a run waits for a worker of its version before it is rejected
 # Minimum time in seconds for which a worker must be absent, because a server restart briefly affects all workers.
 GRACE = 1.0
 _PAGE = 500
-_ONE_AT_A_TIME = 0x464C4452  # first half of the advisory lock key of a sweep: "FLDR"
+_ONE_AT_A_TIME = 0x464C4452  # first half of the key of the advisory lock for sweeps: "FLDR"
 _UNDELIVERED = """
 WITH left_out AS MATERIALIZED (
     SELECT run_id, header FROM runs WHERE status = 'queued' AND run_id > %(after)s AND NOT EXISTS (
@@ -87,7 +87,7 @@ class Reaper:
             }
             alive = set(await self._ask(_ALIVE))
             dead = [name for name, workflow in taken_deliveries.items() if number_of(workflow.executor_id) not in alive]
-            # Run concurrently, because each take may wait to see whether the owner comes back.
+            # Do this concurrently, because each take may have to wait to see whether the owner comes back.
             await asyncio.gather(
                 *(self._redeliver(taken_deliveries[name]) for name in self._long_enough("delivery", dead))
             )
@@ -121,7 +121,7 @@ class Reaper:
                     )
                     await store.finish(run_id, "dead_letter", {**(stored.outcome or {}), "error": reason})
                 else:
-                    # Queued, so that the next take does not count as a recovery.
+                    # Set the status "queued", so that the next take does not count as a recovery.
                     await store.finish(run_id, "queued", stored.outcome)
                     name = delivery.workflow_id
                     await asyncio.to_thread(queue.send_again, name, run_id, history, delay=history.delay)
@@ -146,7 +146,7 @@ class Reaper:
         unowned += await self._undelivered()
 
         def send_if_done(stored: StoredRun) -> None:
-            # A delivery in progress belongs to its worker, and a run given up by a worker needs a person.
+            # A delivery in progress belongs to its worker, and a run abandoned by a worker needs human attention.
             last = next(iter(workers.queue.of(stored.header.run_id)), None)
             if last is None or (last.status == "SUCCESS" and not workers.queue.problem_of(last.workflow_id)):
                 workers.send(stored.header, first=stored.status == "running")

@@ -49,8 +49,9 @@ _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0
 """Time in seconds that each worker waits after an outage of the provider before it tries to start a run."""
 _PAUSE, _MAX_PAUSE = 0.1, 5.0
-_TRIES = 100  # maximum number of attempts to resume a run while its store is unreachable, for at least ten minutes
-_SWEEPS_PER_STORE_SWEEP = 3  # number of sweeps of the queue for each sweep of the store, which reads all running runs
+# maximum number of attempts to resume a run while its store is unreachable, spread over at least ten minutes
+_TRIES = 100
+_SWEEPS_PER_STORE_SWEEP = 3  # number of queue sweeps for each store sweep, which reads all running runs
 
 
 class _WorkerStore(Draining):
@@ -67,7 +68,7 @@ class _WorkerStore(Draining):
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         if status == "failed" and await self._provider.puts_off(run_id, self):
-            status = "queued"  # set before anything else, so that followers do not assume that the run has failed
+            status = "queued"  # set before anything else, so that followers do not conclude that the run has failed
         await super().finish(run_id, status, outcome)
 
 
@@ -107,7 +108,7 @@ class _Provider:
         """Return whether to retry a failed run later, because its provider became unavailable only recently."""
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
-        # Errors of a provider that is unavailable, for which another call would fail as well.
+        # Errors of an unavailable provider, in which case another call would fail as well.
         temporary = (ModelUnavailable, ProviderFailed, RateLimited, ModelTimeout)
         is_away = isinstance(error, CircuitOpen) or (isinstance(error, temporary) and error.transient)
         if not is_away or not self._outage:
@@ -156,7 +157,7 @@ class Worker:
 
         async def drain() -> None:
             await stop.wait()
-            self._store.stop()  # whatever the worker is waiting for
+            self._store.stop()  # takes effect whatever the worker is waiting for
 
         draining = asyncio.ensure_future(drain())
         try:
@@ -204,7 +205,7 @@ class Worker:
                 location = self._address.name
                 _LOGGER.warning("worker %s waits for its database: %s (%s)", self.id, location, problem)
             reported = problem
-            # A random interval, so that workers that start together do not check at the same time.
+            # Wait for a random interval, so that workers started together do not all check at the same time.
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), 1.0 + SystemRandom().random())
         return False
@@ -219,8 +220,8 @@ class Worker:
                 "name": deliveries.name,
                 "system_database_url": deliveries.url,
                 "dbos_system_schema": deliveries.schema,
-                "application_version": deliveries.version,  # the default would be a hash of this library's source
-                # By default DBOS gives all workers one id, and they would repeat each other's work.
+                "application_version": deliveries.version,  # by default, this would be a hash of this library's source
+                # By default, DBOS gives all workers the same id, so they would repeat each other's work.
                 "executor_id": self.id,
                 "sys_db_pool_size": 5,
                 "run_migrations": False,
@@ -251,7 +252,7 @@ class Worker:
     async def _deliver(self, delivery: str, run_id: str) -> dict[str, Any]:
         """Resume the run until it ends; return its status, or the problem with it."""
         if self._store.stopping:
-            await _forever()  # the delivery is returned to the queue
+            await _forever()  # the delivery goes back to the queue
         task = asyncio.ensure_future(self._resume_in_turn(delivery, run_id))
         self._running[delivery] = (run_id, task)
         try:
@@ -288,7 +289,8 @@ class Worker:
                 await asyncio.to_thread(self._workers.queue.send_again, delivery, run_id, later, delay=delay)
                 return "queued"
             except FlowDebateError as error:
-                await self._workers.reject(run_id, error_text(error))  # has no effect if the run is stored as failed
+                # this has no effect if the run is stored as failed
+                await self._workers.reject(run_id, error_text(error))
                 raise
             finally:
                 self._executing -= 1
@@ -304,10 +306,11 @@ class Worker:
         for tries_left in reversed(range(_TRIES)):
             try:
                 if away:
-                    await self._store.release(run_id)  # this worker may still own the run, and could not take it again
+                    # this worker may still own the run, in which case it could not take it again
+                    await self._store.release(run_id)
                 return await self._once(run_id, history, delivered, failed=away)
             except RunConflict:
-                return "elsewhere"  # the process that executes the run has a different delivery
+                return "elsewhere"  # the process executing the run has a different delivery
             except StoreError as error:
                 if type(error) is not StoreError or not tries_left:
                     raise
@@ -322,7 +325,7 @@ class Worker:
         workers = self._workers
         stored = await self._store.run(run_id)
         if stored.status not in ("queued", "running", "rejected") and not (failed and stored.status == "failed"):
-            return str(stored.status)  # the run has ended or was cancelled
+            return str(stored.status)  # the run has ended, or was cancelled
         header = stored.header
         before = delivered.delivery > 1 or stored.status != "queued" or stored.steps > 0
         delivered = delivered.model_copy(update={"resumed": before})
@@ -345,7 +348,7 @@ class Worker:
             model=workers.model,
             limits=limits,
             observe=workers.observe,
-            retry_dead_letter=True,  # the reaper counts deaths, and does not deliver runs that it has given up
+            retry_dead_letter=True,  # the reaper counts deaths, and does not deliver runs that it has abandoned
         )
         run.accounts = self._accounts.of(stored.header.labels)
         self._provider.runs[run_id] = (run, history)
@@ -414,7 +417,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
         deliveries = self._workers.queue
-        with suppress(Exception):  # if this fails, the reaper of another worker does it
+        with suppress(Exception):  # if this fails, another worker's reaper does it
             await asyncio.to_thread(
                 lambda: deliveries.hand_back([delivery.workflow_id for delivery in deliveries.taken(self.id)])
             )

@@ -147,7 +147,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
         CommonOptions(
             name=name,
             roster=members,
-            max_rounds=1 if review == "none" else 2,  # opinions are round 1, reviews round 2
+            max_rounds=1 if review == "none" else 2,  # round 1 is for opinions, round 2 for reviews
             roles={"chair": chair},
             visibilities={"member": member_visibility, "chair": chair_visibility},
             output_schema=output_schema,
@@ -207,14 +207,14 @@ def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
     def close(_: object, ctx: Context) -> None:
         ctx.scope.handle.deadline = None
         state = state_of(ctx, CouncilState)
-        if state.losses:  # only failed providers can break the quorum, not empty answers
+        if state.losses:  # only failed providers can break the quorum; empty answers cannot
             check_quorum(state, state.heard, quorum=loop.failures.least, block=ctx.block)
 
     return close
 
 
 def _review(loop: Loop[CommonOptions], member: Persona, hide: Hide) -> ReviewTurn:
-    stand_in = loop.failures.stand_in  # fallback with another model but the same member name
+    stand_in = loop.failures.stand_in  # a fallback with a different model but the same member name
     reviewers: list[MakeReviewer] = [partial(_reviewer, loop, member)]
     if role_options(member.block) is None:
         reviewer = loop.custom_speaker(member).in_role("reviewer")  # a single block answers both kinds of input
@@ -234,7 +234,7 @@ def _reviewer(
     loop: Loop[CommonOptions], member: Persona, letters: tuple[str, ...], *, stand_in: Model | str | None = None
 ) -> Block[Any, Any]:
     options = loop.options_of(loop.spec.speaker, member)
-    options.pop("length", None)  # this length applies to opinions only
+    options.pop("length", None)  # this length applies only to opinions
     if stand_in is not None:
         options["model"] = stand_in
     create: Callable[..., Block[Any, Any]] = create_council_reviewer
@@ -261,7 +261,7 @@ def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, Council
                 read = as_model(value, ChairAnswer, block=chair)
                 answer, dissent = read.answer, read.dissent
             ctx.scope.handle.update(answer=answer, dissent=dissent)
-        # only after the chair has answered, since the transcript shows who wrote which answer
+        # not before the chair has answered, since the transcript shows who wrote which answer
         entries = loop.collect_spoken(
             ctx, round=1, make=lambda name, **entries: CouncilEntry(agent_name=name, **entries)
         )

@@ -59,7 +59,7 @@ def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, 
         # sorted, because arrival order differs between runs and the draw must be reproducible
         names = sorted(state.heard)
         drawn = [letter(index) for index in range(len(names))]
-        ctx.random.shuffle(drawn)  # letters must not reveal the positions on the roster
+        ctx.random.shuffle(drawn)  # the letters must not reveal the members' positions on the roster
         ctx.scope.handle.update(aliases=dict(zip(names, drawn, strict=True)))
         if scope == "none" or not names:
             return
@@ -94,7 +94,7 @@ class ReviewTurn(Block[Any, Any]):
         failures: FailurePolicy,
     ) -> None:
         self._makers = [lru_cache(maxsize=_CACHED_LETTERS)(make) for make in reviewers]
-        # resources and outline do not depend on the letters, which are only known during the run
+        # resources and outline do not depend on the letters, which are known only during the run
         acting = [make(("A", "B")) for make in self._makers]
         shared, hidden = merge_resources(f"review {name!r}", acting, closed=acting)
         super().__init__(name, resources=shared, hidden=hidden)
@@ -170,7 +170,7 @@ def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> 
         names = [name for name in loop.names if name in state.heard]
         ranking = rank_answers(state.reviews, names)
         reason = "reviewed" if reviewed else "not_reviewed"
-        ctx.scope.handle.deadline = None  # end the time limit of the reviews; the chair has a separate one
+        ctx.scope.handle.deadline = None  # end the time limit for the reviews; the chair has a separate one
         ctx.scope.handle.update(ranking=ranking, agreement=agreement(state.reviews), stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
         by_letter = sorted(names, key=state.aliases.__getitem__)
@@ -194,10 +194,10 @@ def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> 
     return rank
 
 
-# Statistics of the reviews: pure functions, independent of the order in which reviews arrived
+# Review statistics: pure functions that ignore the order in which reviews arrived
 
 
-_TWO = 2  # minimum number of reviewers who can agree, and of answers to agree on
+_TWO = 2  # minimum number of reviewers to agree, and of answers to agree on
 
 
 def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:
@@ -220,7 +220,7 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
     for index, name in enumerate(drawn):
         if scope == "others":
             orders[name] = [drawn[(index + step) % count] for step in steps]
-        else:  # reversed; otherwise each member would read its own answer first
+        else:  # reversed, because each member would otherwise read its own answer first
             orders[name] = [drawn[(step - index) % count] for step in (0, *steps)]
     return {name: orders[name] for name in names}
 

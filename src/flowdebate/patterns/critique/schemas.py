@@ -225,7 +225,7 @@ class CritiqueOutput(PatternOutput):
         return f"{len(self.holding)} of {counted(len(self.claims), 'claim')} held up"
 
 
-# Questions to critics and the judge
+# Requests to critics and the judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,7 +319,7 @@ def rulings_on(ids: tuple[str, ...]) -> type[WireModel]:
         __base__=WireModel,
         rulings=(
             list[item],
-            # a missing ruling does not justify another call
+            # a missing ruling is not worth another call
             Field(max_length=2 * len(ids), json_schema_extra={"minItems": len(ids)}, description="One for each claim"),
         ),
     )

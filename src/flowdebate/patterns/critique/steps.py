@@ -148,7 +148,7 @@ def gather_claims(loop: Loop[CritiqueOptions]) -> Handler[Any, None]:
             return
         if state.losses:
             check_quorum(state, list(state.drafts), quorum=loop.failures.least, block=ctx.block)
-        # added only now, because critics who read the transcript would see each other's claims
+        # added only now, because critics reading the transcript would otherwise see each other's claims
         transcript = ctx.scope.handles["transcript"]
         transcript.set(transcript.state.with_entry(*entries_of_critics(loop, state)))
         ctx.scope.handle.update(claims=claims_so_far(loop, state))
@@ -180,7 +180,7 @@ class Judging(Block[Any, None]):
 
     def __init__(self, loop: Loop[CritiqueOptions], make: MakeJudge, *, custom: bool) -> None:
         self._make = lru_cache(maxsize=_CACHED_JUDGES)(make)
-        judge = self._make(("C1",))  # any ids will do, because resources and outline do not depend on the claims
+        judge = self._make(("C1",))  # any id will do, because resources and outline do not depend on the claims
         super().__init__(f"{loop.name}-rule", resources=judge.resources, hidden=judge.hidden)
         self._acting = [judge]  # used by `seats`
         self._loop, self._custom = loop, custom

@@ -171,7 +171,7 @@ def render_persona_turn(
     if numbered_reports:
         number, latest = numbered_reports[-1]
         parts.append(filled(template.summary, round=number, summary=quoted(latest.summary)))
-    # ordered by their first contributions, so that the order does not change as the transcript grows
+    # in the order of their first contributions, so that the order does not change as the transcript grows
     *names, last = [tag_name(other) for other in dict.fromkeys(e.name for e in entries) if other != me.name] or [""]
     if last:
         task = filled(template.reply, others=f"{', '.join(names)} and {last}" if names else last, **fields)
@@ -302,7 +302,7 @@ def render_moderator_system(
     *, topic: str, participants: Members, lines: bool = False, template: ModeratorTemplate = MODERATOR
 ) -> str:
     """Render the task, the topic and the participants; with `lines`, also the format of a plain-text report."""
-    # 0 and "" fill in rounds and length, which the moderator's rules do not mention
+    # 0 and "" stand for the rounds and the length, which the moderator's rules do not mention
     common = fill_for_all(template.system, tuple(participants.items()), 0, "", topic=topic)
     return f"{common}\n\n{template.lines}" if lines else common
 
@@ -317,7 +317,7 @@ def render_moderator_turn(
     """Render the whole transcript, and the round to report on."""
     rounds = "" if max_rounds is None else f" of at most {max_rounds}"
     wishes = " ".join(f"{tag_name(name)} wants ..." for name in dict.fromkeys(entry.name for entry in entries))
-    # after the last round, no contribution can settle the topic any more
+    # after the last round, no further contribution can settle the topic
     task = template.last if round == max_rounds else template.report
     text = filled(template.transcript, transcript=render_contributions(entries))
     return f"{text}\n\n{filled(task, round=round, rounds=rounds, wishes=wishes)}"
@@ -359,7 +359,7 @@ def create_moderator(
     def reported(answer: Any, _: ModelResponse, __: Context) -> ModeratorReport:  # noqa: ANN401 - text, or the model below
         if report == "text":
             return parse_report(answer)
-        # `ModeratorReport` treats "none", "N/A" and the like as no decision
+        # `ModeratorReport` treats "none", "N/A" and the like as the absence of a decision
         return ModeratorReport(summary=answer.summary, status=answer.status, decision=answer.decision)
 
     return deciding_block(
@@ -400,13 +400,13 @@ def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, 
     @handler(name=f"{name}-stash-report")
     async def stash(value: object, ctx: Context) -> ModeratorReport | None:
         def read() -> ModeratorReport:
-            if isinstance(value, str):  # a custom report may contain characters that stores reject, such as NUL
+            if isinstance(value, str):  # a custom report may contain characters rejected by stores, such as NUL
                 return parse_report(clean_text(str(value)))
             return as_model(value, ModeratorReport, block=moderator)
 
         report = None if value is MISSING else await accepted(read, ctx, returns=ModeratorReport, custom=custom)
         state = state_of(ctx, DeliberationState)
-        # also append None for a missing report, because prompts and pages find reports by position: one per round
+        # append None for a missing report too, because prompts and pages find reports by position, one per round
         ctx.scope.handle.update(reports=[*state.reports, report])
         if report is not None:
             ctx.emit(ModeratorReported(block=moderator, round=state.round, report=report))

@@ -157,7 +157,7 @@ def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[Deliberatio
         entries = _in_progress(loop, ctx)
         handle = ctx.scope.handles["transcript"]
         handle.set(handle.state.with_entry(*entries))
-        # otherwise a later round that is cut short would show these contributions again
+        # otherwise, if a later round is cut short, these contributions would be shown again
         ctx.scope.handle.update(spoken={})
         return entries
 
@@ -171,7 +171,8 @@ def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
     >>> stop_reason(DeliberationState(round=3), 3)
     'max_rounds'
     """
-    if state.is_settled:  # checked before `max_rounds`: a topic settled in the last round is settled, not out of rounds
+    # checked before `max_rounds`: a topic settled in the last round counts as settled, not as out of rounds
+    if state.is_settled:
         return "settled"
     return "max_rounds" if state.round >= max_rounds else None
 
@@ -180,7 +181,7 @@ def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> De
     """Return the enclosing deliberation's current raw output, including an unfinished round."""
     state = state_of(ctx, DeliberationState)
     decision = None if state.report is None else state.report.decision
-    # settled without an explicit decision: the summary describes the agreement
+    # the topic is settled without an explicit decision, so the summary describes the agreement
     if state.report is not None and decision is None and state.is_settled:
         decision = state.report.summary
     return DeliberationOutput(

@@ -86,7 +86,7 @@ def parse_report(text: str) -> ModeratorReport:
     >>> parse_report("**Status:** not settled yet\n\n## Summary\nThey differ on the price.")
     ModeratorReport(summary='They differ on the price.', status='CONTINUE', decision=None)
     """
-    # replace unpaired surrogates, which cannot be encoded in UTF-8 for storage and transfer
+    # replace unpaired surrogates, which UTF-8 cannot encode for storage and transfer
     text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if (report := _read_rendered(text)) is not None:
         return report
@@ -144,7 +144,7 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
         part = match["part"].casefold()
         opened = match["first"] or match["second"]
         marks = "" if match["inner"] or match["outer"] else opened
-        # if no emphasis was opened before the marker, stars after the colon belong to the value
+        # if no emphasis was opened before the keyword, stars after the colon belong to the value
         body = [line[match.end() if opened or not match["outer"] else match.start("outer") :]]
     yield part, _body(body, marks)
 

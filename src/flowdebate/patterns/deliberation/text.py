@@ -62,7 +62,7 @@ def render_deliberation(output: DeliberationOutput, *, title: str | None = None)
         lines += ["", *_heading(f"ROUND {number}", "-")]
         for entry in output.history:
             if entry.round == number:
-                # the name is on a line ending in a square bracket, so it must not contain line breaks or brackets
+                # the name is on a line ending in a square bracket, so it must contain neither line breaks nor brackets
                 cells = (" ".join(quoted(part or "").replace(BAR, " ").split()) for part in (entry.name, entry.role))
                 speaker = "  —  ".join(filter(None, cells)).replace("[", "(").replace("]", ")")
                 lines += ["", f"{_INDENT}[{speaker}]", f"{_INDENT}{'.' * _DOTS}", "", *_text(entry.text)]
@@ -99,7 +99,7 @@ def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]
 
 def _indent(line: str, indent: str) -> str:
     """Return `indent`, or a bar for a line that resembles one of the layout's own."""
-    # only the beginning matters, since a line may be as long as an argument; normalized, because invisible characters
-    # and other forms of letters would hide the resemblance
+    # check only the beginning, since a line may be as long as an argument, and normalize it, because invisible
+    # characters and unusual letter forms would hide the resemblance
     seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})
     return indent if _FORM.match(seen.lstrip().casefold()) is None else _BEHIND

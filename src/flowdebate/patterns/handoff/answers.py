@@ -42,7 +42,7 @@ from .transition import read_transition
 
 
 _DECODER = JSONDecoder()
-_TRIES = 50  # maximum number of braces to examine; each can take time proportional to the length of the text
+_TRIES = 50  # maximum number of braces to examine, each in time proportional to the length of the text
 
 
 class HandoffFields(BaseModel):
@@ -102,7 +102,7 @@ def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
     parameters = handoff_spec(other_names).parameters
 
     def replace_schema(schema: dict[str, Any]) -> None:
-        # name under which servers receive the schema as a tool if they support tools but not schemas
+        # name of the tool that carries the schema to servers supporting tools but not schemas
         title = schema["title"]
         schema.clear()
         schema.update({"title": title, **parameters})
@@ -121,7 +121,7 @@ def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: C
         return read_text(trim_to_sentence(output), names).model_copy(update={"cut_off": True})
     answer: HandoffAnswer = output if isinstance(output, HandoffAnswer) else output.answer()
     if is_blank(answer.response) and response.tool_calls and not is_blank(response.text):
-        return answer.model_copy(update={"response": response.text})  # text that accompanies the call
+        return answer.model_copy(update={"response": response.text})  # text accompanying the call
     return answer
 
 
@@ -144,9 +144,9 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
         cut_short = False
     except ValueError as error:
         cut_short = str(error).startswith(("EOF", "trailing characters"))
-    if not cut_short:  # complete but invalid JSON may be broken anywhere
+    if not cut_short:  # JSON that is complete but invalid may be broken anywhere
         return HandoffAnswer(response="")
-    # ignore a truncated name, since it could be the beginning of several names
+    # ignore a truncated name, since several names may begin that way
     if (text := _part(answer, partial=True)) is not None:
         return HandoffAnswer(response=clean_text(text))
     part = trim_to_sentence(_part(answer, partial="trailing-strings") or "")
@@ -161,7 +161,7 @@ def _find_object(text: str) -> HandoffFields | None:
             break
         try:
             value, end = _DECODER.raw_decode(text, begin)
-        except (ValueError, RecursionError):  # no object begins here, or it is nested too deeply for the decoder
+        except (ValueError, RecursionError):  # either no object begins here, or it is nested too deeply for the decoder
             begin = text.find("{", begin + 1)
             continue
         if value.get("name") == "handoff" and isinstance(value.get("arguments"), dict):
@@ -243,12 +243,12 @@ def check_decision(
     """
     text, next_name = "" if is_blank(answer.response) else answer.response, answer.next_agent_name
     name = None if next_name is None or is_blank(next_name) else name_among(next_name, names)
-    problem: str | None = None  # shown to a model when it is called again
+    problem: str | None = None  # shown to a model that is called again
     if next_name is None or is_blank(next_name):
         problem = "nobody was named to speak next"
     elif name is None:
         problem = f"{shown(next_name)} is nobody in this debate"
-    elif name == agent_name:  # naming itself is a different problem from an unknown name
+    elif name == agent_name:  # a speaker that names itself is a different problem from an unknown name
         name, problem = None, f"{name!r} handed over to itself"
     if not text:
         problem = NOTHING if problem is None else f"{NOTHING}, and {problem}"

@@ -174,7 +174,7 @@ class HandoffLive(Live):
                 self._answer = event.output
             case TurnFinished():
                 yield from self._show_text(self._recorded)
-            case HandoffMade():  # the text may come from a second answer
+            case HandoffMade():  # the text may be that of a second answer
                 yield from self._show_text("" if self._answer is None else self._answer.response)
                 yield from next_speaker(event)
             case _:

@@ -71,7 +71,8 @@ def hand_over(
         decision = HandoffDecision(text="", problem="the turn was lost") if value is None else value
         if value is not None and on_invalid == "error":
             _refuse_problem(value, other_names, ctx)
-        next_name, by = decision.next_agent_name, decision.chosen_by  # a custom block's decision may lack either value
+        # a decision by a custom block may lack either value
+        next_name, by = decision.next_agent_name, decision.chosen_by
         if next_name is None or by is None:
             next_name, by = ctx.random.choice(other_names), "random"
         if value is not None:

@@ -22,11 +22,11 @@ class Transition:
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
 _LEAD = f"{DECORATION}-+•>=#→⇒.0123456789 \t\r"
 """Characters allowed before a marker on a line of its own: bullets, numbers, quotes, markdown."""
-_MAX_MARKERS = 50  # maximum number of markers to examine, starting from the last; a model can write any number
-_MAX_NAME_LENGTH = 2_000  # maximum length of a fully escaped name in characters
-_MAX_STRANGER_LENGTH = (
-    80  # maximum length of an unknown name in characters; longer texts are sentences about a transition
-)
+# maximum number of markers to examine, starting from the last, because a model can write any number of them
+_MAX_MARKERS = 50
+_MAX_NAME_LENGTH = 2_000  # maximum length in characters of a name with every character escaped
+# maximum length of an unknown name in characters; anything longer is a sentence about a transition
+_MAX_STRANGER_LENGTH = 80
 
 
 def read_transition(text: str, names: Iterable[str]) -> Transition:

@@ -216,7 +216,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
         block, other = loop.speakers(member, answer=lambda: Findings, **fields)
         speakers = [[speaker.in_role("reviewer")] for speaker in (block, other) if speaker is not None]
     else:
-        options.pop("length", None)  # this length applies to findings only
+        options.pop("length", None)  # this length applies only to findings
         times = [False, True] if phase == "examine" else [False]
 
         def make(model: Model | str | None) -> list[Block[Any, Any]]:
@@ -235,7 +235,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
 
         if block_options is None:
             block = loop.custom_speaker(member).in_role("reviewer")
-            # people get one order only: unlike models, they are not influenced by the order of two words
+            # humans see only one order: unlike models, they are not influenced by the order of two words
             speakers = [[block] * (1 if hasattr(member.block, "with_answer_schema") else len(times))]
         else:
             speakers = [make(None)]
@@ -258,7 +258,8 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
         missing = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in reasons if names) or None
         rules = parse_gate(gate, location=loop.location, reviewers=len(loop.roster))
         result = hold_gate(gate, rules, findings, voices=state.voices, missing=missing)
-        if state.stop_reason is None:  # unexamined findings cannot break a rule, so the gate is undecided
+        # findings that have not been examined cannot break a rule, so the gate is undecided
+        if state.stop_reason is None:
             result = GateResult(rule=gate, holds=None, why="the run ended early")
     return ReviewRawOutput(
         question=state.question,

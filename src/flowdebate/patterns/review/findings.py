@@ -38,7 +38,7 @@ _NEAR = 5
 """Maximum distance in lines between two reports of one fault: one reviewer may cite the cause, another the effect."""
 
 
-# Places
+# Locations
 
 
 def locate(
@@ -64,7 +64,7 @@ def locate(
     if has_quote:
         for names in [[name], [*files]] if name else [[*files]]:
             if spots := _spots(quote or "", names, sources):
-                # prefer a line that still exists, then the line nearest to the claimed one
+                # prefer a line that still exists, then the one nearest to the claimed line
                 spot = min(spots, key=lambda span: (not span[1], abs(span[1] - (line or 0))))
                 place = Place(file=spot[0], line=spot[1] or None, end_line=spot[2] or None, quote=quote, found=True)
                 moved = file is not None and names != [name]
@@ -111,7 +111,7 @@ def _files(sources: tuple[Source, ...]) -> dict[str, list[Line]]:
     return files
 
 
-# Line numbers as written by people and models after a path, and the words before them.
+# Line numbers as humans and models write them after a path, and any words before them.
 _AT_LINES = re.compile(
     r"(?:(?::|#)\s*L?(?P<line>\d+)(?:\s*[-\u2013]\s*L?(?P<end>\d+)|:\d+)?"
     r"|[\s,(]+(?:lines?|ll?\.)\s*(?P<first>\d+)(?:\s*(?:[-\u2013]|to|and)\s*(?P<last>\d+))?\)?)\s*\Z",

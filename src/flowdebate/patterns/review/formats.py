@@ -45,7 +45,7 @@ def findings_markdown(document: Document, *, room: int = _MAX_COMMENT_LENGTH) ->
     models = f"{plain(models_text(dict(raw.reviewers)))}{cost}"
     tail = [plain(raw.empty_note), ""] if raw.empty else []
     tail.append(f"<sub>{models}. Models can be wrong together: a confirmed finding is not proof.</sub>")
-    room -= sum(len(line) + 1 for line in (*head, *tail)) + 1_000  # leave space for headings and a final note
+    room -= sum(len(line) + 1 for line in (*head, *tail)) + 1_000  # leave room for headings and a final note
     lines, cut = [*head], 0
     for state in STATES:
         findings = raw.in_state(state)
@@ -73,7 +73,7 @@ def _finding_lines(finding: Finding) -> Iterable[str]:
     missing += f" ({plain(place.note)})" if place.note is not None else ""
     claim = f"**{plain(finding.title)}**. {plain(finding.claim)}"
     yield f"- **{finding.severity}** {finding.id}{location}{missing}: {claim}"
-    # a multi-line suggestion is rendered as code, where every space matters
+    # render a multi-line suggestion as code, where every space matters
     if (text := printable(finding.suggestion or "").strip()) and "\n" in text:
         fence = "`" * (max(map(len, ["``", *re.findall("`+", text)])) + 1)
         yield f"  - Suggestion:\n\n{indent(f'{fence}{chr(10)}{text}{chr(10)}{fence}', '    ')}"
@@ -127,7 +127,7 @@ def findings_sarif(document: Document) -> str:
         "version": __version__,
         "rules": [{"id": grade, "defaultConfiguration": {"level": level}} for grade, level in _LEVELS.items()],
     }
-    # resolved findings are omitted, so that code scanning closes their alerts
+    # omit resolved findings, so that code scanning closes their alerts
     open_findings = [finding for finding in raw.findings if finding.state != "resolved"]
     findings = sorted(open_findings, key=lambda finding: STATES.index(finding.state))[:_MAX_RESULTS]
     results = [(finding, _location(finding, raw)) for finding in findings]

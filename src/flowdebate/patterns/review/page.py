@@ -107,7 +107,7 @@ class ReviewDocument(Document):
 
     @property
     def notes(self) -> list[str]:
-        # the page already shows coverage and quotes next to the result
+        # the page already shows coverage and quotes alongside the result
         return [note for note in super().notes if not note.startswith(("Quotes: ", "Source: ", "Left out: "))]
 
     @property
@@ -190,7 +190,7 @@ def finding_group(finding: Finding) -> Group:
     answers: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
     facts += [Fact(label=answer.agent_name, text=remark_text(answer), tone="plain") for answer in answers]
     facts.append(Fact(label=finding.state.capitalize(), text=finding.why, tone="dim"))
-    # join lines, because a multi-line title could look like text of the page
+    # join lines, because part of a multi-line title could be mistaken for the page's own text
     return Group(label=f"{finding.id}, {finding.severity}", text=" ".join(finding.title.split()), facts=tuple(facts))
 
 
@@ -313,7 +313,7 @@ class ReviewPage(PatternPage):
     def check_models(self, plan: Plan) -> None:
         options: ReviewPlanOptions = plan.options
         resolver, people = ModelResolver(plan.models), options.humans or ()
-        with suppress(ModelUnavailable):  # an unavailable model is reported by the run itself
+        with suppress(ModelUnavailable):  # the run itself reports an unavailable model
             check_makers(
                 {
                     speaker.name: resolver.resolve(speaker.model, (plan.first,)).name

@@ -54,7 +54,7 @@ MAX_FINDINGS = 50
 """Maximum number of findings per reviewer."""
 _Text = Annotated[str, Field(max_length=4_000)]
 _Short = Annotated[str, Field(max_length=300)]
-# small models would write the title here; a grammar restricts them to the number, but brackets are accepted
+# small models would write the title here; a grammar restricts them to the number, although brackets are accepted
 _Id = Annotated[
     str,
     Field(max_length=300, description="Its number", json_schema_extra={"pattern": "^F[0-9]{1,4}$"}),
@@ -104,7 +104,8 @@ class Place(WireModel):
 class FindingDraft(WireModel):
     """One thing that is wrong, as a reviewer writes it."""
 
-    # the schema asks models for a title; an empty one is dropped, because another call could lose the other findings
+    # the schema requires a title, but findings without one are merely dropped: another call could lose the other
+    # findings
     title: Annotated[_Short, Field(description="What is wrong, in a few words", json_schema_extra={"minLength": 1})]
     claim: Annotated[_Text, Field(description="Why it is wrong, and what follows from it")]
     severity: Annotated[Severity, Field(description="blocker, major, minor or nit")]
@@ -413,7 +414,7 @@ class ReviewRawOutput(PatternOutput):
         return self.answer if self.gate is None or self.decision_word is None else f"gate {self.decision_word}"
 
 
-# Questions to reviewers
+# Requests to reviewers
 
 
 class Examined(WireModel):

@@ -148,7 +148,7 @@ class ReviewerTurn(Block[Any, None]):
         )
         rendered = []
         for number, finding in enumerate(state.findings or (), start=1):
-            if number % _AT_ONCE == 0:  # yield to other tasks
+            if number % _AT_ONCE == 0:  # let other tasks run
                 await asyncio.sleep(0)
             against = [verdict.reason for verdict in refutations[finding.id]] if defends else []
             if (name in finding.raisers) == defends and bool(against) == defends:
@@ -173,7 +173,7 @@ class ReviewerTurn(Block[Any, None]):
         texts = [text for _, text in rendered]
         kind: Any = self._phase
         question = self._hide(state.question, ctx) or ""
-        # the second order shows the findings in reverse, because models put more trust in what they read first
+        # the second request shows the findings in reverse order, because models trust what they read first more
         ordered = "\n".join(reversed(texts) if turned else texts)
         return FindingsRequest(kind=kind, question=question, text=ordered, turned=bool(turned), part=part or 0)
 
@@ -203,7 +203,7 @@ class ReviewerTurn(Block[Any, None]):
                 place = locate(sources, **{key: fields.pop(key) for key in ("file", "line", "end_line", "quote")})
                 raised.append(Raised(agent_name=name, place=place, **fields))
             return [*raised]
-        schema = answer_to(self._phase)  # both orders are parsed with the same schema
+        schema = answer_to(self._phase)  # answers in both orders are parsed with the same schema
         read: list[Any] = [as_model(answer, schema, block=block) for answer in answers]
         if self._phase == "defend":
             answers_by_finding = {
@@ -302,7 +302,7 @@ class Merging(Wrapped):
         reports = [*state.reports.values(), self._raise_earlier(ctx)]
         groups = group(raised for report in reports for raised in report)
         pairs, possible = await _find_pairs(groups) if self._asks else ([], 0)
-        ctx.scope.handle.deadline = None  # the time limit of the first phase no longer applies
+        ctx.scope.handle.deadline = None  # the first phase's time limit no longer applies
         findings = join(groups, await self._compare(groups, pairs, ctx) if pairs else [])
         ctx.scope.handle.update(findings=findings, uncompared_pairs=possible - len(pairs))
         if any(set(state.reports).difference(finding.raisers) for finding in findings):
@@ -424,7 +424,7 @@ def findings_of(state: ReviewState) -> list[Finding]:
         return [value for values in lists.values() for value in values]
 
     current = state.findings
-    if current is None:  # the run ended before they were merged
+    if current is None:  # the run ended before the findings were merged
         current = join(group(flat(state.reports)), [])
     return decide(current, flat(state.verdicts), flat(state.defences), state.voices)
 
@@ -436,7 +436,8 @@ def build_review(loop: Loop[ReviewOptions]) -> Handler[Any, Any]:
     def build(_: object, ctx: Context) -> object:
         state = state_of(ctx, ReviewState)
         ctx.scope.handle.deadline = None
-        transcript = ctx.scope.handles["transcript"]  # added only now, because a human reviewer would see the names
+        # added only now, because a human reviewer would otherwise see the names
+        transcript = ctx.scope.handles["transcript"]
         transcript.set(transcript.state.with_entry(*reports_of(loop, state)))
         reason = "examined" if state.findings else "nothing_found"
         ctx.scope.handle.update(stop_reason=reason)

@@ -81,7 +81,7 @@ def issues_of(assessment: Assessment) -> str:
     return "; ".join(quoted(issue) for issue in assessment.issues if issue.strip())
 
 
-# Debater
+# The debater
 
 
 _TURN = ("name", "speaker", "who", "round", "max_rounds")
@@ -208,7 +208,7 @@ def render_debater_turn(
 
     The messages for any two turns share a prefix up to the end of the shorter transcript.
     """
-    # {who} is used in sentences beginning with "As ...", which would read badly with both name and role
+    # {who} appears in sentences beginning with "As ...", which would sound odd with both a name and a role
     who = _with_article(tag_text(me.role)) if me.role and me.role.strip() else tag_name(me.name)
     fields: dict[str, object] = {**me.about, "who": who, "round": round}
     last = [filled(template.turn, question=quoted(question), **fields)]
@@ -274,7 +274,7 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
     )
 
 
-# Synthesizer
+# The synthesizer
 
 
 @dataclass(frozen=True, kw_only=True)

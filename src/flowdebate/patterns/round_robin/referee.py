@@ -88,7 +88,7 @@ def render_referee_turn(
     template: RefereeTemplate = REFEREE,
 ) -> str:
     """Render the whole transcript with the earlier audits, and the round to audit."""
-    # turns may have been skipped, so use the transcript
+    # use the transcript, because turns may have been skipped
     spoke = dict.fromkeys(entry.agent_name for entry in entries if entry.round == round)
     task = filled(
         template.audit,
@@ -154,10 +154,10 @@ def create_referee(
     return RosterBlock(inner, roster)
 
 
-# entries written by models instead of an empty list
+# what models write instead of leaving the list empty
 _NO_ISSUE = frozenset({"", "n/a", "no", "no issue", "no issues", "none", "nothing"})
 _ISSUES = 3  # maximum number of issues per debater; without a limit, a model could loop
-_MAX_LENGTH = 1_000  # maximum length of an issue and of the notes in characters; every later prompt contains them
+_MAX_LENGTH = 1_000  # maximum length of an issue, or of the notes, in characters; every later prompt contains them
 
 
 @lru_cache(maxsize=256)  # cached across debates between the same members
@@ -194,7 +194,7 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
             list[assessment],
             Field(
                 max_length=len(roster),
-                json_schema_extra={"minItems": len(roster)},  # otherwise small models omit some debaters
+                json_schema_extra={"minItems": len(roster)},  # otherwise small models leave out some debaters
                 description="One assessment for each member",
             ),
         ),
@@ -220,7 +220,7 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
             dropped.append(clean_text(assessment.agent_name))
         else:
             speakers.remove(name)  # only the first assessment of each debater counts
-            # a custom referee may return characters that stores reject, such as NUL
+            # a custom referee may return characters rejected by stores, such as NUL
             kept_scores.append({**clean_data(assessment.model_dump()), "agent_name": name})
     return RefereeAudit(
         round=round, notes=clean_text(report.notes), assessments=kept_scores, dropped=list(dict.fromkeys(dropped))

@@ -175,7 +175,7 @@ class ForkJournal(Journal):
             # The model may be any of those called, including fallbacks; an answer edited by the parent has no model.
             same = row.request == request and (model is None or model in (models_asked(row.body) or (model,)))
             return replace(row, body=reused_text(row.body)) if same else None
-        # Decisions are not reused: forking is a cheap way to let a run continue longer, or stop earlier, than its
+        # Decisions are not reused: forking is a cheap way to let a run continue for longer, or stop earlier, than its
         # parent.
         return None if self._differs or key.endswith(DECISION) else row
 
@@ -249,7 +249,7 @@ def fork_header(
         edited_body(rows_by_key[place], edit)
     first = min((rows_by_key[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
     before = [row.at or 0.0 for row in rows if row.body is not None and (first is None or (row.seq or 0) < first)]
-    # A fork of a fork starts on the clock of the original run, by which its answers are dated.
+    # A fork of a fork starts on the original run's clock, by which its answers are dated.
     began_at = (header.parent or {}).get("began_at", header.created_at)
     return replace(
         header,
@@ -277,7 +277,8 @@ async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalO
         return Journal(store, header, **options)
     labels: Mapping[str, str] = {}
     rows: Sequence[StepRow] = ()
-    with suppress(RunNotFound):  # a fork outlives its parent: only steps that it has not copied yet are requested again
+    # if the parent has been deleted, only those steps that the fork has not copied yet are requested again
+    with suppress(RunNotFound):
         labels = (await store.run(parent["run"])).header.labels
         rows = await store.steps(parent["run"])
     done = [row for row in rows if row.seq is not None]
@@ -303,7 +304,7 @@ def edited_body(row: StepRow, edit: object) -> str:
     try:
         if row.kind == "human":
             if isinstance(edit, str) and not isinstance(read_answer(row.body or "")[0], str):
-                edit = json.loads(edit)  # the command line only passes text
+                edit = json.loads(edit)  # the command line passes only text
             return json_text({**json.loads(answer_text(edit, suspended=False)), "origin": "edited"})
         return edited_text(row.body or "", edit)
     except (ValueError, TypeError, RecursionError) as error:

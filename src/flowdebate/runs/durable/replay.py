@@ -90,7 +90,7 @@ async def replay(
         await _wait_for_end_of_journal(run, journal)
         _tell_end_of_journal(run, journal, stored)
         events, calls = _events_of(handle), _calls_of(handle, run)
-        if stored.owned:  # determined before the replay is cancelled, because that sets the status "interrupted"
+        if stored.owned:  # determined before the replay is cancelled, since cancelling it sets the status "interrupted"
             run.build_partial_output("running")
     finally:
         output, failure = await _end_replay(handle)
@@ -184,14 +184,15 @@ def _start_replay(
     limits: Limits | None,
     profile: Profile = "full",
 ) -> tuple[_Replayed, _ReadOnlyJournal, RunHandle[Any]]:
-    header, store = stored.header, MemoryStore()  # the store is only used in errors
+    header, store = stored.header, MemoryStore()  # the store is used only in errors
     journal = _ReadOnlyJournal(store, header, steps, stored.status)
     run = _Replayed(
         run_id=header.run_id,
         session=session_of(store, header, f"{block.name}.replay()"),
         seed=header.seed,
         models=_NoModels(_models_of(store, header, profile) if model is None else ModelResolver(model)),
-        limits=None if limits is None else replace(limits, seconds=None),  # the replay takes a different time
+        # the replay does not take the same time as the run
+        limits=None if limits is None else replace(limits, seconds=None),
         journal=journal,
     )
     return run, journal, start_block(block, header.input, run)
@@ -201,7 +202,7 @@ def _tell_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun)
     """Emit the events at the end of the journal that only the executing process knows about."""
     for path in () if stored.owned else [*run.records.held_events]:  # the events that both halves have finished so far
         run.records.release(path)
-    for place in [*journal.parked]:  # the run would continue here, and count the calls itself
+    for place in [*journal.parked]:  # the run would continue here, and count these calls itself
         run.count_failed(place)
 
 
@@ -230,7 +231,7 @@ async def check_edits(
     replayed = await replay(block, stored, edited, model=model)
     for place, edit in edits.items():
         failure, asking = replayed.failure, unquote(place.rpartition("/")[2].partition("#")[0])
-        # The answer may be unusable, in which case a human is asked again.
+        # If the answer is unusable, the human is asked again.
         if (isinstance(failure, JournalMismatch) and failure.key == place) or (
             isinstance(failure, OutputError) and failure.block == asking
         ):
@@ -245,7 +246,7 @@ async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
     while run.status == "running" and quiet < _QUIET and waited < _PATIENCE:
         if journal.parked or spins < _SPINS:
             await asyncio.sleep(0)
-        else:  # a block waits for a thread or for time to pass; the event loop shows neither
+        else:  # a block is waiting for a thread or for time to pass, and the event loop shows no sign of either
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, _MAX_PAUSE)
         recorded = len(run.records.events) + sum(map(len, run.records.held_events.values()))
@@ -294,7 +295,7 @@ class _Replayed(Run):
     async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
         if self.on_request is not None:
             self.on_request(path, request)
-        await asyncio.sleep(0)  # yield, so that a replay of many calls does not block the loop
+        await asyncio.sleep(0)  # yield, so that a replay with many calls does not block the loop
         if self.journal.lacks(path):
             calling = self.records.call_started(request, model.name, path)
             try:
@@ -359,7 +360,7 @@ class _ReadOnlyJournal(Journal):
     async def _park(self, key: str) -> NoReturn:
         self.stops += 1
         self.parked[key] = asyncio.Event()
-        # Wait instead of raising an error: blocks could catch it, and continue with steps that the run never took.
+        # Wait instead of raising an error, since blocks could catch it and continue with steps that the run never took.
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -398,7 +399,7 @@ class _NoModels(ModelResolver):
     def resolve(self, spec: ModelSpec | None = None, defaults: Sequence[ModelChoice] = ()) -> Model:
         try:
             model = self._real_models.resolve(spec, defaults)
-        except (ModelUnavailable, ConfigurationError):  # a run can be read without a key
+        except (ModelUnavailable, ConfigurationError):  # reading a run requires no key
             return _NoModel(spec if isinstance(spec, str) else "unknown", "concise" if spec == "local" else "full")
         return _NoModel(model.name, profile_of(model))
 

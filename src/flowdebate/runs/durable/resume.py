@@ -78,7 +78,7 @@ async def load_run(
         header = stored.header
         if not allow_changes:
             now = fingerprint_of(block, outline, model)
-            if model is None and header.model is not None:  # resume with the models from the start of the run
+            if model is None and header.model is not None:  # resume with the models that the run started with
                 now["model"] = header.fingerprint.get("model", "")
             then = header.fingerprint
             check_unchanged(opened, run_id, {name: (then.get(name, ""), text) for name, text in now.items()})
@@ -105,7 +105,7 @@ async def load_run(
             observe=common.get("observe"),
         )
     except BaseException as error:
-        if owned:  # release it unchanged, so that a failed attempt does not block the next one
+        if owned:  # released unchanged, so that a failed attempt does not block the next one
             status = "dead_letter" if isinstance(error, DeadLetter) else stored.status
             await opened.finish(run_id, status, stored.outcome)
         raise
@@ -259,7 +259,7 @@ async def load_same(
 
 async def _take(store: Store, run_id: str) -> StoredRun:
     """Take ownership of the run; release it if the caller is cancelled in the meantime."""
-    # The write completes even if its caller is cancelled, and the run would then be owned by a process unaware of it.
+    # The write completes even if its caller is cancelled, which would leave the run owned by a process unaware of it.
     taking = asyncio.ensure_future(store.take(run_id))
     cancelled = await wait_uncancelled(taking)
     if cancelled is not None and taking.exception() is None:

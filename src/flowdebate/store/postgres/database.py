@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
-# Error codes of a server that is stopping, has crashed, is starting, has ended an idle session, or has no session left.
+# Error codes of a server that is stopping, has crashed, is starting, has ended an idle session, or has no sessions
+# left.
 _PASSING = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
 _FULL = "53300"
 _FULL_TEXTS = ("too many clients already", "connection slots are reserved", "too many connections for")
 _TIMED_OUT = {"57014", "55P03"}  # the statement was cancelled, or a lock was not available
-# Override the server's defaults: a `lock_timeout` would end waits that `timeout` already limits, and with
+# Override the server's defaults: a `lock_timeout` would cut short waits that `timeout` already limits, and with
 # synchronous_commit = off a power failure could lose a finished commit.
 _BEGIN = """
 SELECT set_config('search_path', quote_ident(%(schema)s), false),
@@ -70,7 +71,7 @@ class Address:
         """True once the tables have this version's schema."""
         self.preparing: threading.Lock = threading.Lock()
         self._secrets = [parts[part] for part in _SECRETS if parts.get(part)]
-        # Detect a silently lost peer after 20 seconds, rather than hours.
+        # Detect a silently lost peer after 20 seconds instead of hours.
         defaults = {
             "application_name": "flowdebate",
             "connect_timeout": max(2, math.ceil(patience)),
@@ -252,7 +253,7 @@ def make_schema(connection: Session, schema: str) -> None:
 def _migrate(connection: Session, address: Address) -> None:
     """Apply the missing migrations in one transaction: either all of them, or none."""
     with IMPORTING:
-        # SQLAlchemy's ORM patches modules used below, so nobody else may be importing them
+        # SQLAlchemy's ORM patches modules used below, so nothing else may be importing them meanwhile
         import_module("sqlalchemy.orm")
         from alembic import command
         from alembic.config import Config
@@ -265,9 +266,9 @@ def _migrate(connection: Session, address: Address) -> None:
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     try:
         with engine.connect() as session:
-            # This lock is released at the end of the transaction.
+            # The end of the transaction releases this lock.
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))
-            if (read_version(connection, address) or "") >= KNOWN:  # another process was faster
+            if (read_version(connection, address) or "") >= KNOWN:  # another process got there first
                 return
             connection.execute("SET LOCAL statement_timeout = 0")  # indexing many runs may take a long time
             make_schema(connection, address.schema)

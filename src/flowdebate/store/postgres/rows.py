@@ -138,7 +138,7 @@ def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
     if labels:
         texts = label_texts(labels)
         parameters["label"] = texts[0]
-        # If the index alone decides, add no other condition, because the planner would treat it as an independent
+        # If the index is sufficient, add no other condition, because the planner would treat it as an independent
         # filter.
         parameters["labels"] = texts if len(texts) > 1 or len(texts[0]) > _LABEL else None
         source += " JOIN run_labels USING (run_id)"
@@ -146,7 +146,7 @@ def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
         parameters |= {"at": float(before[0]), "id": before[1]}
     values = {name: value for name, value in parameters.items() if value is not None}
     location = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
-    # Refer to the index that is read in order, so that no sorting is needed.
+    # Refer to the index to be read in order, so that no sorting is needed.
     created = "run_labels.created_at" if labels else "created_at"
     location = location.replace("{created}", created)
     statement = f"{source} WHERE {location} ORDER BY {created} DESC, run_id LIMIT %(limit)s"
@@ -221,7 +221,7 @@ def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
     ids = sql.SQL("SELECT workflow_uuid FROM {} WHERE attributes @> jsonb_build_object('run', {}::text)").format(
         tables["workflow_status"], run_id
     )
-    for table in tables.values():  # the table referenced by the others comes last
+    for table in tables.values():  # the table to which the others refer comes last
         session.execute(sql.SQL("DELETE FROM {} WHERE workflow_uuid IN ({})").format(table, ids))
 
 

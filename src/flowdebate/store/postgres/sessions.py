@@ -53,8 +53,8 @@ class _Worker:
                 job.value = job.work(self._session)
             except BaseException as error:  # noqa: BLE001 - raised where the job is awaited
                 if self._session is not None and self._session.info.transaction_status:
-                    self._drop()  # the session is not idle, so it is lost or busy
-                # Time in the queue counts towards the limit.
+                    self._drop()  # the session is not idle, so it is either lost or busy
+                # Time spent in the queue counts towards the limit.
                 remaining = since + self._address.patience - time.monotonic()
                 if remaining <= 0 or not self._address.may_pass(error):
                     job.error = error
@@ -88,8 +88,8 @@ class SessionPool:
 
         Raises StoreError if the pool is closed or `patience` runs out.
         """
-        # One thread for all jobs of a run: a write continues if its caller is cancelled, and the run's end must not
-        # overtake it.
+        # Use one thread for all jobs of a run: a write continues if its caller is cancelled, and must not be overtaken
+        # by the run's end.
         index = crc32(purpose.encode("utf-8", "surrogatepass")) % len(self._workers)
         worker = self._workers[index]
         if worker is None:
@@ -105,7 +105,7 @@ class SessionPool:
         except Exception as error:
             if not self._address.is_error(error):
                 raise
-            # Omitted if it contains secrets, because tracebacks show causes.
+            # Omit the cause if it contains secrets, because tracebacks show causes.
             cause = error if self._address.without_secrets(str(error)) == str(error) else None
             raise StoreError(self._address.name, self._address.describe(error)) from cause
 
@@ -151,7 +151,7 @@ class PostgresOwner:
         self._lock = threading.Lock()
         self._ended = False
         self._thread: threading.Thread | None = None
-        # Wakes the thread while it waits for input from the session: to watch a new session, or to end.
+        # Wakes the thread while it is waiting for input from the session, to watch a new session or to end.
         self._bell: tuple[socket.socket, socket.socket] | None = None
 
     def ensure(self) -> None:
@@ -184,7 +184,7 @@ class PostgresOwner:
         try:
             connection.execute(_KEEP)
             row = connection.execute("SELECT pg_try_advisory_lock(%s)", (self.id,)).fetchone()
-            if row is None or not row[0]:  # the server has not yet noticed the loss of the old session
+            if row is None or not row[0]:  # the server has not yet noticed that the old session is lost
                 connection.execute(_END_OLD, (self.id,))
                 connection.execute("SELECT pg_advisory_lock(%s)", (self.id,))
         except BaseException:
@@ -201,7 +201,7 @@ class PostgresOwner:
             if not selector.select(0):
                 return False
         try:
-            connection.execute("SELECT 1")  # either a notice, or the end of the session
+            connection.execute("SELECT 1")  # this reveals whether the input was a notice or the end of the session
         except Exception:  # noqa: BLE001 - whatever it is, another session is needed
             return True
         return False

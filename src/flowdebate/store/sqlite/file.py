@@ -75,7 +75,7 @@ _SCHEMA = (
         PRIMARY KEY (label, created_at DESC, run_id)
     ) STRICT, WITHOUT ROWID
     """,
-    # Damaged headers have no labels.
+    # Runs with damaged headers get no labels.
     """
     CREATE TRIGGER labels_added AFTER INSERT ON runs BEGIN
         INSERT OR IGNORE INTO run_labels SELECT key || '=' || atom, new.created_at, new.run_id
@@ -89,8 +89,8 @@ _SCHEMA = (
         );
     END
     """,
-    # Trigrams of questions. Runs get separate numbers here, because VACUUM may renumber the rows of tables without a
-    # key.
+    # Trigrams of questions. Runs get numbers of their own here, because VACUUM may renumber the rows of tables without
+    # a key.
     "CREATE TABLE run_numbers (number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE) STRICT",
     """
     CREATE VIRTUAL TABLE run_texts
@@ -127,7 +127,7 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     make_private_folder(path.parent)
     # Create a missing file, but do not open an existing one: closing it would release this process's locks on it, and
     # another process could believe that it is the last to use the store, and delete the log in use. The lock ensures
-    # that no other thread's SQLite locks the file before this descriptor is closed.
+    # that no other thread has SQLite lock the file before this descriptor is closed.
     with _creating, suppress(OSError):  # SQLite reports these errors itself
         os.close(open_private(os.path.realpath(path), os.O_RDWR | os.O_EXCL))
     connection = _open(path, patience)
@@ -159,7 +159,7 @@ def connect_quick(path: Path) -> sqlite3.Connection:
     """Open a connection that never waits for locks, syncs or checkpoints."""
     connection = _open(path, 0.0)
     try:
-        # This connection is used in the event loop; `Disk` syncs in a thread.
+        # This connection is used in the event loop; `Disk` syncs the file in a thread.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
     except BaseException:
@@ -169,7 +169,7 @@ def connect_quick(path: Path) -> sqlite3.Connection:
 
 
 def _open(path: Path, patience: float) -> sqlite3.Connection:
-    # The writer begins transactions explicitly, and event loops of several threads share one quick connection.
+    # The writer begins transactions explicitly, and event loops in several threads share one quick connection.
     connection = sqlite3.connect(
         path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
     )
@@ -195,7 +195,7 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
     """Create the tables in a new file; raise StoreError, before writing, for another program's or version's file."""
-    # So that another process creating the file is seen either before or after it, but never in between.
+    # In one transaction, so that a file being created by another process is seen either before or after that.
     connection.execute("BEGIN")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
@@ -211,7 +211,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
         return
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        # Another process may have been faster.
+        # Another process may have got there first.
         is_new = connection.execute("PRAGMA user_version").fetchone()[0] == 0
         for statement in _SCHEMA if is_new else ():
             connection.execute(statement)
@@ -243,7 +243,7 @@ def _encode(values: Any) -> Any:  # noqa: ANN401 - as above
 def _decode(data: bytes) -> str:
     try:
         return decode_text(data.decode())
-    except UnicodeDecodeError as error:  # the file is damaged: report an error of the store
+    except UnicodeDecodeError as error:  # the file is damaged, so report a store error
         raise sqlite3.DatabaseError(f"it holds invalid text: {error}") from error
 
 
@@ -313,10 +313,11 @@ class Disk:
         while (finish := self._waiting.get()) is not None:
             if self.lost is None:
                 try:
-                    if self._handle is None:  # SQLite creates this file on its first write, named after the real file
+                    # SQLite creates this file on the first write, and names it after the real file
+                    if self._handle is None:
                         self._handle = os.open(f"{os.path.realpath(self._path)}-wal", os.O_RDWR)
                     _sync(self._handle)
-                except OSError as error:  # remembered: a second sync may succeed although data was lost
+                except OSError as error:  # remembered, because a second sync may succeed even though data was lost
                     self.lost = error
             finish(self.lost)
 

@@ -35,7 +35,7 @@ BRIEF = RUN.replace("owner, outcome FROM", "owner, brief FROM")
 _CONDITIONS = {
     "status": "status = :status",
     "block": "block = :block",
-    # LIKE ignores case only for ASCII letters. The index usually decides, but escaped texts are checked again.
+    # LIKE ignores case only for ASCII letters. The index is usually sufficient, but escaped text is checked again.
     "text": "instr(folded, :folded) AND flowdebate_found(question, :text)",
     "labels": "flowdebate_labelled(header, :labels)",
     "label": "label = (SELECT key || '=' || atom FROM json_each(:label))",
@@ -106,9 +106,9 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> sqlite3.Cursor:
     """List runs: use the index if the searched text is rare, but scan from the newest run if it is frequent."""
     folded, parts = (filters.get("text") or "").casefold(), None
-    if encode_text(folded) == folded:  # almost always true; otherwise the connection would encode the arguments
+    if encode_text(folded) == folded:  # almost always true; otherwise, the connection would encode the arguments
         trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MAX_PARTS)
-        # The syntax is that of FTS5.
+        # This is FTS5 syntax.
         parts = " AND ".join('"{}"'.format(part.replace('"', '""')) for part in trigrams) or None
     if parts is not None and connection.execute(_HAVE_PARTS, (parts,)).fetchone()[0] == _MANY:
         parts = None
@@ -212,5 +212,5 @@ def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, A
         if row.body is None and row.attempts < number:
             rows[key] = replace(row, kind=kind, request=request, attempts=number)
     ordered = sorted(rows.values(), key=lambda row: (row.seq is None, row.seq or 0, row.key))
-    # The file stores times, so that a commit needs no counter; readers of a run receive 1, 2, 3.
+    # The file stores times, so that a commit needs no counter, whereas a run's readers see 1, 2, 3.
     return [replace(row, seq=place) if row.seq else row for place, row in enumerate(ordered, start=after + 1)]

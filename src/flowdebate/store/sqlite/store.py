@@ -52,7 +52,7 @@ class SqliteStore(Store):
         check_path(str(path), location="SqliteStore", field="path")
         file_path = Path(path).expanduser()
         self._name = str(file_path)
-        self._path = file_path.absolute()  # made absolute, because the working directory may change
+        self._path = file_path.absolute()  # absolute, because the working directory may change
         self._patience = patience
         self._owner: Owner | None = None
         self._open_steps: OpenSteps
@@ -97,7 +97,7 @@ class SqliteStore(Store):
         await self._release_ended(run_id)
         dead_owners: list[
             str
-        ] = []  # dead owners, whose logs are removed only after the commit, because they contain open steps until then
+        ] = []  # dead owners, whose logs contain open steps until the commit, and are removed only afterwards
 
         def work(connection: sqlite3.Connection) -> StoredRun:
             self._check_version(connection)
@@ -190,7 +190,7 @@ class SqliteStore(Store):
             number = None if self._owner is None else self._open_steps.begin(run_id, key, kind, request)
         except OSError as error:
             raise self._error(error) from error
-        if number is not None:  # usually one line in a file, which blocks no other process
+        if number is not None:  # usually, this writes one line to a file and blocks no other process
             return number
 
         def work(connection: sqlite3.Connection) -> int:
@@ -212,7 +212,7 @@ class SqliteStore(Store):
         values |= {"request": attempt and attempt.request, "attempts": 1 if attempt is None else attempt.number}
 
         def work(connection: sqlite3.Connection) -> None:
-            # Later than all earlier steps, even if the clock was set back.
+            # Later than any earlier step, even if the clock was set back.
             self._latest = max(self._latest + 1, time.time_ns())
             done = connection.execute(rows.COMMIT, values | {"seq": self._latest, "owner": self._own().id})
             self._check_owned(connection, done, run_id)
@@ -336,7 +336,7 @@ class SqliteStore(Store):
     def _own(self) -> Owner:
         """Return this process's owner object, creating it on first use."""
         if self._owner is None:
-            real = Path(os.path.realpath(self._path))  # the same folder, whatever links point to the file
+            real = Path(os.path.realpath(self._path))  # the folder is the same whatever links point to the file
             owner = Owner(real.with_name(f"{real.name}-owners"))
             self._open_steps = OpenSteps(owner.log_of(owner.id))
             self._owner = owner

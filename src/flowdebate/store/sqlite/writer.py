@@ -83,7 +83,7 @@ class Writer:
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Execute potentially slow `work` in the thread; its writes are on disk on return."""
         self._submit_stranded()
-        self._run_batch(asyncio.get_running_loop())  # earlier writes of this turn come first
+        self._run_batch(asyncio.get_running_loop())  # writes made earlier in this turn come first
         return cast("T", await self._submit(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
@@ -138,7 +138,8 @@ class Writer:
         if not self._run_here(jobs):
             self._submit_all(jobs)
             return
-        # Another process is writing: let the thread wait for it, with the store's patience, instead of the event loop.
+        # Another process is writing: let the thread, rather than the event loop, wait for it, with the store's
+        # patience.
         locked = dict.fromkeys(job for job in jobs if job.error is not None and _is_lock(job.error))
         self._submit_all(locked)
         jobs = [job for job in jobs if job not in locked]
@@ -147,7 +148,7 @@ class Writer:
         if waiting:
             finish = partial(_finish, waiting)
             self._disk.sync(finish if self._since_checkpoint < _LOG_JOBS else partial(self._checkpoint, finish))
-        settle([job for job in jobs if not job.durably])  # these are done: the page cache survives the process
+        settle([job for job in jobs if not job.durably])  # these are done, because the page cache survives the process
 
     def _submit_stranded(self, *, closing: bool = False) -> None:
         """Submit the batches of event loops that were closed before their next turn."""
@@ -190,7 +191,7 @@ class Writer:
     def _submit(self, job: _Job) -> asyncio.Future[Any]:
         """Submit `job` to the thread, and return a future for its result."""
         if self._thread is None:
-            with self._lock:  # event loops of several threads may get here at once
+            with self._lock:  # event loops in several threads may get here at once
                 if self._thread is None and not self._closed:
                     self._thread = threading.Thread(target=self._work, name="flowdebate-store", daemon=True)
                     self._process = os.getpid()
@@ -219,7 +220,7 @@ class Writer:
                     _run_jobs(jobs, connection)
             self._done += len(jobs)
             _finish(jobs, self.lost)
-            del jobs  # free the results, which may be large, before waiting for further jobs
+            del jobs  # free the results, which may be large, before waiting for more jobs
         if connection is not None:
             connection.close()
 
@@ -248,7 +249,7 @@ def _run_jobs(jobs: list[_Job], connection: sqlite3.Connection) -> None:
         else:
             _in_transaction(work, connection)
     except BaseException as error:  # noqa: BLE001 - raised where the jobs are awaited
-        if len(jobs) == 1 or _is_lock(error):  # each job on its own would wait just as long again
+        if len(jobs) == 1 or _is_lock(error):  # each job by itself would wait just as long again
             for job in jobs:
                 job.error = error
             return
@@ -264,7 +265,8 @@ def _is_lock(error: BaseException) -> bool:
 
 
 def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> T:
-    connection.execute("BEGIN IMMEDIATE")  # take the lock now: taking it at the first write may fail after some reads
+    # take the lock now, because taking it at the first write may fail after some reads
+    connection.execute("BEGIN IMMEDIATE")
     try:
         value = work(connection)
         connection.execute("COMMIT")
