@@ -89,7 +89,9 @@ class PatternOutput(WireModel):
     """
 
     cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
-    """The full text of answers that went on as another speaker; None (and omitted from JSON) if there are none."""
+    """The full text of answers that went on to write another speaker's turn; None (and omitted from JSON) if there are
+    none.
+    """
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
     """The steps up to and including this one in a run with depth "auto"; None (and omitted from JSON) in other runs."""
 

@@ -1,4 +1,4 @@
-"""A speaker's own words: the answer without its label, up to the point where it goes on as another speaker."""
+"""A speaker's own words: the answer without its label, up to where it starts writing another speaker's turn."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LabelParser:
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
         """Return the speaker's own words in `text`.
 
-        If the text goes on as another speaker, the result is a `Trimmed`, and the cut is recorded.
+        If the text goes on to write another speaker's turn, the result is a `Trimmed`, and the cut is recorded.
         """
         if "[" not in text and ":" not in text:  # cannot contain a speaker label
             return text
@@ -75,7 +75,7 @@ class LabelParser:
         return Trimmed(words)
 
     def separate(self, text: str, *, instructions: str = "") -> tuple[str, str | None]:
-        """Return the speaker's own words in `text`, and the name of any other speaker as whom it goes on."""
+        """Return the speaker's own words in `text`, and the name of any other speaker whose turn it also contains."""
         other = self._find_other_speaker(text)
         own_text = text if other is None else text[: other[0]].rstrip()
         return self.without_label(own_text, instructions), None if other is None else other[1]

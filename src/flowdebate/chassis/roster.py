@@ -93,7 +93,7 @@ name.
 MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
 """Environment variable that sets the maximum number of members in a roster."""
 _MAX_MEMBERS = 100
-"""Default maximum number of participants, because the time it takes to build a pattern grows with its square."""
+"""Default maximum number of participants, because the time needed to build a pattern is quadratic in their number."""
 _MAX_LENGTHS = {"name": 200, "stance": 10_000, "role": 10_000}
 """Maximum length of each field, in characters. Every prompt contains all names and stances, and every argument is
 searched for names.

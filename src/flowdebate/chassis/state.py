@@ -87,7 +87,7 @@ class ProviderFailure(WireModel):
     """Failure tolerated by the pattern, usually a missing answer from a provider."""
 
     round: int
-    """The round in which it failed; for judges and synthesizers, the last round."""
+    """The round in which the failure occurred; for judges and synthesizers, the last round."""
     role: Role
     """Role of the failed block."""
     name: str
@@ -110,14 +110,14 @@ class ProviderFailure(WireModel):
 
 
 class CutAnswer(WireModel):
-    """Answer that went on as another speaker; the transcript contains only its beginning."""
+    """Answer that went on to write another speaker's turn; the transcript contains only its beginning."""
 
     round: int
     """The round in which the answer was given."""
     name: str
     """The name of the speaker who gave the answer."""
     other: str
-    """The name of the speaker as whom the answer goes on."""
+    """The name of the speaker whose turn the answer goes on to write."""
     answer: str
     """The complete answer."""
 
@@ -183,7 +183,7 @@ class PatternState(WireModel):
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     """Provider failures so far, in order."""
     cut_answers: list[CutAnswer] = Field(default_factory=new_list)
-    """Answers so far that went on as another speaker."""
+    """Answers so far that went on to write another speaker's turn."""
     stop_reason: str | None = None
     """Reason why the loop ended; None until it has."""
     older: Older | None = None

@@ -465,7 +465,7 @@ class Turn(Block[Any, Any]):
             reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)
             subject = self._input_type.about(state.question) if turn is None else turn
             answer = await ask(debater, subject, reading, self._failures)
-            if transcript.state is not before:  # a recording block inside the debater's block changed it
+            if transcript.state is not before:  # a recording block inside the debater's block has changed it
                 raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
             task.heard()
             return await self._record(answer, ctx.below(self._record))

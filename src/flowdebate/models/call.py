@@ -177,7 +177,7 @@ REASK = "Your answer could not be used: {problems}. Answer again with the correc
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
 # Failures to retry only once: after two blank or truncated answers, more are likely, and each one is billed.
 _ONCE = (EmptyResponse, OutputTruncated)
-# Minimum token limit to double if the request set no limit.
+# Minimum token limit to double if the request sets none.
 _ROOM = 4_096
 # Maximum length, in characters, of the rejected answer quoted in a retry: an endless one would not fit the context.
 _MAX_QUOTE_LENGTH = 20_000
@@ -190,8 +190,8 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
     """Await `call` and raise ModelTimeout after `seconds`; None means no deadline.
 
     Time spent `in_queue` does not count, but the call ends at `latest` on the loop's clock. The call is started
-    manually, and the timer only when it first waits: an immediate answer, from a cache or a script, needs no timer, and
-    `asyncio.timeout` takes longer than such an answer does.
+    manually, and the timer starts only when the call first waits: an immediate answer, from a cache or a script, needs
+    no timer, and `asyncio.timeout` takes longer than such an answer does.
     """
     if seconds is None:
         return await call

@@ -4,8 +4,8 @@
 - open becomes half_open after `cooldown` seconds;
 - half_open becomes closed after `successes` successful trials, and open again after one failure.
 
-None of eleven libraries surveyed offers this for asyncio with a limit on concurrent trials, a monotonic clock, and
-cancelled calls left uncounted. The tests compare it with the most similar one, `pyresilience`.
+No library in a survey of eleven offers this for asyncio with a limit on concurrent trials and a monotonic clock, and
+without counting cancelled calls. The tests compare it with the most similar one, `pyresilience`.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class Breaker:
 
 
 class Breakers:
-    """Circuit breakers by name, for example an agent's, each created on first use.
+    """Circuit breakers keyed by name, such as an agent's, and created on first use.
 
     >>> breakers = Breakers(failures=2)
     >>> breakers.record_failure("ada")

@@ -291,7 +291,7 @@ def opencode_providers() -> dict[str, Json]:
 
 
 def _parse(path: Path, parse: Callable[[str], dict[str, Json]]) -> dict[str, Json]:
-    """Parse one of the user's files; return an empty dict if it is missing or broken, as the program reports that."""
+    """Parse one of the user's files; return {} if it is missing or broken, since the program itself reports that."""
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):

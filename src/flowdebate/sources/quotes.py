@@ -192,7 +192,7 @@ class VerifiedQuote(Quote):
     """
 
 
-# Quotations in a text
+# Quotations in text
 
 _DEEPEST = 2  # maximum nesting depth of quotations; deeper ones are left out
 _MAX_OPEN_MARKS = 16  # maximum number of open marks, because text consisting only of marks would take quadratic time

@@ -197,7 +197,7 @@ def name_problem(name: str) -> str | None:
 
 
 def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
-    """List omitted files with the reasons, and omitted content of documents.
+    """List omitted files, with the reasons, and content omitted from documents.
 
     >>> omissions([Source(name="a.png", left_out="is a link"), Source.of("b.docx", "Text.", unread="2 pictures")])
     ['a.png (is a link)', 'in b.docx: 2 pictures']

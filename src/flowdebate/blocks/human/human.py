@@ -80,7 +80,7 @@ class Human(Block[Any, Any]):
         return fitted
 
     def reading_blind(self, entries: Callable[[Context], Iterable[Any]]) -> Self:
-        """Return this human as a blind reader, who sees `entries(ctx)` instead of the transcript, and no names."""
+        """Return this human as a blind reader, shown `entries(ctx)` instead of the transcript, and no names."""
         fitted = copy.copy(self)
         fitted._blind = entries  # noqa: SLF001 - its own class
         return fitted

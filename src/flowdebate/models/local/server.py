@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 CONTEXT = 8192  # maximum number of tokens in prompt and answer combined, which models of this size handle well
-_START = 300.0  # maximum time in seconds to join, verify and load the file on a slow disk
+_START = 300.0  # maximum time in seconds for joining, verifying and loading the file from a slow disk
 _PATIENCE = 5.0  # time in seconds allowed for an engine to exit on its own
 
 # Engines by process and file (None for the model "local"), so that a fork neither uses nor stops its parent's engines.

@@ -129,7 +129,7 @@ _TRY_AGAIN = re.compile(rf"\b(?:try again|retry|wait)(?: in| after| for)? ((?:{_
 # In seconds; a shorter wait does not indicate an exhausted quota.
 _SHORT_WAIT = 300.0
 
-# Headers of the last response in this task, because openai does not pass them on for an error inside a 200.
+# Headers of this task's last response, kept because openai does not pass them on for an error inside a 200.
 answered: ContextVar[Mapping[str, str]] = ContextVar("flowdebate_answered", default=MappingProxyType({}))
 
 

@@ -65,8 +65,8 @@ class OpenAIModel(PooledModel):
     """The model `name` on an OpenAI-compatible server.
 
     - `base_url`: the endpoint, up to and including `/v1`; None reads OPENAI_BASE_URL, and falls back to OpenAI itself.
-      Any user and password in it are sent as basic authentication, and its query with each request. All three are never
-      shown.
+      Any user and password in it are sent as basic authentication, and its query with each request. None of them
+      is ever shown.
     - `api_key`: None reads the environment variable `api_key_env` at each call. The key is never shown. If the address
       belongs to another provider, that provider's variable is read instead.
     - `default_headers`: additional headers for each request. Keys and tokens in them are never shown.
@@ -241,7 +241,7 @@ def _check_client(client: object, **options: object) -> None:
 
 # Chat completions
 
-TOP_LOGPROBS = 20  # number of tokens with log-probabilities, the maximum allowed by OpenAI
+TOP_LOGPROBS = 20  # number of log-probabilities to request, the maximum allowed by OpenAI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
