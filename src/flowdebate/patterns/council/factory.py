@@ -120,9 +120,9 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, Any, CouncilOutput]:
     """Build a council, whose members answer and review each other: `await pattern.run("Ship today?")`.
 
-    All members answer at the same time, then rank each other's answers, which are identified only by letters. The chair
-    reads the answers, the reviews and the overall ranking, and writes the final answer. A council of N members makes 2N
-    + 1 calls. `result.raw` is the `CouncilOutput`.
+    All members answer at the same time, then rank each other's answers, identified only by letters. The chair reads
+    answers, reviews and ranking, and writes the final answer. A council of N members makes 2N + 1 calls. `result.raw`
+    is the `CouncilOutput`.
 
     - `members`: at least two `Persona`s, dicts or models, such as `["openai/gpt-5", "anthropic/claude-sonnet-4-5"]`.
       The default is Ada, Ben and Cleo, each from a different vendor if several are set up.

@@ -92,8 +92,8 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
     """Build a review, where reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
 
-    All reviewers read the `sources` at the same time. Findings that describe the same fault are merged. Then each
-    reviewer confirms or refutes the others' findings, and the authors of refuted findings may answer. The output is a
+    All reviewers read the `sources` at once. Findings that describe the same fault are merged. Then each reviewer
+    confirms or refutes the others' findings, and authors of refuted findings may answer. The output is a
     `ReviewRawOutput`.
 
     - `reviewers`: `Persona`s, dicts or models (default: Ada, Ben, Cleo). A single reviewer confirms nothing.
@@ -105,7 +105,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     - `earlier`: the `unresolved` findings of an earlier review.
     - `merger`: a block, a function or `SynthesizerOptions`; False merges by location and title only.
     - `max_concurrency`: the maximum number of concurrent reviewers.
-    - `failures`: what to do when a provider fails; by default, two reviewers are enough.
+    - `failures`: by default, two reviewers are enough.
     - All other options: see `debate()`.
 
     The input is a str, `{"question": str}` or a `ReviewInput`. Invalid options raise `ConfigurationError`.
