@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "shown")
 
 _MAX_VALUE_LENGTH, _MAX_LIST_LENGTH, _MAX_KEY_LENGTH = 200, 1_500, 60
-"""Maximum lengths, in characters, of an external value, a list of problems, and a key in a field's path in an error
-message.
+"""Maximum lengths, in characters, of an external value, of a list of problems, and of a key in a field's path, within
+an error message.
 """
 _DEEPEST_VALUE = 100
 """Maximum nesting of a value rendered with its `repr`; deeper values are rendered without their inner levels."""
@@ -40,7 +40,7 @@ def shown(value: object) -> str:
 
 
 def typed(value: object) -> str:
-    """Render a value as a user would type it, with text unchanged and data as JSON.
+    """Render a value as a user would type it, showing text unchanged and data as JSON.
 
     The result is one line, truncated to a readable length.
 
@@ -58,7 +58,7 @@ def typed(value: object) -> str:
 
 
 def join_choices(values: Iterable[object]) -> str:
-    """Join the valid values of a field; values with several words are quoted.
+    """Join a field's valid values, quoting those of several words.
 
     >>> join_choices(["pro", "con"]), join_choices(["cap rents", "free rents", "b"])
     ('pro or con', '"cap rents", "free rents" or b')
@@ -122,9 +122,9 @@ def text_problem(value: object) -> str:
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Return whether lists and objects are nested more than `levels` deep, without recursion.
+    """Return whether lists and objects are nested more than `levels` deep, without using recursion.
 
-    The recursion limit is not a safe guard: finalizers that run close to it fail.
+    The recursion limit is not a safe guard, because finalizers that run close to it fail.
 
     >>> is_deeper({"a": [[]]}, 2), is_deeper({"a": [[]]}, 3)
     (True, False)
@@ -133,7 +133,7 @@ def is_deeper(value: object, levels: int) -> bool:
     """
     level = [value]
     for _ in range(levels):
-        # Keyed by identity: a list that contains another list twice, and so on, would double in size with every level.
+        # Keyed by identity, because lists that each contain another list twice would double in size with every level.
         each_once = {
             id(inner): inner
             for outer in level
@@ -160,7 +160,7 @@ def error_text(error: BaseException) -> str:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note to an application's error, even if it is frozen or rejects `error.add_note`."""
+    """Add a note to an application's error, even if the error is frozen or rejects `error.add_note`."""
     with suppress(Exception):
         error.add_note(note)
 
@@ -182,7 +182,7 @@ def pickles(value: object) -> bool:
 
 
 def listed(problems: Iterable[tuple[str, str]]) -> str:
-    """List `problems` on one printable line of readable length; a model may invent any number of them."""
+    """List `problems` on one printable line of readable length, because a model may invent any number of them."""
     text = "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -203,7 +203,7 @@ def problems_of(
 
 
 def describe_problem(item: Mapping[str, Any], *, got: bool = True, show: Callable[[object], str] = typed) -> str:
-    """Describe one of pydantic's errors in plain words; with `got`, end with the invalid value."""
+    """Describe one of pydantic's errors in plain language; with `got`, end with the invalid value."""
     problem = rephrase_problem(str(item["msg"]))
     is_told = item["type"] in _WITHOUT_VALUE or (item["type"] == "value_error" and not isinstance(item["input"], str))
     return problem if is_told or not got else f"{problem} (got {show(item.get('input'))})"
@@ -219,7 +219,7 @@ _WITHOUT_VALUE = {
     "too_short",
     "string_too_short",
 }
-"""Error types with a missing, long, or uninformative value."""
+"""Types of errors whose value is missing, long, or uninformative."""
 _BOUND = r"(?:the )?(?P<bound>[\d.e+-]+)"
 _PYDANTIC = tuple(
     (re.compile(pattern), words)
@@ -259,7 +259,7 @@ _LITERAL, _QUOTED = re.compile(r"'([^'\s]+)'"), re.compile(r"'([^']+)'")
 
 
 def rephrase_problem(problem: str) -> str:
-    """Describe the problem with an answer's field in plain words instead of pydantic's.
+    """Describe what is wrong with a field in an answer, in plain language instead of pydantic's.
 
     >>> rephrase_problem("Field required"), rephrase_problem("Input should be 'cap' or 'free'")
     ('is missing', 'must be cap or free')
@@ -273,9 +273,9 @@ def rephrase_problem(problem: str) -> str:
 
 _MAX_SERVER_TEXT_LENGTH = 500  # maximum length of a server's text in an error message, in characters
 _LOOKED_AT = 20_000  # maximum number of characters searched for keys, because error pages can have megabytes
-_MIN_SECRET_LENGTH = 6  # minimum length of a key; shorter values are placeholders, and occur in ordinary words
+_MIN_SECRET_LENGTH = 6  # minimum length of a key; shorter values are placeholders, and also occur in ordinary words
 _REDACTED = "[redacted]"
-# API keys, even if the server has masked the middle part.
+# API keys, even if the server has masked the middle of them.
 _KEYS = (
     r"\bBearer\s+[^\s'\"]+"
     r"|\b(?:sk|pk|rk|gsk|xai|csk|fw|tgp|hf|AIza)[-_][A-Za-z0-9*._-]{6,}"
@@ -305,7 +305,7 @@ def did_you_mean(word: str, choices: Iterable[str], *, form: str = "{}", cutoff:
 
 
 def unknown_choice(field: str, value: object, choices: Iterable[str]) -> str:
-    """Describe an invalid choice for a field, and suggest the likely choice or, if there is none, list them all.
+    """Describe an invalid choice for a field, and suggest the most likely one or, if there is none, list them all.
 
     >>> unknown_choice("`pattern`", "debte", ["council", "debate"])
     '`pattern` is unknown: debte. Did you mean debate?'
@@ -321,7 +321,7 @@ def unknown_choice(field: str, value: object, choices: Iterable[str]) -> str:
 
 
 def missing_column(column: str, columns: Sequence[str]) -> str:
-    """Describe a missing table column, and suggest the likely column or, if there is none, list them all.
+    """Describe a missing table column, and suggest the most likely one or, if there is none, list them all.
 
     >>> missing_column("question", ["Qestion", "truth"]), missing_column("truth", ["a", "b"])
     ('there is no column `question`. Did you mean `Qestion`?', 'there is no column `truth`; columns: `a`, `b`')
@@ -332,7 +332,7 @@ def missing_column(column: str, columns: Sequence[str]) -> str:
 
 
 def counted(number: int, one: str) -> str:
-    """Format a number with its noun.
+    """Format a number together with its noun.
 
     >>> counted(1, "ballot"), counted(1200, "ballot")
     ('1 ballot', '1,200 ballots')
@@ -343,7 +343,7 @@ def counted(number: int, one: str) -> str:
 def clean_text(text: str) -> str:
     r"""Convert `text` to valid Unicode without NUL.
 
-    Lone surrogates become U+FFFD, and split pairs become their character.
+    Lone surrogates become U+FFFD, and the halves of a split pair become one character again.
 
     >>> clean_text("a\ud800b\x00c")
     'a\ufffdbc'
@@ -362,19 +362,19 @@ def clean_text(text: str) -> str:
 
 
 class CutOff(str):
-    """Truncated text from a model."""
+    """Text from a model that was cut off."""
 
     __slots__ = ()
 
 
 class Trimmed(str):
-    """Text from a model, intentionally shortened to the requested number of whole sentences."""
+    """Text from a model, intentionally shortened to the requested number of complete sentences."""
 
     __slots__ = ()
 
 
 def is_blank(text: str) -> bool:
-    r"""Return whether `text` is empty or contains only whitespace and characters invisible by themselves.
+    r"""Return whether `text` is empty or contains only whitespace and characters that are invisible on their own.
 
     >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
     (True, True, False, True)
@@ -385,7 +385,7 @@ def is_blank(text: str) -> bool:
 
 
 def is_unseen(char: str) -> bool:
-    """Return whether `char` is invisible by itself, such as control, format, filler and variation characters."""
+    """Return whether `char` is invisible on its own, like control, format, filler and variation characters."""
     return category(char) in {"Cf", "Cc"} or char == "\u2800" or _UNSEEN.match(char) is not None
 
 
@@ -427,7 +427,7 @@ def without_keys(text: str) -> str:
 
 
 def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
-    r"""Format a server's own `text` for an error message, on one printable line of at most 500 characters without keys.
+    r"""Format a server's own `text` for an error message: one printable line of at most 500 characters, without keys.
 
     >>> one_line("bad key sk-abcdef123456\x1b[2J")
     'bad key [redacted]\\x1b[2J'
@@ -440,7 +440,7 @@ def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
 
 
 def hide_credentials(address: str) -> str:
-    """Render an address of any form, without anything that could be a user, password or query.
+    """Render an address in any format, without anything that might be a user, password or query.
 
     >>> hide_credentials("postgresql+psycopg://ann:s3/cr#t@db/app"), hide_credentials("host=db password=s3cret")
     ('postgresql+psycopg://db/app', 'host=… password=…')
@@ -469,13 +469,13 @@ _SAME = (
 
 
 def _is_accent(char: str) -> bool:
-    """Return whether `char` is an accent, or a vowel sign that Hebrew and Arabic rarely write."""
+    """Return whether `char` is an accent, or a vowel sign that is rarely written in Hebrew and Arabic."""
     kind = combining(char)
     return 10 <= kind <= 35 or kind >= 200  # noqa: PLR2004 - canonical combining classes
 
 
 class _Folds(dict[int, str]):
-    """Cache of folded characters; each is computed on its first occurrence."""
+    """Cache of folded characters, each computed on its first occurrence."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -506,12 +506,12 @@ def fold(text: str) -> str:
 
 
 def origins(text: str) -> list[int] | None:
-    """Return the index in `text` for each character of `fold(text)`; None if all indexes stay the same."""
+    """Return, for each character of `fold(text)`, its index in `text`; None if no index changes."""
     return None if text.isascii() else [place for place, char in enumerate(text) for _ in _FOLDS[ord(char)]]
 
 
 def with_accents(text: str, end: int) -> int:
-    """Extend a span ending at `end` to include the combining accents that follow."""
+    """Extend a span that ends at `end` to include the combining accents that follow it."""
     while end < len(text) and _is_accent(text[end]):
         end += 1
     return end

@@ -1,1 +1,1 @@
-"""Helpers used throughout the library."""
+"""Helper functions and types used throughout the library."""

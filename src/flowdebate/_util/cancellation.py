@@ -9,7 +9,7 @@ from typing import Any
 async def wait_uncancelled(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
     """Wait until `task` is done even if the caller is cancelled; return the cancellation for the caller to raise.
 
-    Use it for calls that decide who owns a run: a caller that stopped waiting would not know which run to release.
+    Use this for calls that decide who owns a run: a caller that stopped waiting would not know which run to release.
     """
     cancelled: asyncio.CancelledError | None = None
     while not task.done():  # a shield survives only one cancellation, and timeouts cause a second one

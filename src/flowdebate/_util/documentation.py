@@ -1,4 +1,4 @@
-"""References to the documentation: a web address, a page on the server, or titles of pages and sections."""
+"""References to the documentation: as a web address, as a page on the server, or as titles of pages and sections."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cite(place: str, *, address: str = ADDRESS) -> str:
 
 @cache
 def titles_of(place: str) -> Titles:
-    """Return the titles at a location; if the pages are not installed, derive them from its address."""
+    """Return the titles at a location; derive them from its address if the pages are not installed."""
     page, _, section = place.partition("#")
     headings = headings_of(read_page(page) or "")
     titles = {slug(heading): heading for heading in reversed(headings)}
@@ -72,7 +72,7 @@ def slug(heading: str) -> str:
 
 
 def read_page(name: str) -> str | None:
-    """Read the Markdown of a page; None for a missing page."""
+    """Read a page's Markdown; None if there is no such page."""
     folder = _folder()
     file = folder / f"{name}.md"
     if not _NAME.fullmatch(name) or not file.is_file():

@@ -1,4 +1,4 @@
-"""Private files: whatever the umask, only the owner may read what a debate has written."""
+"""Private files: regardless of the umask, only the owner can read what a debate has written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lazy imports: objects by name, a lock for libraries with import cycles, and notebook rendering."""
+"""Lazy imports: objects by name, a lock for libraries with import cycles, and rendering in notebooks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from flowdebate.errors import ConfigurationError
 
 T = TypeVar("T")
 
-# Held while a library with import cycles is imported, because a second thread could otherwise find it half imported.
+# Held while importing a library with import cycles, because otherwise a second thread could find it half imported.
 IMPORTING = threading.Lock()
 
 
 def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE:OBJECT") -> T:
-    """Load the `kind` named by `spec`, or create it by calling the function with that name.
+    """Load the `kind` that `spec` names, or create it by calling the function with that name.
 
-    The module may be a file, such as "path/to/file.py"; its folder is then searched for modules first. An invalid
+    The module may be a file, such as "path/to/file.py"; modules are then looked up in its folder first. An invalid
     `spec` raises ConfigurationError.
     """
     module, _, path = spec.rpartition(":") if ":" in spec else (spec, "", "")
@@ -47,16 +47,15 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
 
 
 class InNotebooks:
-    """Base class of results, handles, documents and evaluation reports that a notebook shows as a page.
+    """Base class for results, handles, documents and evaluation reports, which notebooks show as a page.
 
-    IPython asks for HTML and Markdown. Both are rendered by higher-level packages, which are loaded by name at that
-    point.
+    IPython requests HTML and Markdown. Both are rendered by higher-level packages, which are only then loaded by name.
     """
 
     __slots__ = ()
 
     def _repr_html_(self) -> str | None:
-        """Render the page as HTML; None if there is no page or rendering fails, so the notebook shows the repr."""
+        """Render the page as HTML; return None if there is no page or rendering fails, so that the repr is shown."""
         html: str | None = resolve_name("flowdebate.web.notebook:html_of")(self)
         return html
 

@@ -1,4 +1,4 @@
-"""Conversion of any value to valid JSON data of bounded depth and size."""
+"""Conversion of any value to valid JSON data of limited depth and size."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from pydantic_core import to_jsonable_python
 
 from flowdebate._text import clean_text, shown
 
-_MAX_DEPTH = 50  # maximum nesting of lists and objects; parsers in many languages stop at about a hundred
+_MAX_DEPTH = 50  # maximum nesting of lists and objects; in many languages, parsers stop at about a hundred
 _MAX_LENGTH = 5_000_000  # maximum length in characters, counting `_ONE` for each value
 _ONE = 10
 _PLAIN = frozenset((str, int, float, bool, type(None)))
-# Maximum size of an integer in bits; most languages cannot hold a larger one, and Python refuses to format thousands of
-# digits.
+# Maximum size of an integer in bits; most languages cannot hold a larger integer, and Python refuses to format
+# thousands of digits.
 _MAX_INT_BITS = 1024
 
 
 def json_data(value: object, *, largest: int = _MAX_LENGTH, strict: bool = False) -> Any:  # noqa: ANN401 - JSON data
-    r"""Convert `value` to JSON data; dataclasses and models get camelCase keys, NaN and infinities become null.
+    r"""Convert `value` to JSON data; dataclasses and models get camelCase keys, and NaN and infinities become null.
 
-    Other values are converted to a text description, and so are values that are too deep (50 levels) or too large
-    (`largest` characters, counting ten per value). With `strict`, such a value raises ValueError, or the error that the
-    value itself raises; otherwise nothing is raised.
+    Other values are described as text, and so are values that are too deep (50 levels) or too large (`largest`
+    characters, counting ten per value). With `strict`, such a value raises ValueError, or the error that the value
+    itself raises; otherwise nothing is raised.
 
     >>> json_data({"share": float("nan"), 1: {"b", "a"}, "lock": object, "text": "a\ud800"})
     {'share': None, '1': ['a', 'b'], 'lock': "<class 'object'>", 'text': 'a�'}
@@ -52,12 +52,12 @@ def json_data(value: object, *, largest: int = _MAX_LENGTH, strict: bool = False
 
 @lru_cache(maxsize=512)
 def wire_names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a dataclass with their keys on the wire."""
+    """Return a dataclass's fields with the keys they have on the wire."""
     return tuple((field.name, to_camel(field.name)) for field in fields(kind))
 
 
 SPARSE: Mapping[str, Any] = {"sparse": True}
-"""Metadata for a dataclass field that is serialized only if it differs from its default."""
+"""Metadata marking a dataclass field that is serialized only if it differs from its default."""
 
 
 @lru_cache(maxsize=512)
@@ -67,7 +67,7 @@ def sparse_defaults(kind: type[Any]) -> Mapping[str, Any]:
 
 
 def _shown(value: object) -> str:
-    """Describe an unknown value as text; its repr is not trusted."""
+    """Describe an unknown value as text, without trusting its repr."""
     return clean_text(str.__str__(shown(value)))
 
 
@@ -169,7 +169,7 @@ class _Writer:
 
 
 def json_text(value: object) -> str:
-    r"""Serialize JSON on one line of ASCII; lone surrogates are escaped, and NaN and infinities become null.
+    r"""Serialize JSON as one line of ASCII; lone surrogates are escaped, and NaN and infinities become null.
 
     >>> json_text({"text": "\ud83d"}), json_text({"score": float("nan")})
     ('{"text":"\\ud83d"}', '{"score":null}')

@@ -1,4 +1,4 @@
-"""Option types with one check and one sentence each, for Python, plan files, the command line, HTTP and MCP."""
+"""Option types, each with a single check and description, for Python, plan files, the command line, HTTP and MCP."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def number(**limits: Any) -> WrapValidator:  # noqa: ANN401 - those of `number_p
 
 @dataclass(frozen=True)
 class Reach:
-    """Resource, named by a text in a plan, that this program reads or connects to; declared by the type of the text."""
+    """What this program reads or connects to when a plan contains such a string; declared by the string's type."""
 
     of: Literal["nothing", "file", "server", "model"]
 
@@ -61,7 +61,8 @@ NOTHING = Reach("nothing")
 
 def is_text(value: str) -> bool:
     """Return whether `value` is non-blank text."""
-    # A lone surrogate, as in a broken command-line argument, cannot be encoded in UTF-8, so requests cannot contain it.
+    # Lone surrogates, as in a broken command-line argument, cannot be encoded in UTF-8, so requests cannot contain
+    # them.
     return bool(value.strip()) and value.encode(errors="replace").decode() == value
 
 
@@ -84,7 +85,7 @@ def _at_most_all_rounds(value: int) -> int:
 
 
 MAX_ROUNDS = 10_000
-"""Maximum number of rounds or turns; each prompt contains the transcript, so every context is full long before that."""
+"""Maximum number of rounds or turns; every prompt contains the transcript, so any context is full long before that."""
 _Off = Annotated[bool, AfterValidator(_off)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Ratio = Annotated[float, Field(ge=0, le=1)]
@@ -100,7 +101,7 @@ Flag = Annotated[bool, explained("must be true or false")]
 Whole = Annotated[int, number(whole=True)]
 Count = Annotated[int, Field(ge=1), number(whole=True, minimum=1)]
 Quorum = Count
-"""Number of panel members, or of sides in a debate, required for a result; the others may fail."""
+"""Number of panel members, or of sides in a debate, whose answers are required for a result; the others may fail."""
 Rounds = Annotated[Count, AfterValidator(_at_most_all_rounds)]
 Amount = Annotated[_Positive, number(above=0)]
 Money = Annotated[_Positive, number(above=0)]
@@ -121,11 +122,11 @@ RoundsOrAll = Annotated[
 ]
 
 
-_ADAPTERS: dict[object, TypeAdapter[object]] = {}  # cached, because a pattern checks its options each time it is built
+_ADAPTERS: dict[object, TypeAdapter[object]] = {}  # cached because a pattern checks its options each time it is built
 
 
 def check_option(kind: TypeForm[object], field: str, value: object, *, location: str, optional: bool = True) -> None:
-    """Raise ConfigurationError unless `value` is a `kind`; None is also accepted if the option is `optional`.
+    """Raise ConfigurationError unless `value` is a `kind`; if the option is `optional`, None is also valid.
 
     >>> check_option(Count, "max_rounds", 0, location="debate 'rent'")
     Traceback (most recent call last):

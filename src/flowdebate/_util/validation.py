@@ -1,4 +1,4 @@
-"""Validation shared by all options: counts, times, shares and optional libraries."""
+"""Validation common to all options: counts, times, shares and optional libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MAX_WEIGHT = 1_000_000  # maximum weight of a vote; the sum of larger weights could overflow
-# Replacements for option names from other libraries, and for options that belong to a group.
+# Replacements for option names used by other libraries, and for options that belong to a group.
 _MEANT = {
     "agents": "debaters",
     "api_key": "model",
@@ -60,7 +60,7 @@ def unknown_option(location: str, option: str, options: Iterable[str]) -> TypeEr
 
 
 def suggesting(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap `function` so its TypeError for an unknown keyword argument suggests a known one."""
+    """Wrap `function` so that its TypeError for an unknown keyword argument suggests a known one."""
 
     @wraps(function)
     def checked(*args: P.args, **options: P.kwargs) -> T:
@@ -137,13 +137,13 @@ def check_seconds(
 
 
 def check_weight(location: str, name: str, weight: object) -> None:
-    """Check that the vote weight of `name` is a positive number, small enough to add up.
+    """Check that the vote weight for `name` is a positive number that is small enough to add up.
 
     Raise ConfigurationError otherwise.
 
     >>> check_weight("tally()", "ann", -1)
     Traceback (most recent call last):
-    flowdebate.errors.ConfigurationError: tally(): `weights.ann` must be greater than 0 and at most 1,000,000 (got -1)
+    flowdebate.errors.ConfigurationError: tally(): `weights['ann']` must be more than 0 and at most 1,000,000 (got -1)
     """
     check_number(location, {f"weights.{name}": weight}, above=0, maximum=_MAX_WEIGHT)
 
@@ -154,7 +154,7 @@ def is_number(value: object, *, maximum: float = float_info.max) -> bool:
 
 
 def check_share(location: str, *, ends: bool = True, **options: object) -> None:
-    """Check that each option is a number from 0 to 1, exclusive without `ends`; otherwise raise ConfigurationError."""
+    """Raise ConfigurationError unless an option is a number from 0 to 1; without `ends`, 0 and 1 are excluded."""
     if ends:
         check_number(location, options, minimum=0, maximum=1)
     else:
@@ -184,7 +184,7 @@ def check_choice(location: str, choices: Iterable[str], **options: object) -> No
 
 
 def check_library(location: str, module: str, *, library: str, extra: str) -> None:
-    """Raise ConfigurationError with the install command if the `library` of an optional `extra` is missing."""
+    """Raise ConfigurationError with the install command if the `library` that an optional `extra` needs is missing."""
     if not find_spec(module):
         message = f'{location} needs {library}, which is not installed: pip install "flowdebate[{extra}]"'
         raise ConfigurationError(location, "library", None, "is not installed", message=message)

@@ -1,4 +1,4 @@
-"""Wire formats (snake_case in Python, camelCase on the wire): frozen values, and bases of models and events."""
+"""Wire formats (snake_case in Python, camelCase on the wire): frozen values, and base classes for models and events."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from flowdebate.errors import ReadOnly
 
 
 def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
-    """Return a literal type of `values` that schemas list in this order.
+    """Return a literal type for `values`, which schemas list in this order.
 
-    `typing` treats literals as equal in any order, so `Literal["b", "a"] | None` is `Literal["a", "b"] | None` if the
-    latter was created first, and schemas for models would depend on earlier runs of the process. This type keeps the
-    order.
+    `typing` considers literals equal regardless of order, so `Literal["b", "a"] | None` is `Literal["a", "b"] | None`
+    if the latter was created first, and schemas sent to models would depend on the process's earlier runs. This type
+    keeps the order.
     """
     choices = tuple(values)
     return Annotated[Literal[choices], choices]
 
 
 class WireModel(BaseModel):
-    """Frozen model that reads both key styles, rejects unknown keys, and writes camelCase with `by_alias`."""
+    """Frozen model that accepts both key styles, rejects unknown keys, and writes camelCase with `by_alias`."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
@@ -39,7 +39,7 @@ class WireModel(BaseModel):
     )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy the model with other values in some fields; does the same as pydantic in a third of the time."""
+        """Copy the model, changing some fields; equivalent to pydantic's method in a third of the time."""
         if deep or self.__pydantic_private__ is not None or self.__pydantic_extra__ is not None:
             return super().model_copy(update=update, deep=deep)
         copy = object.__new__(type(self))
@@ -63,8 +63,8 @@ _set = object.__setattr__  # frozen models reject ordinary assignment
 
 
 def share_fields_set(model: WireModel) -> None:
-    """Let `model` share its set of explicit fields with models that have an equal set; saves 0.7 KB each."""
-    # nothing adds to a frozen model's set, and pydantic copies it before changing a copy
+    """Let `model` share its set of explicitly set fields with models whose sets are equal; saves 0.7 KB each."""
+    # nothing adds to a frozen model's set, and pydantic copies the set before changing a copy
     if model.model_config.get("frozen"):
         _set(model, "__pydantic_fields_set__", _fields_set(frozenset(model.__pydantic_fields_set__)))
 
@@ -75,37 +75,39 @@ def _fields_set(names: frozenset[str]) -> set[str]:
 
 
 def new_list() -> list[Any]:
-    """Create a new list as a field's default; with `list` itself, pydantic spends milliseconds on its docs."""
+    """Return a new list as a field's default; with `list` itself, pydantic would spend milliseconds on its docs."""
     return []
 
 
 def new_dict() -> dict[str, Any]:
-    """Create a new dict as a field's default; see `new_list`."""
+    """Return a new dict as a field's default; see `new_list`."""
     return {}
 
 
 def as_list(value: object) -> object:
-    """Return `value`, with a tuple converted to a list; iterators are not converted, because they may be endless."""
+    """Return `value`, converting a tuple to a list; iterators are not converted, because they may be endless."""
     return list(value) if isinstance(value, tuple) else value
 
 
 @dataclass(slots=True, kw_only=True)
 class BaseEvent:
-    """An event of a run. Emitting it fills in `at`, and `path` where it is not given."""
+    """An event in a run. Emitting it sets `at`, and also `path` unless it is already set."""
 
     kind: ClassVar[str]
-    """Kind of event, for readers that do not know the class."""
+    """Event kind, for readers that do not know the class."""
     repeats_speech: ClassVar[bool] = False
-    """True if the event only repeats text that readers of the run already have, so chats leave it out."""
+    """True if the event merely repeats text that the run's readers already have, so chats leave it out."""
     output_item: ClassVar[tuple[str, str] | None] = None
-    """Field that is also in the raw output, and the output's field, which is a list of such values or one of them."""
+    """Field whose value also appears in the raw output, and the output's field, which holds one such value or a list of
+    them.
+    """
     path: str = field(default="", compare=False, repr=False)
     """Path of the emitting block; for events of the run itself, the path of the outermost block."""
     at: float = field(default=0.0, compare=False, repr=False)
     """Seconds since the epoch, by the run's clock. In a stored run it does not advance between two steps."""
 
     def to_wire(self) -> dict[str, Any]:
-        """Convert the event to JSON data: its `kind`, then its fields with camelCase keys."""
+        """Convert the event to JSON data: its `kind`, followed by its fields with camelCase keys."""
         kind: Any = type(self)
         defaults = sparse_defaults(kind)
         wire: dict[str, Any] = {"kind": self.kind}
@@ -118,7 +120,7 @@ class BaseEvent:
 
 @dataclass(slots=True, kw_only=True)
 class BlockEvent(BaseEvent):
-    """An event of a block. Emitting it fills in the `role` of the block as well."""
+    """An event emitted by a block. Emitting it also sets the block's `role`."""
 
     role: str | None = field(default=None, compare=False, repr=False, metadata=SPARSE)
     """Role of the block in its pattern, such as "judge"; None, and not written, outside of all roles."""
@@ -156,7 +158,7 @@ class FrozenDict(dict[str, Any]):
 
 
 def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
-    """Return `value` with frozen copies of all its lists and dicts, including those in models; frozen parts are shared.
+    """Return `value` with all its lists and dicts, including those in models, frozen; parts already frozen are shared.
 
     >>> freeze([1, {"a": [2]}])
     [1, {'a': [2]}]
@@ -178,7 +180,7 @@ def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
 
 
 def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
-    """Build a frozen list from `items` and `further`; items already in a frozen list are not examined again.
+    """Build a frozen list from `items` and `further`; items of a list that is already frozen are not examined again.
 
     >>> extend_frozen(extend_frozen([], [1]), [2])
     [[1], [2]]
@@ -187,5 +189,5 @@ def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
     return FrozenList([*before, *map(freeze, further)])
 
 
-# Types of nearly all fields, which need no further checks.
+# Types of nearly all fields, for which no further checks are needed.
 _UNCHANGING = frozenset((FrozenList, FrozenDict, str, int, float, bool, type(None)))

@@ -17,7 +17,8 @@ FlipKind = Literal["retraction", "contradiction", "refinement"]
 """Kind of change: the answer is withdrawn, negated or replaced, or extended."""
 
 # Answers
-# categories of invisible characters, such as controls, zero-width characters and direction changes
+
+# Categories of invisible characters, such as controls, zero-width characters and direction changes
 _UNSEEN = {"Cc", "Cf"}
 _SELECTORS = {"\ufe0e", "\ufe0f"}  # selectors for the form of the preceding character
 _PART_OF_WORD = set("#%&@")  # punctuation that belongs to the word next to it, as in C# and 5%

@@ -1,6 +1,6 @@
 """Debates in notebooks: runs in progress, and a person's turn in a cell.
 
-This needs the extra `notebook`: `pip install "flowdebate[notebook]"`. Results, handles and reports are displayed
+Requires the `notebook` extra: `pip install "flowdebate[notebook]"`. Results, handles and reports can be displayed
 without it. See docs/notebooks.md.
 """
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _WHERE = "HumanTurn()"
 _SECONDS = 1.0
-"""Seconds between reads of the store."""
+"""Seconds between polls of the store."""
 _NOT_YET = "It is not your turn yet. This cell updates when it is."
 _STATIC = "A person's turn: run the notebook, and answer here."
 _RESUME = "Resume the run to continue."
@@ -35,11 +35,11 @@ _IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
 
 
 class HumanTurn:
-    """A human's turn as a widget in a notebook cell. It needs `flowdebate[notebook]`.
+    """A human's turn as a widget in a notebook cell. Requires `flowdebate[notebook]`.
 
     `HumanTurn(run)` is for a durable run, identified by its handle, its result or, with `store`, its id. Once the run
     is suspended for a human, the cell shows the request and a form, and records the answer as `submit_answer` does;
-    then resume the run. Invalid fields of an answer are marked in the form, and a note appears if someone else has
+    resume the run afterwards. The form marks any invalid fields in an answer, and a note appears if someone else has
     already answered. If several human blocks have requests, `block` selects one. `HumanTurn()` is for `human(name=…,
     ask=turn.ask)`: the run waits for the widget, then continues.
     """
@@ -72,7 +72,7 @@ class HumanTurn:
         self._watch = None if self._store is None else self._loop.create_task(self._look_again())
 
     def _repr_mimebundle_(self, **options: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the widget for a notebook, or a sentence if widgets cannot be shown."""
+        """Return the widget for display in a notebook, or a sentence if widgets cannot be shown."""
         data, metadata = self.widget._repr_mimebundle_(**options)
         return {**data, "text/plain": repr(self), "text/html": f"<p>{escape(_STATIC)}</p>"}, metadata
 
@@ -80,9 +80,9 @@ class HumanTurn:
         return "<HumanTurn>" if self._run_id is None else f"<HumanTurn of run {self._run_id}>"
 
     async def ask(self, request: HumanRequest) -> object:
-        """Show `request` in the cell, and return the answer once it is valid: `human(name=…, ask=turn.ask)`.
+        """Show `request` in the cell, and return the answer once it is valid; used as `human(name=…, ask=turn.ask)`.
 
-        Several requests are shown one after the other. Raises ConfigurationError if the turn belongs to a durable run.
+        Several requests are shown one after another. Raises ConfigurationError if the turn belongs to a durable run.
         """
         if self._store is not None:
             hint = "Make one without a run: HumanTurn()"
@@ -125,7 +125,7 @@ class HumanTurn:
     # Messages from the person
 
     def _receive(self, _: object, content: object, __: object) -> None:
-        """Handle a message, which may arrive on any thread of the kernel."""
+        """Handle a message, which may arrive on any of the kernel's threads."""
         if isinstance(content, dict) and content.get("kind") == "answer":
             with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody is waiting for the answer
                 self._loop.call_soon_threadsafe(self._take, content)
@@ -170,7 +170,7 @@ class HumanTurn:
                 await asyncio.sleep(_SECONDS)
 
     async def _look(self) -> bool:
-        """Show the run's current requests; return whether more may follow."""
+        """Show the run's current requests; return whether there may be more later."""
         assert self._store is not None  # noqa: S101 - the caller has checked
         assert self._run_id is not None  # noqa: S101 - there is a store
         if self._handle is not None and not self._handle.done():
@@ -193,7 +193,7 @@ class HumanTurn:
 
 
 def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
-    """Return the store of a durable run; None without a run."""
+    """Return a durable run's store; None without a run."""
     if run is None:
         if choice is not None:
             raise ConfigurationError(_WHERE, "store", None, "requires a run")

@@ -1,4 +1,4 @@
-"""A run in a single notebook output: a live page at first, then its report."""
+"""A run in a single notebook output: its live page at first, then its report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RawT = TypeVar("RawT", default=Any)
 _SLOWEST = 60
 """Maximum interval between updates, in seconds."""
 _SHARE, _MAX_PAUSE = 10, 2.0
-"""Limits on drawing: it takes at most 1 / `_SHARE` of the time, with pauses of at most `_MAX_PAUSE` seconds.
+"""Limits on drawing, which takes at most 1 / `_SHARE` of the time, with pauses of at most `_MAX_PAUSE` seconds.
 
 Pages grow with the debate and are drawn in its event loop.
 """
@@ -38,7 +38,7 @@ class _RunCancelledError(asyncio.CancelledError):
 
 
 class Shown(Generic[OutT, RawT]):
-    """Run shown by a cell; await it to get the result."""
+    """Run displayed by a cell; await it to get the result."""
 
     def __init__(self, task: asyncio.Task[RunResult[OutT, RawT]]) -> None:
         self._task = task
@@ -51,16 +51,16 @@ class Shown(Generic[OutT, RawT]):
             raise _RunCancelledError(line) from None
 
     def _ipython_display_(self) -> None:
-        """Show nothing, because `show` already shows the run."""
+        """Display nothing, because `show` has already displayed the run."""
 
 
 def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> Shown[OutT, RawT]:
-    """Show a run in this cell's output while it is in progress, then its report; await it to get the result.
+    """Show a run in this cell's output while it is in progress, and then its report; await it to get the result.
 
-    The output is updated at most once every `every` seconds, and only if something has changed. If the run fails,
-    awaiting raises its error after the page has been updated. If the cell awaits, interrupting it cancels the run, as
-    with the handle; without `await`, the cell ends, and the run continues alongside other cells. Outside a notebook,
-    including in a terminal, nothing is shown. Raises ConfigurationError without IPython.
+    The output is updated at most every `every` seconds, and only if something has changed. If the run fails, awaiting
+    it raises its error after the page has been updated. If the cell awaits the run, interrupting the cell cancels it,
+    as with the handle; otherwise the cell ends, and the run continues alongside other cells. Nothing is shown outside a
+    notebook, for example in a terminal. Raises ConfigurationError if IPython is not installed.
     """
     check_library("show()", "IPython", library="IPython", extra="notebook")
     value: object = handle
@@ -118,7 +118,7 @@ def _bundle(handle: RunHandle[Any], html: str | None, markdown: str | None) -> d
 
 
 def _output() -> Callable[[dict[str, str]], None]:
-    """Return a function to update an output of the running cell; None outside notebooks."""
+    """Return a function that updates an output of the running cell; None outside notebooks."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
@@ -131,5 +131,5 @@ def _output() -> Callable[[dict[str, str]], None]:
 
 _shell = sys.modules.get("IPython")
 if _shell is not None and _shell.get_ipython() is not None:
-    # Import ahead of time in a notebook's first cell, while nobody is waiting.
+    # Import ahead of time in a notebook's first cell, before anyone is waiting for it.
     threading.Thread(target=import_ahead, name="flowdebate import").start()

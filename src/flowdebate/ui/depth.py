@@ -1,4 +1,4 @@
-"""Depth of runs: the options for each depth, and the escalation used by depth "auto"."""
+"""Depth of a run: the options that each depth sets, and the escalation behind depth "auto"."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from flowdebate.ui.plan import Plan
 
 STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != "auto")
-"""Depths tried one after another by "auto"."""
+"""Depths that "auto" tries one after another."""
 
 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Complete `options` with the options of their depth.
+    """Add to `options` the options that their depth implies.
 
-    Depth "auto" includes the speakers of all its steps. A pattern that cannot end early raises ConfigurationError for
-    "auto".
+    Depth "auto" includes the speakers of all its steps. It raises ConfigurationError for a pattern that cannot end
+    early.
     """
     if options.depth is None:
         return options
@@ -58,7 +58,7 @@ def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
 
 
 def without_depth(page: PatternPage, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored `options` without the values set by their depth, for use at another depth."""
+    """Return stored `options` without the values that their depth implied, for use at another depth."""
     depth: Depth | None = options.get("depth")
     if depth is None:
         return dict(options)
@@ -78,7 +78,7 @@ def _says_agreement(page: PatternPage) -> bool:
 
 
 def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
-    """Build the pattern at each depth as a step of an escalation; the last executed step produces the outputs."""
+    """Build the pattern at each depth as one step of an escalation; the last executed step produces the outputs."""
     blocks = [page.build(_plan_at(page, plan, depth)) for depth in STEPS]
 
     def make(state: EscalationState, _: Context, status: RunStatus, last: StepResult) -> PatternOutput | None:
@@ -108,14 +108,14 @@ def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
 
 
 def _plan_at(page: PatternPage, plan: Plan, depth: Depth) -> Plan:
-    """Create the plan of one step, with a block named after its depth."""
+    """Create the plan for one step, whose block is named after its depth."""
     values = {**page.options_for(depth), **page.depths.get("auto", {})}
     options = _filled(page, plan.options, values).replaced(depth=depth)
     return replace(plan, name=depth, options=options, speakers=_speakers_at(page, plan, values))
 
 
 def _speakers_at(page: PatternPage, plan: Plan, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Choose one step's speakers from the speakers of all steps; keep all of them if the user named them."""
+    """Choose the speakers for one step from those for all steps; keep all of them if the user named them."""
     if plan.options.ROSTER not in page.options_for(STEPS[-1]):
         return plan.speakers
     names = [entry["name"] for entry in values.get(plan.options.ROSTER, page.default_speakers)]

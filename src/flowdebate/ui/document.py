@@ -1,4 +1,4 @@
-"""Run documents, as written by `--json` and read by `render`."""
+"""Run documents, which `--json` writes and `render` reads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "the maximum",
     "predicate": "stopped by the application",
 }
-"""Descriptions of the reasons why a pattern with rounds ended."""
+"""Descriptions of why a pattern with rounds ended."""
 
 
 class Speaker(WireModel):
@@ -67,7 +67,7 @@ _WHERE_TOLD = Field(exclude_if=lambda count: count is None)
 
 
 class Tokens(WireModel):
-    """Token usage of a run; None if unknown."""
+    """A run's token usage; None if unknown."""
 
     calls: int
     prompt_tokens: int | None = None
@@ -83,7 +83,7 @@ class Tokens(WireModel):
 
     @classmethod
     def read(cls, stored: object) -> Self | None:
-        """Read the token counts of an outcome; None if they are missing or unreadable."""
+        """Read an outcome's token counts; None if they are missing or unreadable."""
         try:
             return cls.model_validate({name: stored.get(name) for name in cls.model_fields})  # type: ignore[attr-defined]
         except (AttributeError, ValidationError):  # an imported run may contain anything
@@ -106,7 +106,7 @@ _MODELS = TypeAdapter(dict[str, list[str]])
 
 
 def read_models(stored: object) -> dict[str, list[str]] | None:
-    """Read the models of a run or an outcome, keyed by seat; None if they are missing or unreadable."""
+    """Read the models recorded for a run or an outcome, keyed by seat; None if they are missing or unreadable."""
     try:
         return _MODELS.validate_python(stored)
     except ValidationError:  # an imported run may contain anything
@@ -117,7 +117,7 @@ _REMARKS = TypeAdapter(list[str])
 
 
 def read_remarks(stored: object) -> list[str] | None:
-    """Return the remarks on the calls of a run or an outcome; None if they are missing or unreadable."""
+    """Return the remarks recorded about the calls of a run or an outcome; None if they are missing or unreadable."""
     try:
         return _REMARKS.validate_python(stored) or None
     except ValidationError:
@@ -125,7 +125,7 @@ def read_remarks(stored: object) -> list[str] | None:
 
 
 class Document(InNotebooks, WireModel):
-    """A saved run: its ending, all contributions, and its usage. Each pattern adds its own fields."""
+    """A saved run: how it ended, all contributions, and its usage. Each pattern adds its own fields."""
 
     SPEAKERS: ClassVar[str] = "Who spoke"
     """Heading above the list of speakers."""
@@ -136,19 +136,19 @@ class Document(InNotebooks, WireModel):
     STOP_REASONS: ClassVar[Mapping[str, str]] = {}
     """Descriptions of pattern-specific stop reasons."""
     CHANGING: ClassVar[str | None] = None
-    """Word for the speakers' answers in the note about changed answers; None to omit the note."""
+    """Word for the speakers' answers in the note on changed answers; None to omit the note."""
     GOES_ON: ClassVar[bool] = False
-    """True if finished runs of the pattern can be continued."""
+    """True if a finished run of the pattern can be continued."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
-    """Paths in the raw output of durations, which only the original run could measure."""
+    """Paths in the raw output to durations, which could only be measured during the original run."""
     pattern: str
     format: str | None = None
-    """Format of the debate; omitted if the pattern has no formats."""
+    """The debate's format; omitted if the pattern has no formats."""
     status: DebateStatus
     incomplete: str | None = None
     """Line about participants missing from the result; omitted if nobody is missing."""
     error: str | None = None
-    """Error of a failed run, or the limit that ended it."""
+    """Error message of a failed run, or the limit that ended it."""
     raw: Any
     models: dict[str, list[str]] | None = None
     """The models used, keyed by seat (a speaker's name or a role); omitted if they were not recorded."""
@@ -156,13 +156,13 @@ class Document(InNotebooks, WireModel):
     """Remarks on the calls, such as a setting rejected by a model; omitted if there are none."""
     usage: Tokens | None = None
     cost: float | None = None
-    """Cost at configured or known prices; omitted if there are no prices."""
+    """Cost at configured or known prices; omitted if no prices are available."""
     prices: str | None = None
-    """Unit of `cost`: the currency, and the price list with its date; omitted if unknown."""
+    """Unit of `cost`: the currency, and the price list and its date; omitted if unknown."""
     seconds: float | None = None
     seed: int | None = None
     run_id: str | None = None
-    """Id of the run in the store; None if it is not stored."""
+    """Id of the run in the store; None if the run is not stored."""
     fork: Fork | None = None
     """Relation of a fork to its parent run; omitted for other runs."""
 
@@ -176,7 +176,7 @@ class Document(InNotebooks, WireModel):
         optional = ("format", "incomplete", "models", "remarks", "cost", "prices", "fork")
         left_out = {name for name in optional if getattr(self, name) is None}
         value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
-        # A subclass's fields come after those of its base, but readers want them before the usage.
+        # A subclass's fields come after those of its base class, but readers want to see them before the usage.
         first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
         return {key: value[key] for key in (*first, *last)}
 
@@ -185,7 +185,7 @@ class Document(InNotebooks, WireModel):
 
     @classmethod
     def of_raw(cls, value: object) -> Self:
-        """Build the document of a bare raw output; raise ValidationError for an invalid one."""
+        """Build the document for a bare raw output; raise ValidationError if it is invalid."""
         raw: Any = load_patterns()[cls.model_fields["pattern"].default].load_output().model_validate(value)
         return cls.model_validate({"status": raw.status, "raw": raw, "seed": raw.seed})
 
@@ -196,7 +196,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def title(self) -> str:
-        """Heading of a report, with the pattern and its format."""
+        """Report heading with the pattern and its format."""
         format_text = "" if self.format is None else f", {self.format}"
         return f"{self.pattern.capitalize()}{format_text}".replace("_", " ")
 
@@ -211,17 +211,17 @@ class Document(InNotebooks, WireModel):
 
     @property
     def speakers(self) -> list[Any]:
-        """Speakers of the run; if the document does not name them, they are taken from its raw output."""
+        """The run's speakers; if the document does not name them, they are taken from its raw output."""
         return getattr(self, self.ROSTER) or self.raw_speakers()
 
     @property
     def models_line(self) -> str | None:
-        """Description of the models used; None if there are none."""
+        """Description of the models used; None if there are no models."""
         return models_text({seat: ", ".join(names) for seat, names in self.models.items()}) if self.models else None
 
     @property
     def totals(self) -> list[str]:
-        """Description of the known totals: tokens, calls, duration and cost."""
+        """Description of the totals that are known: tokens, calls, duration and cost."""
         seconds = [] if self.seconds is None else [f"Time: {time_text(self.seconds)}"]
         cost = [] if self.cost is None else [f"Cost: {cost_text(self.cost, self.prices, complete=True)}"]
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
@@ -236,7 +236,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def notes(self) -> list[str]:
-        """List the remarks at the end of a page, on changed answers, calls, sources and quotes."""
+        """List the remarks at the end of a page about changed answers, calls, sources and quotes."""
         changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
         cut = [
             f"Round {answer.round}: {answer.name} also wrote a turn for {answer.other}, which was removed"
@@ -248,8 +248,8 @@ class Document(InNotebooks, WireModel):
         return [*steps, *([] if changed is None else [changed]), *cut, *(self.remarks or ()), *material_notes(self.raw)]
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
-        """Return the quotes in the contribution at `index` of `raw.entries`, with their positions in the sources."""
-        # empty without sources, because no quotes were looked up
+        """Return the quotes in the contribution at `index` in `raw.entries`, with their positions in the sources."""
+        # empty if there are no sources, because no quotes were looked up
         looked_up = (self.raw.quotes or ())[index : index + 1]
         return tuple(
             Quoted(
@@ -278,19 +278,19 @@ class Document(InNotebooks, WireModel):
 
     @property
     def contributions(self) -> int:
-        """The number of contributions, not counting truncated or empty ones."""
+        """Number of contributions, not counting truncated or empty ones."""
         return sum(entry.flag is None for entry in self.raw.transcript)
 
     @property
     def ending(self) -> str | None:
-        """Description of the run's length and why it ended; None if the run ended early."""
+        """Description of the run's length and of why it ended; None if the run ended early."""
         reason = self.raw.stop_reason
         return None if reason is None else f"Rounds: {self.raw.rounds}, {self.describe_reason(reason)}"
 
     def about(self) -> Callable[[str, str | None], str]:
-        """Return a function that decides on the text next to a speaker's name.
+        """Return a function that decides which text appears next to a speaker's name.
 
-        The function returns its argument, unless the page header already shows it.
+        The function returns its argument unless the page header already shows it.
         """
         heads = {
             (speaker.name, text)
@@ -301,20 +301,20 @@ class Document(InNotebooks, WireModel):
 
     @abstractmethod
     def sections(self) -> Iterator[Section]:
-        """Build the page, with all contributions and the result."""
+        """Build the page with all contributions and the result."""
 
     def result(self) -> Iterator[Section]:
-        """Build the part of the page's end that no event of a live view contains."""
+        """Build the part of the result that a live view cannot derive from events."""
         yield from ()
 
     def mark(self, answer: object = None) -> Iterator[Section]:
-        """Yield the line about missing participants, unless the `answer` below already begins with it."""
+        """Yield the line about missing participants, unless the `answer` below it already begins with that line."""
         fact = incomplete_fact(self.raw.losses)
         if fact is not None and not (isinstance(answer, str) and answer.startswith(f"{fact.label}: {fact.text}")):
             yield fact
 
     def outcome(self) -> Iterator[Section]:
-        """Build the end of the page after all contributions."""
+        """Build the part of the page that follows the contributions."""
         return self.result()
 
 
@@ -327,16 +327,16 @@ class RoundsDocument(Document):
 
     @property
     def notes(self) -> list[str]:
-        """List the notes, including the order of turns if it differs from the declared order."""
+        """List the notes, including the turn order if it differs from the declared order."""
         order = getattr(self.raw, "turn_order", "declared")  # in a deliberation, all personas speak at once
         return [*([] if order == "declared" else [f"Turn order: {order}"]), *super().notes]
 
     @abstractmethod
     def entries(self) -> Iterator[tuple[int, Entry]]:
-        """Return all contributions with their rounds."""
+        """Return all contributions, each with its round."""
 
     def phases(self) -> Mapping[int, str | None]:
-        """Return the phase of each round, in a pattern with phases."""
+        """Return the phase of each round, if the pattern has phases."""
         return {}
 
     def opening(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
@@ -371,7 +371,7 @@ class RoundsDocument(Document):
 
 
 _MAX_SOURCES = 20
-"""Maximum number of sources listed individually in notes."""
+"""Maximum number of sources that the notes list individually."""
 
 
 def material_notes(raw: PatternOutput) -> list[str]:
@@ -407,7 +407,7 @@ def material_notes(raw: PatternOutput) -> list[str]:
 
 
 def changes_note(raw: PatternOutput, word: str) -> str | None:
-    """Describe how many speakers changed their answers; None if there are fewer than two answers."""
+    """Describe how many speakers changed their answers; None if fewer than two speakers answered."""
     voices, changed, adopted = count_changes(  # a missing answer does not count as a change
         AnswerCourse(voices={name: [text for text in texts if text is not None] for name, texts in answers.items()})
         for answers, _ in raw.answer_courses()
@@ -419,7 +419,7 @@ def changes_note(raw: PatternOutput, word: str) -> str | None:
 
 
 def speakers_of(roster: Iterable[Any]) -> list[Any]:
-    """Convert debaters to sides and personas to speakers, as used by pages and documents."""
+    """Convert debaters to sides and personas to speakers, for pages and documents."""
     return [
         Side(name=member.name, stance=member.stance, role=member.role)
         if hasattr(member, "stance")
@@ -431,7 +431,7 @@ def speakers_of(roster: Iterable[Any]) -> list[Any]:
 def read_document(path: str) -> Document:
     """Read a document, or a bare raw output in either key style, from `path` ("-" for stdin).
 
-    Raises BadFile with the line or the field of the problem.
+    Raises BadFile with the line or the field at fault.
     """
     value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
     if not isinstance(value, dict):
@@ -440,7 +440,7 @@ def read_document(path: str) -> Document:
 
 
 def document_of(value: Mapping[str, Any], *, location: str) -> Document:
-    """Convert `value`, a document or a bare raw output, to a document; an invalid field raises BadFile."""
+    """Convert `value`, either a document or a bare raw output, to a document; raise BadFile for an invalid field."""
     try:
         if "raw" not in value:  # a bare raw output does not name its pattern
             return _kind(_nearest(value)).of_raw(value)

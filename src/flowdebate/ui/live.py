@@ -1,4 +1,4 @@
-"""Live view of a run; builds sections from its events as they arrive."""
+"""Live view of a run, which builds sections from events as they arrive."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ if TYPE_CHECKING:
 
 LiveT = TypeVar("LiveT", bound=LiveSection)
 _TOOL_SHOWN = 200
-"""Maximum displayed length of a tool's arguments and result, in characters."""
+"""Maximum number of characters shown of a tool's arguments and of its result."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
-"""Functions that build sections for pattern-specific events, keyed by event class."""
+"""Functions that build the sections for pattern-specific events, keyed by event class."""
 
 
 _UNSEEN = frozenset(
@@ -85,14 +85,14 @@ _UNSEEN = frozenset(
 class Live:
     """View of one run for all front ends: finished parts, current work, and unfinished speech, all derived from events.
 
-    Use `tell` for pages, which show finished contributions next to the text in `speaking`, and `follow` for append-only
-    text, as in a terminal. Without a plan or a document, the view accepts the events of any pattern.
+    Use `tell` for pages, which show finished contributions next to the text in `speaking`. Use `follow` for append-only
+    output, such as a terminal. Without a plan or a document, the view accepts the events of any pattern.
     """
 
     roles: ClassVar[Mapping[str, str]] = {"synthesizer": "writing the output"}
-    """Descriptions of what each role is doing, except speakers."""
+    """Descriptions of what each role other than a speaker is doing."""
     phases: ClassVar[Mapping[str, str]] = {}
-    """Descriptions of what a speaker is doing, keyed by the phase of the turn."""
+    """Descriptions of what a speaker is doing, keyed by the turn's phase."""
     event_sections: ClassVar[OwnSections] = {}
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
@@ -130,7 +130,7 @@ class Live:
         kinds: list[type[Live]] = _kinds() if type(self) is Live else [type(self)]
         self.work_of_roles: dict[str, str] = {
             **Live.roles,
-            # Reversed, so that the pattern registered first wins if two patterns describe the same role.
+            # Reversed so that the pattern registered first wins if two patterns describe the same role.
             **{role: work for kind in reversed(kinds) for role, work in kind.roles.items()},
         }
         self.work_of_phases: dict[str, str] = {
@@ -140,7 +140,7 @@ class Live:
         self.turns: int = 0
 
     def follow(self, event: object) -> Iterator[LiveSection]:
-        """Yield the sections of `event` for append-only text, and the current work whenever it changes."""
+        """Yield the sections for `event` in append-only output, and the current work whenever it changes."""
         yield from self._marked(event, self.sections(event))
         if self._changes_work(event) and self._calls:
             models = {call.model for call, _ in self._calls.values()}
@@ -154,7 +154,10 @@ class Live:
             )
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Process `event` and return whether the current work changed. `start` is the offset of a text, if known."""
+        """Process `event`; return whether the current work changed.
+
+        `start` is the offset of streamed text, if known.
+        """
         for _ in self._speech.of(event, start):  # exhaust the generator to update the current speaker
             pass
         if isinstance(event, RoleFailed) and event.instead in ("cut_off", "empty"):
@@ -162,7 +165,7 @@ class Live:
         return self._changes_work(event)
 
     def tell(self, event: object) -> Iterator[Section]:
-        """Process a non-text `event` and return its sections for a page of complete contributions."""
+        """Process an `event` other than streamed text, and return its sections for a page of complete contributions."""
         self.take(event)
         if type(event) not in _UNSEEN:
             yield from self._marked(event, self.whole(event))
@@ -180,7 +183,7 @@ class Live:
 
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:
-        """Turns in progress and their texts so far."""
+        """Turns in progress, each with its text so far."""
         return self._speech.speaking
 
     @property
@@ -207,18 +210,18 @@ class Live:
         return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
 
     def name_of(self, event: CallRetried | CallFellBack) -> str:
-        """Return the name of the caller: a speaker, a role, or a block."""
+        """Return the caller's name: a speaker, a role, or a block."""
         turn = self._turns.get(event.block)
         return turn.agent_name if turn is not None else event.role or event.block
 
     @property
     def others_at_work(self) -> list[str]:
-        """Describe the current activity of each role except speakers, in a sentence."""
+        """Describe in a sentence what each role other than a speaker is currently doing."""
         speaking = {turn.agent_name for turn, _ in self.speaking}
         return list(dict.fromkeys(f"{who} is {do}" for who, do, _ in self.at_work if who not in speaking))
 
     def has_spoken(self, block: str) -> bool:
-        """Check whether `block` has had a turn and therefore belongs to a speaker."""
+        """Return whether `block` has had a turn and therefore belongs to a speaker."""
         return block in self._turns
 
     def about(self, name: str, position: str | None = None) -> str:
@@ -242,7 +245,7 @@ class Live:
         yield Entry(name=turn.agent_name, about=self.about_turn(turn), text=text, flag=flag, does=does)
 
     def whole(self, event: object) -> Iterator[Section]:
-        """Build the sections of `event` for a page of complete contributions."""
+        """Build the sections for `event` on a page of complete contributions."""
         match event:
             case TurnFinished():
                 yield from self.said(event, self._speech.finished)
@@ -252,7 +255,7 @@ class Live:
                 yield from self._sections(event)
 
     def sections(self, event: object) -> Iterator[LiveSection]:
-        """Build the sections of `event` for append-only text."""
+        """Build the sections for `event` in append-only output."""
         if isinstance(event, (CallRetried, CallFellBack)):
             yield from self.trouble(event)
         else:
@@ -279,7 +282,7 @@ class Live:
                 yield from self.result(event)
 
     def progress(self) -> str:
-        """Describe the progress of the run; "" if unknown."""
+        """Describe the run's progress; "" if unknown."""
         if self.round is None or self.round.max_rounds == 1:
             return ""
         phase = "" if self.round.phase is None else f", {self.round.phase}"
@@ -314,7 +317,7 @@ class Live:
         return True
 
     def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Remark]:
-        """Describe a retry or a fallback with its reason; include `who` if several calls are in progress."""
+        """Describe a retry or a fallback and its reason; include `who` if several calls are in progress."""
         before = "" if who is None else f"{who}: "
         if isinstance(event, CallFellBack):
             yield Remark(text=f"{before}{event.model} failed: {event.message}; asking {event.to}")
@@ -324,9 +327,9 @@ class Live:
 
 
 class OneByOne(Live):
-    """View of a pattern with one speaker at a time; text is shown as the model writes it.
+    """View of a pattern with one speaker at a time, showing text as the model writes it.
 
-    If turns overlap, the first one is shown as it is written, and each later one after the earlier ones have finished.
+    If turns overlap, the first one is shown as it is written, and each later one once the earlier ones have finished.
     """
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
@@ -364,7 +367,7 @@ class OneByOne(Live):
             del self._open[block]
 
     def progress(self) -> str:
-        """Describe the progress in turns instead of rounds, if every speaker has one turn per round."""
+        """Describe the progress in turns instead of rounds if every speaker has one turn per round."""
         # In mirrored debates and debates with phases, the number of turns varies, so the round is shown instead.
         maximum = len(self.speakers) * (self.length or 0) if self.round is None or self.round.phase is None else 0
         return (
@@ -410,7 +413,7 @@ class OneByOne(Live):
     def trouble(  # type: ignore[override]  # with the end of a text
         self, event: CallRetried | CallFellBack, *, who: str | None = None
     ) -> Iterator[LiveSection]:
-        """Describe a retry or a fallback, after marking the text displayed so far as void."""
+        """Describe a retry or a fallback, after marking the text shown so far as void."""
         if self._streamed:
             yield Ending()
             yield Remark(text="that answer does not count")
@@ -436,7 +439,7 @@ class OneByOne(Live):
 
 
 class Together(Live):
-    """View of a pattern with simultaneous speakers; each text is shown in full once it is finished."""
+    """View of a pattern with simultaneous speakers; each text is shown in full when it is finished."""
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         super().__init__(plan, document)
@@ -470,7 +473,7 @@ class Together(Live):
 
 
 def sections_of(event: object) -> Iterable[Section]:
-    """Build the sections of a pattern-specific event; events of runs and applications have none."""
+    """Build the sections for a pattern-specific event; events from runs and applications have none."""
     for kind in _kinds():
         if isinstance(event, BaseEvent) and (render := kind.event_sections.get(type(event))) is not None:
             return render(event)
@@ -478,7 +481,7 @@ def sections_of(event: object) -> Iterable[Section]:
 
 
 def _kinds() -> list[type[Live]]:
-    """Return the live views of all patterns registered so far."""
+    """Return the live view classes of all patterns registered so far."""
     return [info.load_page().live for info in load_patterns().values()]
 
 
@@ -499,7 +502,7 @@ def _ends_turn(event: object) -> bool:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Join names for a sentence; shorten a long list with "and 3 more"."""
+    """Join names for use in a sentence, shortening a long list with "and 3 more"."""
     first, rest = list(names)[:_NAMED], list(names)[_NAMED:]
     if rest:
         return f"{', '.join(first)} and {len(rest)} more"
@@ -507,7 +510,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 _NAMED = 4
-"""Maximum number of names in a sentence."""
+"""Maximum number of names listed in a sentence."""
 
 
 def _cut(text: str) -> str:

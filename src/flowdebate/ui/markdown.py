@@ -1,7 +1,7 @@
-r"""Markdown report of a run, with all untrusted text rendered as plain text.
+r"""Markdown report on a run, with all untrusted text rendered as plain text.
 
 Text from models and users is escaped character by character and placed in quotes, list items or fences. It cannot
-create headings, links, images or HTML, neither in CommonMark nor in GitHub's extensions.
+create headings, links, images or HTML, either in CommonMark or with GitHub's extensions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)
-"""Characters with a special meaning anywhere in a line; the last ones turn bare URLs into links."""
+"""Characters with a special meaning anywhere in a line; the last ones would turn bare URLs into links."""
 _AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
 """Characters with a special meaning at the start of a line."""
 
@@ -50,7 +50,7 @@ def escaped(text: str) -> str:
     >>> escaped("# [x](http://y)")
     '\\# \\[x\\](http\\://y)'
     """
-    # in_line comes first, because a line break in untrusted text would start a new block
+    # in_line comes first because a line break in untrusted text would start a new block
     line = _ANYWHERE.sub(r"\\\g<0>", in_line(text).strip())
     start = _AT_START.match(line)
     if start is None:
@@ -81,7 +81,7 @@ def sections_text(sections: Iterable[Section]) -> str:
 
 
 def bold(label: str, text: str | None) -> str:
-    """Render `label` in bold, followed by any `text`.
+    """Render `label` in bold, followed by `text` if there is any.
 
     >>> bold("pro", "cap rents")
     '**pro**: cap rents'
@@ -96,7 +96,7 @@ def _section_lines(sections: Iterable[Section]) -> Iterator[str]:
     before: Section | None = None
     for section in sections:
         if _is_item(before) and not _is_item(section):
-            yield ""  # ends a list
+            yield ""  # ends the list
         yield from _section(section)
         before = section
     if _is_item(before):
@@ -141,11 +141,11 @@ def _group(group: Group) -> Iterator[str]:
 
 
 _SHORT = 100
-"""Maximum length of a statement on the same line as its role's name, in characters."""
+"""Maximum length in characters of a statement that fits on the same line as its role's name."""
 
 
 def _facts(facts: Iterable[Fact]) -> Iterator[str]:
-    """Render short facts as a list, and long ones as quotes under their labels."""
+    """Render short facts as a list, and long facts as quotes under their labels."""
     listing = False
     for fact in facts:
         if listing and not fact.short:

@@ -1,4 +1,4 @@
-"""Models of a plan: creation by name, policies, and lists with prices for front ends."""
+"""Models in a plan: creation by name, policies, and lists with prices for front ends."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ PlanT = TypeVar("PlanT", bound="Plan")
 
 
 FORWARDED: ContextVar[bool] = ContextVar("forwarded", default=False)
-"""True while handling a request from a proxy or tunnel, which may come from other users."""
+"""True while handling a request that came through a proxy or tunnel and may therefore be from another user."""
 
 
 @dataclass(frozen=True)
 class AllowedModels:
-    """Models that callers of a service may use."""
+    """Models that a service allows its callers to use."""
 
     patterns: tuple[str, ...] = ()
     """Patterns of allowed names, such as "openai/*"; if empty, only the configured models are allowed."""
     service_model: str | None = None
     """The service's own model."""
     providers: bool = False
-    """True if direct requests may name any model of a configured provider."""
+    """True if requests received directly may name any model of a configured provider."""
 
     @property
     def names(self) -> list[str]:
-        """The allowed names and name patterns."""
+        """Allowed names and name patterns."""
         default_names = [self.service_model] if self.service_model not in (None, EACH) else []
         models = () if self.patterns else found_models()
         every = [f"{name}/*" for name in dict.fromkeys(map(vendor_of, models)) if name in PROVIDERS]
@@ -62,11 +62,11 @@ class AllowedModels:
 
     @property
     def _is_own(self) -> bool:
-        """True if the sender of the request also pays for it, as on a user's own server without a proxy."""
+        """Whether the sender of the request also pays for it, as on a user's own server without a proxy."""
         return self.providers and not FORWARDED.get()
 
     def _hint(self, model: str) -> str:
-        """Explain how to allow a rejected model."""
+        """Explain how to allow a model that was rejected."""
         provider = PROVIDERS.get(vendor_of(model))
         if provider is None:
             return "Name it as provider/model"
@@ -75,7 +75,7 @@ class AllowedModels:
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def found(self) -> list[str]:
-        """Return the models for "each": the default model of every configured vendor, or the first allowed one."""
+        """Return the models for "each": every configured vendor's default model, or the first one allowed."""
         names, installed = self.names, found_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
@@ -87,8 +87,8 @@ class AllowedModels:
     def check(self, options: PlanOptions, *more_models: str) -> None:
         """Raise ConfigurationError if the options or `more_models` include a model that is not allowed."""
         if options.base_url is not None and not self.patterns:
-            return  # without providers, the names refer to models on that server
-        at_address = options.base_url is not None  # names then have no provider
+            return  # if there are no providers, the names refer to models on that server
+        at_address = options.base_url is not None  # names do not include a provider then
         allowed = [*self.patterns] if at_address else self.names
         for name, models in {**options.reached("model"), "": more_models}.items():
             for model in models:
@@ -107,7 +107,7 @@ def _matches(model: str, names: Sequence[str]) -> bool:
 
 
 class Models:
-    """Models by name; connections are shared, because each name and base URL has a single object."""
+    """Models by name; connections are shared, because there is a single object for each name and base URL."""
 
     def __init__(
         self, base_url: str | None, allowed: AllowedModels | None = None, *, without: Sequence[str] = ()
@@ -118,16 +118,16 @@ class Models:
         self._made: dict[str, Model | str] = {}
 
     def find(self) -> list[str]:
-        """Find the models that "each" assigns, without excluded vendors."""
+        """Find the models that "each" assigns, leaving out excluded vendors."""
         if self._allowed is None:
             return found_models(without=self._without)
         excluded = set(map(maker_of, self._without))
         return [name for name in self._allowed.found() if maker_of(name) not in excluded]
 
     def missing(self, option: str, base_url_option: str, *, seats: Sequence[str] = ()) -> str:
-        """Explain that the base URL needs a model name (for these `seats`, or for all), and list the available ones.
+        """Explain that the base URL needs a model name (for these `seats`, or for all), and list the available names.
 
-        The server is queried only for users who may enter any URL; otherwise callers could probe this machine's
+        The server is only queried for users who may enter any URL; otherwise callers could probe this machine's
         network.
         """
         from flowdebate.models.openai.endpoint import address_of
@@ -161,22 +161,22 @@ class Models:
 
 @dataclass(frozen=True, kw_only=True)
 class Policies:
-    """Policies applied to the models."""
+    """Policies to apply to the models."""
 
     attempts: int | None = None
     """Maximum number of attempts per call; None for the model's default."""
     fallback: tuple[Model | str, ...] = ()
     record: str | None = None
     replay: str | None = None
-    """File with recorded answers, used instead of calling models."""
+    """Recording whose answers are used instead of calling models."""
     effort: Seats | None = None
-    """Thinking effort of each seat's model."""
+    """Thinking effort for each seat's model."""
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
     """Apply the policies of `plan` to every model; the returned plan has no policies left to apply.
 
-    `recording=False` skips the recording, because the recording of an interrupted run cannot be continued.
+    `recording=False` skips the recording, because an interrupted run's recording cannot be continued.
     """
     from flowdebate.models.wrapper import Thinking
 
@@ -221,7 +221,7 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
 
 
 def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
-    """Return the thinking effort of a seat's model; None if it is not set."""
+    """Return the thinking effort for a seat's model; None if it is not set."""
     rest: Any = efforts.rest
     efforts_by_seat = {**(rest if isinstance(rest, Mapping) else {intent: rest}), **efforts.roles, **efforts.members}
     effort: str | None = efforts_by_seat.get(seat, efforts_by_seat.get(intent))
@@ -229,7 +229,7 @@ def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
 
 
 def _apply(policies: Policies) -> Callable[[Model | str], Model]:
-    """Create a function that returns models with retries and fallbacks, and the same object for the same name."""
+    """Create a function that returns models with retries and fallbacks, always the same object for the same name."""
     from flowdebate.models.call import Retry
     from flowdebate.models.resolve import resolve_model
     from flowdebate.models.wrapper import Fallback, Retrying
@@ -249,11 +249,11 @@ def _apply(policies: Policies) -> Callable[[Model | str], Model]:
 
 
 _ASKED: ContextVar[Model] = ContextVar("asked")
-"""Model of the current call; a recording contains the calls of all models in order, and calls may overlap."""
+"""Model intended for the current call; a recording contains all models' calls in order, and calls may overlap."""
 
 
 def _record(factory: Callable[[Model | str], Model], first: Model, path: str) -> Callable[[Model | str], Model]:
-    """Create a function that returns recorded models; all answers go into one file, under the `first` model's name."""
+    """Create a function that returns recorded models; all answers go into one file under the `first` model's name."""
     from flowdebate.models.call import answer
     from flowdebate.models.recording import RecordingModel
     from flowdebate.models.wrapper import Wrapper
@@ -262,7 +262,7 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
         from flowdebate.models.base import ModelRequest, ModelResponse
 
     class Asked(Wrapper):
-        """Model that forwards each call to the intended model."""
+        """Model that forwards each call to the model intended for it."""
 
         async def request(self, request: ModelRequest, /) -> ModelResponse:
             return await answer(_ASKED.get(), request)
@@ -290,8 +290,8 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
 def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
     """Create a function that returns models answering from a single recording.
 
-    The `first` one has the recording's name, and the others keep their names, because patterns check which model
-    answered: a review confirms findings reported by two models.
+    The `first` model has the recording's name. The others keep their own names, because patterns check which model
+    answered: for example, a review confirms findings reported by two models.
     """
     from flowdebate.models.recording import ReplayModel
     from flowdebate.models.wrapper import Wrapper
@@ -300,7 +300,7 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
         from flowdebate.models.base import ModelRequest, ModelResponse
 
     class Seat(Wrapper):
-        """Recording presented under another model's name."""
+        """Recording that appears under another model's name."""
 
         def __init__(self, title: str) -> None:
             super().__init__(replayed)
@@ -354,7 +354,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
 
 
 def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]:
-    """Return the model of each seat of a plan, keyed by name or role; raise the same errors as a run's first call."""
+    """Return the model for each seat in a plan, keyed by name or role; raise the same errors as a run's first call."""
     resolver = ModelResolver(plan.models, environment=environment)
 
     def intent_of(seat: str) -> str:
@@ -399,11 +399,11 @@ def _at_server(plan: Plan, name: str) -> str:
 
 
 _MAX_NAMED = 8
-"""Maximum number of sources, and of omitted files, named on a line."""
+"""Maximum number of sources, and of omitted files, that a line names."""
 
 
 def sources_lines(plan: Plan) -> list[str]:
-    """Describe which sources each call includes and which were omitted; empty if there are no sources."""
+    """Describe the sources included in each call and those that were omitted; empty if there are no sources."""
     read = [source for source in plan.sources if source.left_out is None]
     if not read:
         return []
@@ -441,7 +441,7 @@ _FREE = Price(prompt=0, completion=0)
 
 
 def prices_of(texts: Sequence[str]) -> Prices | None:
-    """Read the values of `--price`: one for all models, or one per model; None if not set.
+    """Parse the values of `--price`: one price for all models, or one per model; None if not set.
 
     The local model is free.
 

@@ -1,4 +1,4 @@
-"""Plan options as pydantic models: the contents of a plan file, overridden by values from a front end."""
+"""Plan options as pydantic models: the contents of a plan file, overridden by a front end's values."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ from flowdebate.sources.source import Page, Source, is_image, name_problem
 from flowdebate.ui.files import read_plan_file
 
 COMMAND = "command line"
-"""Location of command line options in errors."""
+"""Location named in errors about command-line options."""
 _STORED = "the stored run"
 PlanValues: TypeAlias = Mapping[str, JsonValue]
 """Options as read from a plan file, before validation."""
 PlanFile: TypeAlias = str | Mapping[str, Any] | None
-"""Plan file, as its path or in its stored form."""
+"""Plan file, given as its path or in stored form."""
 
 
 Depth: TypeAlias = Literal["quick", "balanced", "thorough", "auto"]
-"""Depth of a run, for users who do not know a pattern's options. Each level makes more calls than the previous one;
+"""Depth of a run, for users who do not know the pattern's options. Each level makes more calls than the one before;
 "auto" continues with the next level only if the deciding members disagree.
 """
 
 
 def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
-    """Return the error for missing or incompatible options of a front end; `message` is its full text."""
+    """Return the error for missing or incompatible front-end options; `message` is its full text."""
     return ConfigurationError(COMMAND, field, got, message=sentence)
 
 
@@ -114,7 +114,7 @@ Address = Annotated[PlainText, Reach("server"), AfterValidator(_address), explai
 
 
 def or_off(text: str) -> float | str | bool:
-    """Parse a number from the command line, or "off" as False."""
+    """Parse a number from the command line; "off" becomes False."""
     try:
         return False if text == "off" else float(text)
     except ValueError:
@@ -124,7 +124,7 @@ def or_off(text: str) -> float | str | bool:
 def read_models(value: object, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
     """Parse a plan's `model` from the command line: [NAME|ROLE=]MODEL, once or repeatedly.
 
-    Several values without a seat form a list.
+    If several values name no seat, they form a list.
 
     >>> read_models(["local"]), read_models(["openai/gpt-5", "judge=gemini/flash"])
     ('local', {'default': 'openai/gpt-5', 'judge': 'gemini/flash'})
@@ -150,7 +150,7 @@ def read_models(value: object, flag: str = "--model", word: str = "MODEL") -> An
 
 
 def read_by_seat(value: object, flag: str, word: str) -> Any:  # noqa: ANN401 - as `read_models`
-    """Parse an option like `read_models`, but with at most one value without a seat."""
+    """Parse an option in the same way as `read_models`, but accept only one value without a seat."""
     values = read_models(value, flag, word)
     of_all = values.get(DEFAULT) if isinstance(values, dict) else values
     if isinstance(of_all, list) and isinstance(value, (list, tuple)):
@@ -169,7 +169,7 @@ def read_efforts(value: object) -> object:
 
 
 def join_models(before: object, after: object) -> object:
-    """Merge a plan's `model` option with another value; models for individual seats replace only those seats.
+    """Merge another value into a plan's `model` option; models for individual seats replace only those seats.
 
     >>> join_models("local", {"judge": "openai/gpt-5"}), join_models({"judge": "openai/gpt-5"}, "local")
     ({'default': 'local', 'judge': 'openai/gpt-5'}, 'local')
@@ -197,7 +197,7 @@ Panel: TypeAlias = Literal[
     "Storage",
     "Output",
 ]
-"""Groups of options on a help page, in order."""
+"""Option groups on a help page, in display order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,34 +206,32 @@ class Option:
 
     help: str
     panel: Panel | None = None
-    """Group under which the help page lists the option; None for options of a single command."""
+    """Group that lists the option on the help page; None for an option that belongs to a single command."""
     flag: str | None = None
-    """Name on the command line, if it differs from the field's name; "--yes -y" adds a short form, and "" means no
-    flag.
-    """
+    """Command-line flag, if it differs from the field's name; "--yes -y" adds a short form, and "" means no flag."""
     metavar: str | None = None
     repeated: bool = False
-    """True for a repeatable option with a type other than a list; `read` receives all its values."""
+    """True for a repeatable option whose type is not a list; `read` receives all of its values."""
     read: Callable[[Any], Any] | None = None
-    """Function that converts a command-line value to the form used in a file."""
+    """Function that converts a command-line value to plan file form."""
     on: bool = False
     """Default value of a flag."""
 
 
 def option(help: str, **settings: Any) -> Any:  # noqa: A002, ANN401 - as in Option; a field
-    """Create an optional field for front ends; further arguments are fields of its `Option`.
+    """Create an optional field for front ends; further arguments become fields of its `Option`.
 
-    For example, `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. The field is the only
-    declaration of an option. Its flag, its key in a plan file, its validation, and its entries in the help, the form,
-    and the HTTP and MCP arguments are derived from it.
+    For example, `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. An option is declared
+    only by its field. Its flag, its key in a plan file, its validation, and its entries in the help, the form, and the
+    HTTP and MCP arguments are all derived from it.
     """
     field: Any = Field(default=None)
-    field.metadata.append(Option(help=help, **settings))  # pydantic stores the metadata of `Annotated` here
+    field.metadata.append(Option(help=help, **settings))  # pydantic stores `Annotated` metadata here
     return field
 
 
 def option_of(model: type[BaseModel], name: str) -> Option:
-    """Return the `Option` of a field."""
+    """Return a field's `Option`."""
     return next(item for item in model.model_fields[name].metadata if isinstance(item, Option))
 
 
@@ -241,7 +239,7 @@ def option_of(model: type[BaseModel], name: str) -> Option:
 
 
 class RosterEntry(BaseModel):
-    """A speaker's entry in a file."""
+    """Entry for a speaker in a file."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
@@ -277,13 +275,13 @@ def _image(value: str) -> str:
 
 
 class SourceEntry(RosterEntry):
-    """A source in a stored plan, used if more than its text has to be stored."""
+    """Source in a stored plan, used when more than its text has to be stored."""
 
     text: Text | None = None
     image: Annotated[str, NOTHING, AfterValidator(_image)] | None = None
     """Image as a data URL."""
     pages: Annotated[dict[str, Annotated[int, Field(ge=0)]], NOTHING] | None = None
-    """Start offset of each page in the text, keyed by page name."""
+    """Start offset of each page within the text, keyed by page name."""
     size: Annotated[int, Field(ge=0)] = 0
     sha256: Annotated[str, NOTHING, Field(pattern="^([0-9a-f]{64})?$")] = ""
     masked: Text | None = None
@@ -293,13 +291,13 @@ class SourceEntry(RosterEntry):
     unread: Text | None = None
     """Parts of a document that could not be read."""
     excluded: bool = False
-    """True if one of the user's globs excluded the source."""
+    """True if one of the user's glob patterns excluded the source."""
     commits: Text | None = None
-    """Commits compared by the diff."""
+    """Commits that the diff compares."""
 
     @classmethod
     def of(cls, source: Source) -> Self | str:
-        """Build the entry for a source; return only the text if there is nothing else to store."""
+        """Build the entry for a source; return only its text if there is nothing else to store."""
         if source == Source.of(source.name, source.text):
             return source.text
         pages = {page.name: page.start for page in source.pages} or None
@@ -308,9 +306,9 @@ class SourceEntry(RosterEntry):
 
     @classmethod
     def of_stored(cls, value: object) -> object:
-        """Read an entry of a stored plan; any text is valid, and other values are returned unchanged.
+        """Read an entry in a stored plan; any text is valid.
 
-        Validation rejects such other values later.
+        Other values are returned unchanged and left to validation.
 
         >>> SourceEntry.of_stored("data:text/html;base64,QQ==").text
         'data:text/html;base64,QQ=='
@@ -328,11 +326,11 @@ class SourceEntry(RosterEntry):
 
 
 MAX_SOURCES = 1_000
-"""Maximum number of sources in a plan; each of them adds a line to every prompt."""
+"""Maximum number of sources in a plan; each one adds a line to every prompt."""
 
 
 def _check_sources(value: object) -> object:
-    """Reject the computed fields of a source; users cannot set them."""
+    """Reject values for a source's computed fields, which users cannot set."""
     problem = None
     if isinstance(value, (list, dict)) and len(value) > MAX_SOURCES:
         problem = f"must have at most {MAX_SOURCES:,} entries"
@@ -357,7 +355,7 @@ Sources = Annotated[
 
 
 def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = False) -> Any:  # noqa: A002, ANN401 - as in option
-    """Create the option for a roster; `flag` can be repeated, once per speaker (see `parse_entry`)."""
+    """Create the option for a roster; `flag` is repeatable, once per speaker (see `parse_entry`)."""
     metavar = f"NAME={key.upper()}" if needed else f"NAME[={key.upper()}]"
 
     def read(texts: list[str]) -> list[dict[str, str]]:
@@ -367,7 +365,7 @@ def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = Fal
 
 
 def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = False) -> dict[str, str]:
-    """Parse a speaker from the command line: the name and one other field, which is only required if `needed`.
+    """Parse a speaker from the command line: a name and one other field, which is only required if `needed`.
 
     >>> parse_entry("Ada = an economist", "--agent"), parse_entry("Ben", "--agent")
     ({'name': 'Ada', 'role': 'an economist'}, {'name': 'Ben'})
@@ -384,26 +382,26 @@ def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = Fal
 
 
 class PlanOptions(BaseModel):
-    """Options of all patterns; each pattern adds its own and rejects the ones it does not use."""
+    """Options shared by all patterns; each pattern adds its own and rejects those it does not use."""
 
-    # strict: `rounds = "2"` in a file is a mistake; defer_build: listing commands needs no validator
+    # strict: `rounds = "2"` in a file is a mistake; defer_build: listing the commands does not need validators
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", strict=True, populate_by_name=True, defer_build=True
     )
     SUBJECT: ClassVar[str] = ""
-    """Name of the field with the subject."""
+    """Name of the field that contains the subject."""
     ROSTER: ClassVar[str] = "debaters"
-    """Name of the field with the speakers."""
+    """Name of the field that contains the speakers."""
     LENGTH: ClassVar[str] = "max_rounds"
     """Name of the field that limits the length."""
     WITHOUT: ClassVar[frozenset[str]] = frozenset()
-    """Fields that this pattern does not have."""
+    """Fields that this pattern lacks."""
     PEOPLE: ClassVar[tuple[str, ...]] = ()
-    """Roles besides speakers that humans can play."""
+    """Roles, other than the speakers, that humans can play."""
     SPEAKER: ClassVar[str] = "debater"
-    """Role of the speakers."""
+    """Role name of the speakers."""
     ROLES: ClassVar[tuple[str, ...]] = ()
-    """Other roles; a role with a field of the same name exists only if that field is enabled."""
+    """Other roles; if a field has the same name as a role, the role exists only when that field is enabled."""
 
     model: SeatModels | None = option(
         '"local", or "provider/model" such as "openai/gpt-5-mini"; repeat with NAME= or ROLE= to set the '
@@ -529,7 +527,7 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def flag_of(cls, name: str) -> str:
-        """Return the command-line flag of a field, or the field's name if it has no flag."""
+        """Return a field's command-line flag, or the field's name if it has no flag."""
         if name == cls.SUBJECT:
             return name.upper()
         flag = option_of(cls, name).flag
@@ -537,9 +535,9 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def read(cls, values: Mapping[str, Any], *, file: PlanFile = None, location: str | None = None) -> Self:
-        """Merge a front end's options (None: not set) with those of a plan file.
+        """Merge a front end's options (None if not set) with those in a plan file.
 
-        Invalid options raise ConfigurationError or BadFile with the name of the option, or the file and its key.
+        Invalid options raise ConfigurationError or BadFile with the name of the option, or with the file and its key.
         `location` names the origin of a plan that does not come from a file.
         """
         location = file if isinstance(file, str) else location or _STORED
@@ -568,13 +566,13 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def lists_models(cls) -> bool:
-        """Return whether a list of models can serve as the roster; if so, members need no positions."""
+        """Return whether the roster may be a list of models, whose members then need no positions."""
         entry = _entry_model(cls.model_fields[cls.ROSTER].annotation)
         return entry is not None and issubclass(entry, PersonaEntry)
 
     @classmethod
     def _list_members(cls, options: dict[str, Any], location: str) -> dict[str, Any]:
-        """Convert a list of models in `options` to a roster, with each member named after its model."""
+        """Convert a list of models in `options` to a roster, naming each member after its model."""
         models = options.get("model")
         seats = models if isinstance(models, dict) else {DEFAULT: models}
         if not isinstance(listed := seats.get(DEFAULT), list):
@@ -592,8 +590,8 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def _refused(cls, error: ValidationError, location: str, over: Mapping[str, Any]) -> ConfigurationError:
-        # A misspelled key causes two errors, an unknown key and a missing one. Reporting the unknown key is more
-        # helpful.
+        # A misspelled key causes two errors, one for an unknown key and one for a missing key. Reporting the unknown
+        # key is more helpful.
         problems: Any = error.errors()
         problem = next((entry for entry in problems if entry["type"] == "extra_forbidden"), problems[0])
         first, *rest = problem["loc"]
@@ -613,7 +611,7 @@ class PlanOptions(BaseModel):
 
     @property
     def roles(self) -> list[str]:
-        """The roles besides speakers that these options include."""
+        """Roles, other than the speakers, that these options include."""
         return [role for role in self.ROLES if self._has(role)]
 
     def _has(self, role: str) -> bool:
@@ -623,18 +621,21 @@ class PlanOptions(BaseModel):
         return option_of(type(self), role).on if value is None else bool(value)
 
     def stored(self) -> dict[str, Any]:
-        """Return all values that were set, in the format of a plan file."""
+        """Return all values that were set, in plan file format."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
     def from_file(self, name: str) -> bool:
-        """Check whether a field was set in the plan file."""
+        """Return whether a field was set in the plan file."""
         return name in self._of_file
 
     def reached(self, *kinds: Literal["file", "server", "model"]) -> dict[str, list[str]]:
-        """Return paths, URLs and models from the plan file, keyed by field; an ambiguous text counts as all three."""
+        """Return the paths, URLs and models named in the plan file, keyed by field.
+
+        Ambiguous text counts as all three.
+        """
         reaching: dict[str, list[str]] = {}
         for name, field in type(self).model_fields.items():
-            if self.from_file(name):  # other values were typed by the user, who may name any file
+            if self.from_file(name):  # other values were typed by the user, who may refer to any file
                 texts = _texts(field.annotation, getattr(self, name), _reach(field.metadata))
                 reaching[name] = [text for text, reach in texts if reach is None or reach.of in kinds]
         return {name: texts for name, texts in reaching.items() if texts}
@@ -646,31 +647,31 @@ class PlanOptions(BaseModel):
         return frozenset(_reaches(field.annotation, _reach(field.metadata)))
 
     def is_of_file(self, names: Iterable[str]) -> bool:
-        """Return whether the plan file is one of these paths, relative to any of its parent folders."""
+        """Return whether the plan file matches one of these paths, taken relative to any of its parent folders."""
         spellings = {path.as_posix() for path in (Path(self._file).absolute(), Path(self._file).resolve())}
         return bool(self._of_file) and any(path.endswith(f"/{name}") for name in names for path in spellings)
 
     def folder(self, name: str) -> Path:
-        """Return the base folder for relative paths in a field."""
+        """Return the base folder for a field's relative paths."""
         return Path(self._file).parent if self.from_file(name) else Path()
 
     def place(self, name: str) -> tuple[str, str]:
-        """Return the actual or expected location of a field in the user's input, and the field's name there."""
+        """Return where the user set a field or would have set it, and the field's name there."""
         if self.from_file(name):
             return self._file, name
         return COMMAND, self.flag_of(name)
 
     def replaced(self, **fields: object) -> Self:
-        """Return these options with other values."""
+        """Return a copy of these options with the given values replaced."""
         copied = self.model_copy(update=fields)
         copied._file, copied._of_file = self._file, self._of_file  # noqa: SLF001 - its own
         return copied
 
     @contextmanager
     def placing(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
-        """Translate option names in errors raised inside this context to their flag, or to their key and file.
+        """Translate option names in errors raised in the `with` block to flags, or to keys and their file.
 
-        `names` maps the pattern's names to option names if they differ.
+        `names` maps the pattern's names to option names where they differ.
         """
         names = names or {}
         try:
@@ -693,7 +694,7 @@ class PlanOptions(BaseModel):
 
 
 class OutputOptions(PlanOptions):
-    """Options of patterns with a synthesizer."""
+    """Options for patterns with a synthesizer."""
 
     output_schema: Annotated[Table | FilePath, explained("must be a JSON Schema, or the path of one")] | None = option(
         "File with a JSON Schema for the synthesizer's output.",
@@ -706,12 +707,12 @@ class OutputOptions(PlanOptions):
 
     @property
     def synthesizes(self) -> bool:
-        """Return whether there is a synthesizer; by default, there is."""
+        """Return whether there is a synthesizer, which is the default."""
         return self.synthesizer is not False
 
 
 def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Reach | None]]:  # noqa: ANN401 - any type
-    """Find the texts in `value`, which has the type `kind`, and what each may refer to according to its type."""
+    """Find every string in `value`, which has the type `kind`, and what each may refer to according to its type."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type decides
@@ -729,7 +730,7 @@ def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Re
 
 
 def _reaches(kind: Any, reach: Reach | None) -> Iterator[str]:  # noqa: ANN401 - any type
-    """Return what the values of each type in `kind` may refer to."""
+    """Return what values of each type in `kind` may refer to."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _reaches(parts[0], _reach(parts[1:]) or reach)
@@ -753,7 +754,7 @@ def _entry_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - a
 def unknown_key(
     location: str, field: str, value: object, keys: list[str], *, key: str | None = None
 ) -> ConfigurationError:
-    """Return the error for an unknown option key; it suggests a similar one."""
+    """Return the error for an unknown option key, suggesting a similar one."""
     unknown = field if key is None else key
     hint = did_you_mean(unknown, keys, form="`{}`") or f"The keys are {', '.join(keys)}."
     return ConfigurationError(location, field, value, message=f"{location}: unknown key `{field}`. {hint}")

@@ -1,4 +1,4 @@
-"""Base class of pattern pages, which hold everything that front ends know about a pattern."""
+"""Base class for pattern pages, which hold everything that front ends know about a pattern."""
 
 from __future__ import annotations
 
@@ -28,65 +28,67 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartTool:
-    """MCP tool that starts runs of one pattern, in addition to the generic `start_debate`."""
+    """MCP tool that starts runs of one pattern, in addition to the generic `start_debate` tool."""
 
     name: str
     description: str
     texts: Mapping[str, FieldInfo] = dataclasses.field(default_factory=dict)
-    """Pattern options that the tool accepts as texts, with their descriptions and limits."""
+    """Pattern options that the tool accepts as strings, with their descriptions and limits."""
     without: frozenset[str] = frozenset()
-    """Arguments of other tools that this one omits; every argument costs tokens in each request of a host."""
+    """Arguments of other tools that this one omits, because every argument costs tokens in each of a host's
+    requests.
+    """
 
 
 class PatternPage(ABC):
     """Page of a pattern, referenced by its registry entry; plans and builds the pattern, and presents its runs."""
 
     options: ClassVar[type[PlanOptions]]
-    """Options of the pattern, used as plan file keys, flags, form fields, and HTTP and MCP arguments."""
+    """Options of the pattern, used for plan file keys, flags, form fields, and HTTP and MCP arguments."""
     default_length: ClassVar[int]
     """Default maximum number of rounds (or turns)."""
     default_speakers: ClassVar[Sequence[Mapping[str, str]]] = ()
     """Default personas."""
     each_by_default: ClassVar[bool] = False
-    """True to use the models of all configured vendors if no model is named."""
+    """True to use models of all configured vendors if no model is specified."""
     independent_roles: ClassVar[tuple[str, ...]] = ()
-    """Roles that `each_by_default` fills with models of different vendors, in vendor order; if empty, the models go to
-    speakers.
+    """Roles that `each_by_default` fills with models of different vendors, in vendor order; if empty, the models are
+    assigned to the speakers.
     """
     min_speakers: ClassVar[int] = 2
     """Minimum number of speakers."""
     proposes: ClassVar[bool] = False
-    """True if a model proposes the speakers unless the subject names them; see `create_proposer`."""
+    """True if a model proposes the speakers when the subject does not name them; see `create_proposer`."""
     speaks_for: ClassVar[Literal["role", "stance"]] = "role"
-    """Key of a speaker's role, or of a debater's stance."""
+    """Key for a speaker's role, or for a debater's stance."""
 
     example: ClassVar[str] = "…"
     """Example subject for messages that ask for one."""
     sample: ClassVar[PlanValues] = {}
-    """Example for the form: a subject open to different opinions, and its speakers."""
+    """Example for the form: a debatable subject, and its speakers."""
     examples: ClassVar[Sequence[str]] = ()
-    """Example command lines in the command's help, ready to paste."""
+    """Example command lines for the command's help, ready to paste."""
     docs: ClassVar[str] = "cli"
     """Documentation page about the pattern."""
 
     question_about_sources: ClassVar[str | None] = None
-    """Default subject if the user only provides sources."""
+    """Default subject when the user provides only sources."""
     divides_sources: ClassVar[bool] = False
-    """True to split sources that are too long for a prompt among several calls, instead of searching them."""
+    """True to divide sources that are too long for a prompt among several calls, instead of searching them."""
     start_tool: ClassVar[StartTool | None] = None
-    """Dedicated tool of the MCP server for this pattern; it requires sources if there is a `question_about_sources`."""
+    """The MCP server's own tool for this pattern; it requires sources if there is a `question_about_sources`."""
     reads_pull_requests: ClassVar[bool] = False
-    """True if the command line can read a pull request and post the result to it."""
+    """True if the command line can review a pull request and post the result to it."""
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
-    """Additional document formats for other tools, keyed by name."""
+    """Additional document formats intended for other tools, keyed by name."""
     measured: ClassVar[bool] = False
     """True if the command has --demo, which shows a recorded run, and --benchmark, which counts how many planted faults
-    it finds.
+    are found.
     """
     exit_note: ClassVar[str] = ""
     """Description of an exit code specific to this command."""
     depths: ClassVar[Mapping[Depth, PlanValues]] = {}
-    """Options for each depth, besides the length set by `options_for`; the options for "auto" apply to all of its
+    """Options for each depth, apart from the length set by `options_for`; the options for "auto" apply to all of its
     steps.
     """
 
@@ -94,21 +96,21 @@ class PatternPage(ABC):
     """Options that cannot be combined with the depth "auto"."""
 
     document: ClassVar[type[Document]]
-    """Document class for saved runs of the pattern, with their sections and descriptions of stop reasons."""
+    """Document class for the pattern's saved runs, with their sections and descriptions of stop reasons."""
     live: ClassVar[type[Live]]
-    """Live view class, with the sections of events and descriptions of active roles and phases."""
+    """Live view class, with the sections for events and descriptions of active roles and phases."""
     diagram: ClassVar[str] = (
         '<circle cx="20" cy="28" r="6"/><circle cx="44" cy="28" r="6"/><circle cx="68" cy="28" r="6"/>'
         '<path d="M26 28h12M50 28h12"/>'
     )
-    """Diagram of how the speakers relate, as an SVG of 88 by 56: discs for speakers, squares for deciding roles."""
+    """Diagram of the relations between speakers, as an 88 by 56 SVG: discs for speakers, squares for deciding roles."""
 
     @abstractmethod
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         """Build the pattern."""
 
     def build_at_depth(self, plan: Plan) -> Sequencer[Any, Any]:
-        """Build the pattern, or an escalation of patterns for depth "auto"."""
+        """Build the pattern, or for depth "auto" an escalation of patterns."""
         if plan.options.depth != "auto":
             return self.build(plan)
         from flowdebate.ui.depth import build_escalation
@@ -116,49 +118,49 @@ class PatternPage(ABC):
         return build_escalation(self, plan)
 
     def speakers(self, options: Any, models: Models) -> tuple[Any, ...]:  # noqa: ANN401 - the pattern's own options
-        """Return the speakers from the options, or the default speakers."""
+        """Return the speakers set in the options, or the default speakers."""
         from flowdebate.chassis.roster import Persona
 
         return roster(options, models, kind=Persona, default=self.default_speakers, minimum=self.min_speakers)
 
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:  # noqa: ARG002 - of most patterns, nobody
-        """Return the speakers named in the subject, as options; None if a model has to propose them."""
+        """Return the speakers named in the subject in option format; None if a model has to propose them."""
         return []
 
     def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:
-        """Create the block that proposes speakers for a subject, for a pattern that `proposes` them."""
+        """Create the block that proposes speakers for a subject, if the pattern `proposes` them."""
         raise NotImplementedError
 
     def any_speakers(self, subject: str) -> Sequence[Any]:
-        """Return speakers that fit any subject, to check options before a model proposes the actual ones."""
+        """Return speakers that fit any subject, for checking options before a model proposes the actual ones."""
         raise NotImplementedError
 
     def defaults(self, options: Any, speakers: Sequence[Any]) -> PlanValues:  # noqa: ANN401, ARG002 - of the patterns
-        """Return the defaults of front ends; plans include them, so they are visible to everyone."""
+        """Return the front ends' defaults, which are included in plans so that everyone can see them."""
         return {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
-        """Return the options changed by a fork of `run`, together with options derived from the run."""
+        """Return the options that a fork of `run` changes, together with any options derived from the run."""
         if "continuation" in options:
             raise ConfigurationError("fork", "continuation", None, "cannot be set: only a debate can be continued")
         return options
 
     def fitting(self, options: PlanOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns
-        """Return the proposed `speakers`, limited to the number that the options allow."""
+        """Return the proposed `speakers`, limited to as many as the options allow."""
         return tuple(speakers)
 
     def settled(self, plan: Plan) -> PlanValues:  # noqa: ARG002 - the pattern's own plan
-        """Return the options determined at the start of the run, for its stored plan."""
+        """Return the options that are only determined when the run starts, for its stored plan."""
         return {}
 
     def check(self, plan: Plan) -> None:
         """Raise ConfigurationError if the pattern rejects the options; called once, before the first model call."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # ignored here; they are issued again when the pattern is built for its run
+            warnings.simplefilter("ignore")  # ignored here, and issued again when the pattern is built for its run
             self.build_at_depth(plan)
 
     def check_models(self, plan: Plan) -> None:  # noqa: B027 - most patterns take any models
-        """Raise ConfigurationError if the options exclude a model; called before the first call of a new run."""
+        """Raise ConfigurationError if the options rule out a model; called before the first call of a new run."""
 
     def length(self, options: PlanOptions) -> int:
         """Maximum number of rounds or turns."""
@@ -168,11 +170,11 @@ class PatternPage(ABC):
         return self.default_length if length_given is None else length_given
 
     def turns(self, plan: Plan) -> int:
-        """Estimate the number of turns in a run, with one turn per speaker and round."""
+        """Estimate a run's number of turns, assuming one turn per speaker and round."""
         return len(plan.speakers) * plan.length
 
     def options_for(self, depth: Depth) -> dict[str, JsonValue]:
-        """Return the options for a depth; empty for "auto", because its steps use the options of the other depths."""
+        """Return the options for a depth; empty for "auto", whose steps use the options of the other depths."""
         if depth == "auto":
             return {}
         length = {self.options.LENGTH: self._length_for(depth)} if self.options.LENGTH in self.options.names() else {}
@@ -182,7 +184,7 @@ class PatternPage(ABC):
         return max(1, int(self.default_length * {"quick": 0.5, "balanced": 1, "thorough": 1.5}[depth]))
 
     def document_of(self, plan: Plan, raw: object, output: object, facts: Mapping[str, Any]) -> Document:
-        """Build the document of a run of `plan` with the raw output `raw`; None if the run never started."""
+        """Build the document for a run of `plan` with the raw output `raw`; None if the run never started."""
         options = plan.options
         if raw is None:
             state = {plan.info.subject: plan.subject, "status": "interrupted", "seed": facts["seed"]}
@@ -223,17 +225,20 @@ def roster(
         return check_roster(members, location=location, kind=kind, field=key, minimum=minimum)
     except ConfigurationError as error:
         if error.field == key:
-            names = [member.get("name") for member in members]  # the members' entries may contain models
+            names = [member.get("name") for member in members]  # members' entries may contain models
             problem = "must be given at least twice" if len(members) < minimum else error.problem
             raise ConfigurationError(location, field, names, problem) from None
         raise
 
 
 def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> Document:  # noqa: ANN401 - of any run
-    """Build the document of a run of `plan` with `raw` (None: never started); raise BadFile if `raw` is not valid."""
+    """Build the document for a run of `plan` with `raw`, which is None if the run never started.
+
+    Raise BadFile if `raw` is invalid.
+    """
     try:
         document: Document = plan.info.load_page().document_of(plan, raw, output, facts)
-    except ValidationError as error:  # possible for an imported run
+    except ValidationError as error:  # may happen for an imported run
         raise BadFile(f"run {facts.get('run_id')}", problem_of(error)) from None
     return document
 

@@ -1,4 +1,4 @@
-"""Plans, the options and models of a run, built from a front end's values, a plan file or a stored run."""
+"""Plans: the options and models for a run, built from a front end's values, a plan file or a stored run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class PlanKeywords(CommonKeywords):
-    """Arguments of a pattern's function that are common to all plans."""
+    """Arguments of a pattern function that all plans have in common."""
 
     name: Required[str]
     model: NotRequired[ModelChoice]
@@ -67,17 +67,17 @@ class Plan:
     options: Any
     """Options of the pattern."""
     speakers: tuple[Any, ...]
-    """Debaters or personas, depending on the pattern; empty if a model is to propose the sides."""
+    """Debaters or personas, depending on the pattern; empty if a model will propose the sides."""
     models: Mapping[str, Model | str] | None
     """Models keyed by intent; None to read them from the environment."""
     seats: Mapping[str, Model | str]
-    """Models keyed by role, for roles with a separate model."""
+    """Models keyed by role, for roles that have their own."""
     first: Model | str | None = None
-    """Default model if the speakers are a list of models and no default is set."""
+    """Default model if the roster is a list of models and no default is set."""
     dealt: Any = None
-    """Value of the `model` option with names in place of "each"; None if "each" was not used."""
+    """Value of the `model` option after replacing "each" with names; None if "each" was not used."""
     apply: Callable[[Model | str], Model | str] = field(default_factory=lambda: lambda model: model)
-    """Function that wraps a model in its policies; set by `with_policies`."""
+    """Function that applies the policies to a model; set by `with_policies`."""
     model_pool: Models
     schema: OutputSchema | None
     limits: Limits | None
@@ -85,7 +85,7 @@ class Plan:
     ask: Ask | None = None
     """Function that asks humans right away; None to let them answer later."""
     archive: Archive | None = None
-    """Archive of earlier debates, for patterns that use one."""
+    """Archive of earlier debates, for patterns that have one."""
 
     @property
     def subject(self) -> str:
@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources, and the files in folders that were omitted."""
+        """The sources, and the omitted files of folders."""
         declared = self.options.sources
         return tuple(
             source.source(name) if isinstance(source, SourceEntry) else Source.of(name, source)
@@ -114,13 +114,13 @@ class Plan:
 
     @property
     def usual_calls(self) -> int:
-        """Approximate number of calls in a run: one per turn, and one for the result."""
+        """Approximate number of calls per run: one for each turn and one for the result."""
         turns: int = self.info.load_page().turns(self)
         return turns + 1
 
     @property
     def keywords(self) -> PlanKeywords:
-        """Arguments common to the functions of all patterns."""
+        """Arguments that the functions of all patterns have in common."""
         from flowdebate.chassis.material import Material, Window
         from flowdebate.chassis.options import PromptOptions
 
@@ -145,7 +145,7 @@ class Plan:
 
     @property
     def terminate_when(self) -> Condition | None:
-        """Condition that ends the rounds early; None if there is none."""
+        """Condition that ends the rounds early; None if not set."""
         if self.options.terminate_when is None:
             return None
         from flowdebate.stop import parse
@@ -153,7 +153,7 @@ class Plan:
         return parse(self.options.terminate_when)
 
     def pattern(self) -> Sequencer[Any, Any]:
-        """Build the pattern; a ConfigurationError for a rejected value names the option or the key."""
+        """Build the pattern; a ConfigurationError about a rejected value names the option or the key."""
         page: PatternPage = self.info.load_page()
         with self.options.placing():
             return page.build_at_depth(self)
@@ -170,11 +170,11 @@ def make_plan(
     begins: bool = False,
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """Build the plan from a front end's values (None: not set), which override those of `file`.
+    """Build the plan from a front end's values (None if not set), which override those in `file`.
 
-    With `begins`, speakers without a model get the default model of a new run, unless one model is set for all. "each"
-    assigns the models that `allow` permits. Invalid options raise ConfigurationError or BadFile with the name of the
-    option, or the file and the key.
+    With `begins`, speakers without a model get a new run's default model, unless one model is set for all. "each"
+    assigns the models permitted by `allow`. Invalid options raise ConfigurationError or BadFile with the name of the
+    option, or with the file and the key.
     """
     page = info.load_page()
     options: PlanOptions = page.options.read(values, file=file, location=location)
@@ -218,7 +218,7 @@ def make_plan(
 
 
 def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Return the options with a subject, by default a question about the sources.
+    """Return the options with a subject; the default is a question about the sources.
 
     If there are no sources either, raise ConfigurationError.
     """
@@ -234,7 +234,7 @@ def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) ->
 def _with_each_vendor(
     page: PatternPage, options: PlanOptions, models: Models, allow: AllowedModels | None
 ) -> PlanOptions:
-    """Return the options with the models of all configured vendors, if the page requests it and no model is named."""
+    """Return the options with all configured vendors' models, if the page asks for them and no model is set."""
     has_models = any(speaker.model for speaker in getattr(options, options.ROSTER) or ())
     if not page.each_by_default or options.model is not None or has_models:
         return options
@@ -245,7 +245,7 @@ def _with_each_vendor(
 
 
 def _limits_in(options: PlanOptions) -> Limits:
-    """Return the limits of a run; raise ConfigurationError for a cost limit without prices."""
+    """Return a run's limits; raise ConfigurationError for a cost limit without prices."""
     from flowdebate.runs.limits import Limits
 
     prices = prices_of(options.price or ())
@@ -262,15 +262,15 @@ def _limits_in(options: PlanOptions) -> Limits:
 
 
 def _with_defaults(plan: Plan) -> Plan:
-    """Return `plan` completed with the defaults of its pattern's page."""
+    """Return `plan` completed with its page's defaults."""
     defaults = plan.info.load_page().defaults(plan.options, plan.speakers)
     return replace(plan, options=plan.options.replaced(**defaults)) if defaults else plan
 
 
 def _at_address(plan: Plan) -> Plan:
-    """Return `plan` with a model at its base URL for every call; a seat without one raises ConfigurationError.
+    """Return `plan` with a model at its base URL for every call; a seat without a model raises ConfigurationError.
 
-    No call of such a plan may use the default model, because that one is on another server.
+    No call in such a plan may use the default model, because it is on another server.
     """
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     if options.base_url is None or set(plan.models or ()) == {"chat", "synthesize"}:
@@ -295,14 +295,14 @@ def _at_address(plan: Plan) -> Plan:
 
 
 def _are_listed(options: PlanOptions) -> bool:
-    """Return whether the speakers are a list of models, with the first one as the default."""
+    """Return whether the speakers are a list of models whose first one is the default."""
     entries = getattr(options, options.ROSTER)
     at_address = options.base_url is not None  # FLOWDEBATE_MODEL is on another server
     return bool(entries) and all(entry.name is None for entry in entries) and (at_address or not model_of_environment())
 
 
 def _efforts(plan: Plan) -> Seats | None:
-    """Return the thinking effort of each seat; an unknown seat raises ConfigurationError."""
+    """Return the thinking effort for each seat; an unknown seat raises ConfigurationError."""
     options = plan.options
     if options.effort is None:
         return None
@@ -351,7 +351,7 @@ def _with_seats(plan: Plan) -> Plan:
 
 
 def _with_full_names(options: PlanOptions) -> PlanOptions:
-    """Return the options with full model names, including providers, for the stored plan."""
+    """Return the options with full model names, including providers, for use in a stored plan."""
 
     def named(value: Any, place: tuple[str, str]) -> Any:  # noqa: ANN401 - a value of any option
         match value:
@@ -374,7 +374,7 @@ def _with_full_names(options: PlanOptions) -> PlanOptions:
 
 
 def _read_sources(options: PlanOptions) -> PlanOptions:
-    """Replace source files in the options with their texts, because a stored run needs them."""
+    """Replace source files in the options with their text, because a stored run needs it."""
     if options.sources is None and options.diff is None:
         return options
     from flowdebate.sources.diff import Diff, read_diff
@@ -395,16 +395,16 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
     excluded = options.exclude or ()
     for loaded in read:
         source = Source.of_excluded(loaded.name) if matches_glob(loaded.name, excluded) else loaded
-        if source.name in entries:  # speakers cite the source by this name
+        if source.name in entries:  # speakers cite sources by this name
             raise ConfigurationError(location, field, source.name, "must have different names; NAME=FILE sets one")
         entries[source.name] = SourceEntry.of(source)
     return options.replaced(sources=entries, diff=None, exclude=None)
 
 
 def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
-    """Reject a plan file that sets a gate or exclusions if it is part of the reviewed change.
+    """Reject a plan file that sets a gate or exclusions if it is part of the change under review.
 
-    The author of the change controls such a file.
+    Such a file is controlled by the author of the change.
     """
     if not options.is_of_file(source.name for source in changes):
         return
@@ -417,13 +417,13 @@ def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
 
 
 def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
-    """Return `plan` with sources that the front end has already read."""
+    """Return `plan` with sources already read by the front end."""
     entries: dict[str, SourceEntry | str] = {source.name: SourceEntry.of(source) for source in sources}
     return replace(plan, options=plan.options.replaced(sources=entries))
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
-    """Add `sides` to the plan of a debate without any; raise ConfigurationError if they do not fit the plan."""
+    """Add `sides` to a debate plan that has none; raise ConfigurationError if they do not fit the plan."""
     decided = _with_defaults(replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides)))
     with decided.options.placing():
         plan.info.load_page().check(decided)
@@ -431,7 +431,7 @@ def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
 
 
 def pattern_of_file(path: str) -> PatternInfo:
-    """Return the pattern named in the plan file at `path`; raise ConfigurationError if it names none."""
+    """Return the pattern that the plan file at `path` names; raise ConfigurationError if it names none."""
     name = read_plan_file(path).get("pattern")
     if not isinstance(name, str) or name not in load_patterns():
         raise ConfigurationError(path, "pattern", name, choices=load_patterns())
@@ -439,7 +439,7 @@ def pattern_of_file(path: str) -> PatternInfo:
 
 
 def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None]:
-    """Read the schema file into the options; an invalid one raises BadFile or ConfigurationError."""
+    """Read the schema file into the options; an invalid file raises BadFile or ConfigurationError."""
     from flowdebate.models.output import OutputSchema
 
     if not isinstance(options, OutputOptions) or options.output_schema is None:
@@ -462,7 +462,7 @@ def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None
 
 
 def stored_plan(plan: Plan) -> dict[str, Any]:
-    """Convert `plan` to JSON data without secrets; user, password and query are removed from a base URL."""
+    """Convert `plan` to JSON data without secrets, removing any user, password and query from a base URL."""
     options = {**plan.options.stored(), **plan.info.load_page().settled(plan)}
     if plan.dealt is not None:  # a resumed run uses the same models even if the environment has changed
         options["model"] = plan.dealt
@@ -492,12 +492,12 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
 ) -> Plan:
     """Build the plan of a stored run, with changes from the front end.
 
-    `values` (None: unchanged) and `changes` (in plan file format) replace options of the stored plan. `verb` describes
-    the plan's use in errors.
+    `values` (None if unchanged) and `changes` (in plan file format) replace options in the stored plan. `verb`
+    describes what the plan is used for in errors.
 
-    A run without a plan raises ConfigurationError. With `to_ask`, because models will be called, so does a secret that
-    has to be entered again, and an imported run with a non-empty `reached_by` that is not `trusted`. The plan of an
-    imported run that is only displayed omits the files it names.
+    A run without a plan raises ConfigurationError. So does, with `to_ask` (models will be called), a secret that has to
+    be entered again, or an imported run with a non-empty `reached_by` that is not `trusted`. If an imported run is only
+    displayed, its plan omits the files it names.
     """
     stored = run.header.plan
     if stored is None:
@@ -532,7 +532,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
 
 
 def going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
-    """Build the option for a fork that continues a finished debate; return no options for other forks."""
+    """Build the option for a fork that continues a finished debate; empty for other forks."""
     continuation = {"rounds": more_rounds, "ask": ask}
     values = {key: value for key, value in continuation.items() if value is not None}
     return {"continuation": values} if values else {}
@@ -548,9 +548,9 @@ def plan_of_fork(
     ask: Ask | None = None,
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """Build the plan for a fork of a stored run with `plan_of`, using the run's seed and models.
+    """Build the plan for a fork of a stored run like `plan_of`, but with the run's seed and models.
 
-    `location` is the location of `changes` in errors. A changed subject also raises ConfigurationError.
+    `location` is where errors say that `changes` were made. A changed subject also raises ConfigurationError.
     """
     if run.header.plan is None:
         raise _of_another(run, "fork")
@@ -572,7 +572,7 @@ def plan_of_fork(
 
 
 def _models_of(run: StoredRun) -> str | dict[str, str] | None:
-    """Return the named models of a run."""
+    """Return a run's models that have names."""
     names = run.header.model
     if not isinstance(names, dict):
         return names if isinstance(names, str) else None
@@ -580,9 +580,9 @@ def _models_of(run: StoredRun) -> str | dict[str, str] | None:
 
 
 def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return URLs, paths and programs in the plan of an imported run, keyed by option, except `given` ones.
+    """Return URLs, paths and programs in an imported run's plan, keyed by option, except those that were `given`.
 
-    The user has to confirm them before the run is resumed. The result is empty for a run started in this store.
+    The user has to confirm them before the run is resumed. Empty for a run that was started in this store.
     """
     if not run.header.foreign or run.header.plan is None:
         return {}
@@ -598,7 +598,7 @@ _AGENT = re.compile(rf"(?<![^\s=:,])cli/(?:{'|'.join(PROGRAMS)})(?:/\S+)?")
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Yield the texts in a JSON value at any depth."""
+    """Yield the strings at any depth of a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (Mapping, list, tuple)):
@@ -607,15 +607,15 @@ def _texts_in(value: object) -> Iterator[str]:
 
 
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
-    """Return the pattern of a run with a plan; None if another program or version started the run."""
+    """Return the pattern of a run that has a plan; None if another program or version started the run."""
     plan = run.header.plan or {}
-    # For worker runs, "pattern" contains a name chosen by the application.
+    # For a worker run, "pattern" contains a name chosen by the application.
     name = None if "workers" in plan else plan.get("pattern")
     return find_pattern(name) if isinstance(name, str) else None
 
 
 def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
-    """Read the pattern, the options and the block name of a stored plan."""
+    """Read the pattern, the options and the block name from a stored plan."""
     stored: Any = run.header.plan
     info, options, number = pattern_of_run(run), stored.get("options"), stored.get("format")
     if info is None or not isinstance(options, dict) or number != PLAN_FORMAT:
@@ -628,7 +628,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
 
 
 def with_stored_sources(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a stored plan with its stored sources, without reading the files again."""
+    """Return a stored plan's options with its stored sources, without reading the files again."""
     sources = options.get("sources")
     if not isinstance(sources, Mapping):
         return dict(options)

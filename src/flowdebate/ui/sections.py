@@ -1,4 +1,4 @@
-"""Sections of a page as data that any front end can render."""
+"""Sections of a page, as data that any front end can render."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Heading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoted:
-    """A quote in a contribution, checked against the sources."""
+    """A quote in a contribution that was checked against the sources."""
 
     start: int
     end: int
-    """End position in the text, without quotation marks."""
+    """End position in the text, excluding quotation marks."""
     source: str | None
-    """The source that contains the quote; None if no source does."""
+    """Source that contains the quote; None if no source does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Entry:
     about: str
     text: str
     flag: Flag | None = None
-    """Fault of the contribution, described by `FLAGS`."""
+    """What is wrong with the contribution, as described in `FLAGS`."""
     quotes: tuple[Quoted, ...] = ()
     """Quotes from the debate's sources."""
     does: str = ""
@@ -53,28 +53,28 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A text with a label."""
+    """A piece of information with a label."""
 
     label: str
     text: str
     tone: Tone = "plain"
     speaker: str | None = None
-    """Speaker whose color is used for the label."""
+    """Speaker whose color the label has."""
     edge: bool = False
-    """True for a statement by the page itself, aligned with the left edge."""
+    """True for a statement by the page itself, which is aligned with the left edge."""
     summary: str | None = None
-    """Text without the details, for a page that collapses the details."""
+    """The text without its details, for a page that collapses them."""
     short: bool = False
     """True if a narrow page may truncate the text; reports show it in full."""
     exact: bool = False
-    """True for code, which HTML pages show unchanged."""
+    """True for code, which HTML pages show verbatim."""
     apart: Literal["paragraphs", "heading"] | None = None
-    """HTML form of the text without its label: paragraphs, or the heading of a new round."""
+    """How HTML shows the text without its label: as paragraphs, or as the heading of a new round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A role's statement, with labeled details."""
+    """A statement by a role, with labeled details."""
 
     label: str
     text: str
@@ -87,14 +87,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Shares of the sides in a single answer of a judge."""
+    """The sides' shares in one of a judge's answers."""
 
     order: tuple[str, ...]
-    """Names of the sides in the order presented to the judge."""
+    """Names of the sides in the order in which the judge saw them."""
     values: tuple[float, ...]
     """Each side's share, in the order of the sides in `Ballots`."""
     model: str | None = None
-    """Judge's model, if several models judged."""
+    """The judge's model, if several models judged."""
 
     @property
     def winner(self) -> int | None:
@@ -105,7 +105,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballots:
-    """A judge's answers, with one row per view."""
+    """The answers of a judge, with one row per answer."""
 
     sides: tuple[str, ...]
     """Names of the sides, in declared order."""
@@ -113,14 +113,14 @@ class Ballots:
     total: tuple[float, ...]
     """Each side's share across all ballots."""
     remark: str
-    """Conclusion drawn from the ballots, as a sentence."""
+    """Conclusion to draw from the ballots, in one sentence."""
 
     are_votes: bool = False
-    """True if the ballots only name a winner, so there are no shares to draw."""
+    """True if the ballots merely name a winner, so there are no shares to draw."""
 
     @property
     def tally(self) -> str:
-        """Number of ballots for the leading side, or each side's share if the judge gave shares.
+        """Number of ballots for the leading side, or each side's share if the judge assigned shares.
 
         >>> one = Shares(order=("a", "b"), values=(1.0, 0.0))
         >>> Ballots(sides=("a", "b"), rows=(one,), total=(1.0, 0.0), remark="", are_votes=True).tally
@@ -141,9 +141,9 @@ class Card:
     title: str
     facts: tuple[Fact, ...]
     lead: str = ""
-    """Label of the fact with the actual result."""
+    """Label of the fact that contains the actual result."""
     winner: str | None = None
-    """Name of the winning speaker, if any."""
+    """Name of the winning speaker, if there is one."""
     ballots: Ballots | None = None
     """Ballots for pages that can draw them; the facts describe them in words."""
 
@@ -157,7 +157,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """A remark from the page about the preceding section."""
+    """A remark by the page on the preceding section."""
 
     text: str
 
@@ -167,7 +167,7 @@ class Remark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaking:
-    """Start of a speaker's text, followed by its pieces."""
+    """The start of a speaker's text, followed by the text in chunks."""
 
     name: str
     about: str
@@ -175,39 +175,41 @@ class Speaking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputHeading:
-    """Start of the output, followed by the pieces of its text."""
+    """The start of the output, followed by its text in chunks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A piece of text that the model is still writing."""
+    """A chunk of text that the model is still writing."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The end of a streamed text."""
+    """The end of streamed text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Working:
-    """Current work and progress of the run, shown until the next update."""
+    """The run's current work and progress, shown until the next update."""
 
     who: str
     """Sentence about the current work, such as "The judge is weighing the arguments"."""
     since: float
-    """Start of the work, measured by the live view's clock."""
+    """Start of the work according to the live view's clock."""
     facts: tuple[str, ...] = ()
-    """Further facts, most important first: the turn, tokens and cost so far."""
+    """Further facts, most important first: the turn, and the tokens and cost so far."""
     model: str = ""
-    """Model being called; "" if there are several."""
+    """Model being called; "" if several are."""
 
 
 Section: TypeAlias = Heading | Entry | Fact | Group | Card | Output | Remark
-"""A part of a page. Code that renders sections ends with `assert_never`, so a new kind cannot be silently dropped."""
+"""Part of a page. Code that renders sections ends with `assert_never`, so that a new kind cannot be
+silently dropped.
+"""
 LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | Working
-"""A part of a live view with append-only text."""
+"""Part of a live view with append-only text."""
 
 
 # Sections specific to reports
@@ -225,7 +227,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """List of conclusions drawn from figures."""
+    """List of conclusions drawn from the figures."""
 
     items: tuple[str, ...]
     lead: str = ""
@@ -233,7 +235,7 @@ class Points:
 
 
 ReportSection: TypeAlias = Heading | Fact | Table | Points
-"""A part of the report on an evaluation or a batch."""
+"""Part of the report on an evaluation or a batch."""
 
 
 # Sections common to all patterns
@@ -242,7 +244,7 @@ FLAGS: Mapping[Flag, str] = {
     "cut_off": "the answer was cut off; it counts up to its last full sentence",
     "empty": "no text",
 }
-"""Descriptions of a contribution's faults."""
+"""Descriptions of what can be wrong with a contribution."""
 _RECOVERIES: Mapping[Recovery, str] = {
     "skipped": "the turn is skipped",
     "stand_in": "a fallback model argues",
@@ -258,7 +260,7 @@ _RECOVERIES: Mapping[Recovery, str] = {
     "next_step": "the next step follows",
     "earlier_answer": "the answer of an earlier step counts",
 }
-"""Descriptions of how a run recovers from a role's failure."""
+"""Descriptions of how a run recovers when a role fails."""
 
 
 def step_fact(step: EscalationStep) -> Fact:
@@ -267,19 +269,19 @@ def step_fact(step: EscalationStep) -> Fact:
 
 
 def step_cost(step: EscalationStep) -> str:
-    """Describe the calls and tokens of a step and of its check."""
+    """Describe the calls and tokens used by a step and by its check."""
     tokens = None if step.tokens is None or step.check_tokens is None else step.tokens + step.check_tokens
     return counted(step.calls + step.check_calls, "call") + ("" if tokens is None else f", {tokens:,} tokens")
 
 
 def round_heading(number: int, max_rounds: int | None, phase: str | None = None) -> Heading:
-    """Build the heading of a round, with its phase in a debate with phases."""
+    """Build a round's heading, with its phase if the debate has phases."""
     title = f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}"
     return Heading(title=title if phase is None else f"{title}: {phase}")
 
 
 def doing(kind: str | None, to: str | None) -> str:
-    """Describe an entry or a turn of a cross-examination in words; return "" for an argument.
+    """Describe an entry or a turn in a cross-examination; return "" for an argument.
 
     >>> doing("question", "Ben"), doing(None, None)
     ('asks Ben', '')
@@ -291,7 +293,7 @@ _VERBS = {"question": "asks", "answer": "answers"}
 
 
 def role_failed(role: str, name: str, why: str, recovery: Recovery) -> Fact:
-    """Describe a role's failure and how the run recovered."""
+    """Describe how a role failed and how the run recovered."""
     what = {"unheard": "was not heard", "not_counted": "named no side", "empty": "said nothing"}.get(recovery, "failed")
     label = f"{role.capitalize()} {name} {what}"
     unread = "the answer could not be read" if why.startswith(UNREADABLE) else None
@@ -315,5 +317,5 @@ def incomplete_fact(failures: Iterable[ProviderFailure | RoleFailed]) -> Fact | 
 
 
 def failures(losses: Iterable[ProviderFailure]) -> Iterator[Fact]:
-    """Describe a run's failures, except faults that are shown with their contributions."""
+    """Describe a run's failures, except those shown with the affected contributions."""
     return (role_failed(loss.role, loss.name, loss.error, loss.instead) for loss in losses if loss.instead not in FLAGS)

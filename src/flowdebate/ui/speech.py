@@ -1,4 +1,4 @@
-"""Speech in a run, derived from its events: the speakers' texts in pieces, and withdrawals."""
+"""Speech in a run, derived from its events: the speakers' text in chunks, and withdrawals."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class Opened:
     """The start of an utterance."""
 
     id: str
-    """Unique id within the run: the path of the block, `~`, and the number of its earlier utterances."""
+    """Id of the utterance, unique within the run: the block's path, `~`, and the number of its earlier utterances."""
     block: str
     path: str
     """Path of the speaking block."""
     at: float
     turn: TurnStarted | None
-    """Turn of the utterance; None outside of turns, as with a synthesizer."""
+    """Turn that the utterance belongs to; None outside of turns, as for a synthesizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """The next piece of an utterance; never empty."""
+    """The next chunk of an utterance; never empty."""
 
     id: str
     text: str
@@ -53,10 +53,10 @@ class Closed:
 
 
 WITHDRAWN = "the model was only thinking"
-"""Reason for withdrawing text that turned out to be part of the model's thinking."""
+"""Reason for withdrawing text that turned out to be part of a model's thinking."""
 
 Spoken: TypeAlias = Opened | Piece | Closed
-"""An update to the speech in a run."""
+"""Update on the speech in a run."""
 
 
 @dataclass(slots=True)
@@ -65,12 +65,12 @@ class _Turn:
     task: tuple[str, str] | None
     """Collection and id of the turn's task in the audit trail."""
     recorded: str | None = None
-    """Text of the turn as recorded in the transcript."""
+    """The turn's text as recorded in the transcript."""
     was_asked: bool = False
     answered: bool = False
-    """True if the turn has visible answers."""
+    """True if the turn has had a visible answer."""
     text: str = ""
-    """Most recent text of the turn that was not withdrawn."""
+    """Latest text in the turn that was not withdrawn."""
 
 
 @dataclass(slots=True)
@@ -82,11 +82,11 @@ class _Utterance:
 
 
 class Speech:
-    """Detector of utterances in the events of a run; it must receive all events from the beginning.
+    """Detector of utterances in a run's events; it must receive all events from the beginning.
 
-    Several speakers may speak at once. Texts from models are passed on as they arrive; an answer that is not streamed
-    is a single piece. Each utterance is opened and closed exactly once. It is void if its call is retried or fails, or
-    if another text replaces it; the replacement is a separate utterance.
+    Several speakers may speak at once. Text from models is passed on as it arrives; an answer that is not streamed
+    becomes a single chunk. Each utterance is opened and closed exactly once. It becomes void if its call is retried or
+    fails, or if other text replaces it; the replacement is a separate utterance.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Speech:
         """Text of the turn that ended last, as in the transcript if it is there."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
-        """Return the speech in `event`; a text starts at character `start` of its call, or continues the last one."""
+        """Return the speech in `event`; text starts at character `start` of its call, or where it left off."""
         match event:
             case TextDelta() as delta:
                 yield from self._written(delta, start)
@@ -115,17 +115,17 @@ class Speech:
 
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:
-        """Turns in progress and their texts so far."""
+        """Turns in progress, each with its text so far."""
         texts = {id(utterance.turn): utterance.text for utterance in self._open.values()}
         return [(turn.started, texts.get(id(turn), "")) for turn in self._turns.values()]
 
     def end(self) -> Iterator[Closed]:
-        """Close the open utterances at the end of the updates, in case the run was interrupted."""
+        """Close any open utterances after the last update, in case the run was interrupted."""
         for utterance in list(self._open.values()):
             yield from self._closed(utterance, void="cut short")
 
     def _interrupted(self, event: object) -> Iterator[Closed]:
-        """Return the utterances interrupted by `event`."""
+        """Return the utterances that `event` interrupts."""
         match event:
             case ModelCalled() as call:
                 if (turn := self._turn_at(call.path)) is not None:
@@ -149,7 +149,7 @@ class Speech:
         place, text = _block_at(delta.path), delta.text
         utterance = self._open.get(place)
         if utterance is not None and start is not None and start < len(utterance.text):
-            if start:  # a client that reconnected has already received part of this piece
+            if start:  # a client that reconnected has already received part of this chunk
                 text = text[len(utterance.text) - start :]
             else:
                 yield from self._closed(utterance, void="asked again")
@@ -184,14 +184,14 @@ class Speech:
     def _record(self, change: TaskChanged) -> None:
         task = change.collection_id, change.task.id
         if change.change == "claimed":
-            self._claimed = task  # a turn claims its task right before it starts
+            self._claimed = task  # a turn claims its task immediately before it starts
         elif change.change == "completed" and isinstance(change.task.output, str):
             for turn in self._turns.values():
                 if turn.task == task:
                     turn.recorded = change.task.output
 
     def _end_turn(self, finished: TurnFinished) -> Iterator[Spoken]:
-        """End the turn; if its text was not streamed, as with text from a function, emit the recorded text first."""
+        """End the turn, first emitting its recorded text if that was not streamed, as with text from a function."""
         yield from self._close_below(finished.path)
         turn = self._turns.get(finished.path)
         self.finished = "" if turn is None else turn.text if turn.recorded is None else turn.recorded
@@ -243,7 +243,7 @@ class Speech:
 
 
 def _block_at(call: str) -> str:
-    """Return the path of the block that made a `call`; the block's further calls have a `#` suffix."""
+    """Return the path of the block that made a `call`; a block's later calls have a `#` suffix."""
     return call.partition("#")[0]
 
 

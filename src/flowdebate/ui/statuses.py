@@ -1,4 +1,4 @@
-"""Run statuses in front ends: their wording, and the actions that each status allows."""
+"""Run statuses in front ends: how they are worded, and which actions each one allows."""
 
 from __future__ import annotations
 
@@ -22,21 +22,19 @@ State: TypeAlias = Literal[
     "rejected",
     "dead_letter",
 ]
-"""Status of a stored run as shown to users: `StoredStatus`, or "left_behind" for a running one if its
-process is gone.
-"""
+"""A stored run's status as shown to users: `StoredStatus`, or "left_behind" for a running one whose process is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Wording and display style of a status."""
+    """How a status is worded and displayed."""
 
     words: str
     """Description of the status, for use in a sentence or a list."""
     form: Literal["live", "done", "missing", "none", "failed", "waiting"]
-    """Display style of the status on a page."""
+    """How a page displays the status."""
     mark: str = ""
-    """Label of the status on a page, if different from `words`."""
+    """Label for the status on a page, if different from `words`."""
     ending: str = ""
     """Description of an unexpected ending, used at the start of "… after 2 complete arguments."."""
 
@@ -57,13 +55,13 @@ STATUSES: Mapping[str, Status] = {
 }
 
 RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "rejected", "no_verdict")
-"""Statuses of runs that can continue without user input; a run without a verdict continues with the judge."""
+"""Statuses of runs that can continue without user input; a run without a verdict resumes with its judge."""
 OVER = (*COMPLETE, "failed", "limit", "dead_letter")
 """Statuses of runs that are no longer waiting for anyone."""
 
 
 def status_text(status: str) -> str:
-    """Describe a status in words; return a status unknown to this version unchanged.
+    """Describe a status in words; a status unknown to this version is returned unchanged.
 
     >>> status_text("left_behind"), status_text("paused")
     ('left behind', 'paused')
@@ -72,7 +70,7 @@ def status_text(status: str) -> str:
 
 
 def status_mark(status: str) -> str:
-    """Return the label of a status on a page.
+    """Return the label for a status on a page.
 
     >>> status_mark("no_verdict"), status_mark("limit")
     ('No verdict', 'Limit')

@@ -1,4 +1,4 @@
-"""Steps of stored runs as front ends show them, and how a fork's steps relate to its parent's."""
+"""Steps of stored runs as shown by front ends, and how a fork's steps relate to its parent's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowdebate.ui.text import as_json
 
 
 class StepTokens(WireModel):
-    """Token counts of a call; None if unknown."""
+    """Token counts for a call; None if unknown."""
 
     prompt_tokens: int | None
     cached_tokens: int | None
@@ -64,7 +64,7 @@ class StepState(WireModel):
     failures: list[str]
     """Failures of previous attempts."""
     refused: list[RefusedAnswer]
-    """Failed requests of the call; if it was answered, those before the answer."""
+    """Failed requests within the call; if it was answered, those before the answer."""
     repaired: list[str]
     """Repairs to a structured answer, described in words such as "code fence"."""
     model: str | None
@@ -107,23 +107,23 @@ class CallTool(WireModel):
 
 
 class CallDetails(WireModel):
-    """A model call as the library sent it, before conversion to a provider's format."""
+    """A model call as the library sent it, before conversion to the provider's format."""
 
     place: str
     block: str
     messages: list[dict[str, Any]]
     answer_schema: dict[str, Any] | None
-    """The JSON Schema of the answer; None for text."""
+    """JSON Schema for the answer; None for text."""
     tools: list[CallTool]
     choices: list[str]
     begins: str
-    """Start of the answer, for models that continue a given text."""
+    """Beginning of the answer, for models that continue given text."""
     recorded: bool
     """True if this is exactly the request in the journal; another version of the pattern may send a different one."""
 
     @classmethod
     def of(cls, place: str, request: ModelRequest, steps: Iterable[StepRow]) -> Self:
-        """Build the details of a replayed request."""
+        """Build the details of a request obtained by replaying the run."""
         digest = digest_of(request)
         return cls(
             place=place,
@@ -155,11 +155,11 @@ class Fork(WireModel):
     edited: tuple[str, ...] = ()
     """Paths of the replaced answers."""
     asked: int
-    """Number of new answers from models or humans."""
+    """Number of new answers requested from models or humans."""
 
     @classmethod
     def of(cls, run: StoredRun, steps: Sequence[StepRow]) -> Self | None:
-        """Describe the fork of a stored run; None if the run is not a fork."""
+        """Describe a stored run as a fork; None if it is not one."""
         parent = run.header.parent
         if parent is None:
             return None
@@ -176,7 +176,7 @@ class Fork(WireModel):
 
     @property
     def counts(self) -> str:
-        """Number of answers by origin, in words.
+        """Number of answers per origin, in words.
 
         >>> Fork(parent="rents", reused=5, edited=(), asked=2).counts
         '5 answers reused, 2 asked for'
@@ -189,7 +189,7 @@ class Fork(WireModel):
 def check_edits(
     edits: Mapping[str, Any], steps: Sequence[StepRow], requests: Mapping[str, ModelRequest]
 ) -> dict[str, Any]:
-    """Check `edits` against the steps they replace: data for an answer with a schema, text otherwise.
+    """Check `edits` against the steps they replace: data if the answer has a schema, text otherwise.
 
     `requests` are the run's model requests. Raises OutputError with each invalid field.
     """
@@ -243,7 +243,7 @@ def _repairs(body: dict[str, Any]) -> list[str]:
 
 
 def _model(body: dict[str, Any]) -> str | None:
-    """Return the name of the answering model from the request, not the name reported by the server."""
+    """Return the name of the answering model as requested, not as reported by the server."""
     attempts = body.get("attempts")
     if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
         return str(attempts[-1][0])
@@ -267,7 +267,7 @@ def _text(step: StepRow, body: dict[str, Any]) -> str:
     if step.kind != "call":
         value = json.loads(step.body)
         if step.kind == "human" and isinstance(value, dict):
-            value = value.get("answer")  # the person's name is shown next to the answer
+            value = value.get("answer")  # the human's name is shown next to the answer
         return value if isinstance(value, str) else as_json(value)
     if body.get("tool_calls"):  # an answer with tool calls has no text
         return "\n".join(f"{name}({arguments})" for _, name, arguments in body["tool_calls"])

@@ -1,4 +1,4 @@
-"""Rows of CSV, JSON Lines and Parquet files, and cells that spreadsheets do not interpret as formulas."""
+"""Rows from CSV, JSON Lines and Parquet files, and cells that spreadsheets do not interpret as formulas."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from flowdebate.errors import BadFile
 from flowdebate.ui.files import parse_json, read_text
 
 MEGABYTES = 64
-"""Maximum file size in megabytes; enough for hundreds of thousands of rows. The file and its rows are held
+"""Maximum file size in megabytes; enough for hundreds of thousands of rows. The file and its rows are kept
 in memory.
 """
 SUFFIXES = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-"""File formats by suffix."""
+"""File formats keyed by suffix."""
 
 
 def read_table(path: str, *, column: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read the rows of a CSV, JSON Lines or Parquet file with their line numbers ("-" for JSON Lines or CSV on stdin).
+    """Read a CSV, JSON Lines or Parquet file ("-" for JSON Lines or CSV on stdin); return its rows with line numbers.
 
-    `column` is the name of a column in the file, which reveals a CSV file's delimiter. Raises BadFile with the line.
+    `column` names a column in the file, which reveals the delimiter of a CSV file. Raises BadFile with the line.
     """
     form = SUFFIXES.get(Path(path).suffix.lower())
     content = read_parquet(path) if form == "parquet" else read_text(path, megabytes=MEGABYTES)
@@ -56,7 +56,7 @@ def _read_csv_rows(path: str, content: str, column: str) -> Iterator[tuple[int, 
 
 
 def read_parquet(path: str) -> str:
-    """Read a Parquet file as JSON Lines; dates and other values that JSON cannot represent become text."""
+    """Read a Parquet file as JSON Lines; dates and other values that JSON cannot represent are converted to text."""
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
@@ -73,13 +73,13 @@ def read_parquet(path: str) -> str:
 
 
 def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int, list[str]]]:
-    """Read CSV records, each with the number of its first line."""
+    """Read CSV records, each with the line number where it starts."""
 
     def has_column(delimiter: str) -> bool:
         names = content.split("\n", 1)[0].split(delimiter)
         return column in [name.strip().strip('"') for name in names]
 
-    # csv.Sniffer guesses by frequency, and questions are full of commas. The name of a column is reliable.
+    # csv.Sniffer guesses by frequency, and questions are full of commas. A column's name is reliable.
     delimiter = max(",;\t", key=has_column)
     allow_long_cells(content)
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
@@ -93,17 +93,19 @@ def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int,
 
 
 def allow_long_cells(content: str) -> None:
-    """Allow a CSV cell to be as long as its file; file size is limited elsewhere."""
+    """Allow a CSV cell to be as long as its file, whose size is limited elsewhere."""
     csv.field_size_limit(max(csv.field_size_limit(), len(content)))
 
 
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""Pattern of text that spreadsheets interpret as a formula, after any number of escape marks added by `safe_cell`."""
+"""Pattern matching text that spreadsheets interpret as a formula, after any number of the escapes that `safe_cell`
+adds.
+"""
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
 
 
 def safe_cell(text: str) -> str:
-    """Escape `text` so spreadsheets do not interpret the cell as a formula; `read_cell` restores the text.
+    """Escape `text` so that spreadsheets do not interpret the cell as a formula; `read_cell` restores it.
 
     >>> safe_cell("=1+1"), safe_cell("'=1+1"), safe_cell("-3.5"), safe_cell("'tis so")
     ("'=1+1", "''=1+1", '-3.5', "'tis so")
@@ -112,7 +114,7 @@ def safe_cell(text: str) -> str:
 
 
 def read_cell(cell: str) -> str:
-    """Restore the text of a cell written by `safe_cell`; cells without an escape mark stay unchanged.
+    """Restore the text of a cell written by `safe_cell`; a cell without an escape is returned unchanged.
 
     >>> read_cell("'=1+1"), read_cell("''=1+1"), read_cell("-3.5"), read_cell("'tis so")
     ('=1+1', "'=1+1", '-3.5', "'tis so")

@@ -16,27 +16,27 @@ from flowdebate._util.documentation import ONE_MODEL, cite
 _SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
 """Characters to examine: everything except printable ASCII and Latin letters."""
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories of characters that act on the terminal or are invisible: controls, formats, surrogates, line
-separators.
+"""Unicode categories of characters that act on the terminal or are invisible: control and format characters,
+surrogates, and line separators.
 """
 _HIDDEN = re.compile("[\u2065\ufff0-\ufff8\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]")
 """Unassigned code points, which terminals do not display."""
 _JOINERS = "\u200c\u200d"
 _JOINED = frozenset({"Lo", "Lm", "Mn", "Mc", "So", "Sk"})
-"""Categories of characters that a joiner may join: letters and marks of scripts that use joiners, and emoji."""
+"""Categories of characters that may be joined: letters and marks in scripts that use joiners, and emoji."""
 _FIRST_JOINED = "\u0600"
-"""First character after the scripts that need joiners; beyond it, a joiner can only hide something."""
+"""First character of the scripts that use joiners; next to earlier characters, a joiner can only hide something."""
 
 
 def printable(text: str) -> str:
     r"""Escape every character in `text` that a terminal would interpret or not display.
 
-    Newlines and tabs are kept, and so are joiners between letters, marks and emoji.
+    Newlines, tabs, and joiners between letters, marks and emoji are kept.
 
     >>> printable("\x1b[2Jgone?\r\u202e")
     '\\x1b[2Jgone?\\r\\u202e'
     """
-    if not _SUSPICIOUS.search(text):  # fast path for nearly all texts; the code below examines each character
+    if not _SUSPICIOUS.search(text):  # fast path for nearly all text; the code below examines each character
         return text
     stream = PrintableStream()
     return stream.feed(text) + stream.end()
@@ -72,7 +72,7 @@ _NO_TENTH = 0.05
 
 
 def cost_text(cost: float, prices: str | None, *, complete: bool = False) -> str:
-    """Format a cost with its currency, if known; with `complete`, add the price list and its date.
+    """Format a cost, with its currency if known; `complete` adds the price list and its date.
 
     >>> cost_text(0.000213, "USD by genai-prices 0.2.3 of 2026-11-09"), cost_text(12.5, "by given prices")
     ('0.00021 USD', '12.50')
@@ -86,12 +86,12 @@ def cost_text(cost: float, prices: str | None, *, complete: bool = False) -> str
 
 
 def acts_or_hides(char: str) -> bool:
-    """Check whether a terminal would interpret `char` or not display it."""
+    """Return whether a terminal would interpret `char` or not display it."""
     return category(char) in _OBEYED or _HIDDEN.match(char) is not None
 
 
 def in_line(text: str) -> str:
-    r"""Return `printable(text)` as part of a single line.
+    r"""Return `printable(text)`, adapted for use within a single line.
 
     >>> in_line("two\nlines")
     'two\\nlines'
@@ -100,7 +100,7 @@ def in_line(text: str) -> str:
 
 
 def as_json(value: object) -> str:
-    r"""Serialize `value` as indented JSON with escaped control characters; parsing the result restores the same value.
+    r"""Serialize `value` as indented JSON with control characters escaped; parsing the result restores the value.
 
     >>> as_json("é\x7f")
     '"é\\u007f"'
@@ -121,7 +121,7 @@ def seen_json(text: str) -> str:
 
 
 class PrintableStream:
-    r"""Streaming form of `printable`, for text that arrives in pieces.
+    r"""Streaming form of `printable`, for text that arrives in chunks.
 
     >>> stream = PrintableStream()
     >>> stream.feed("\x1b") + stream.feed("[2J") + stream.end()
@@ -135,7 +135,7 @@ class PrintableStream:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Return the text that can be shown now; a joiner is held back until the next character."""
+        """Return the text that can be shown now; a joiner is held back until the next character arrives."""
         text = self._held + piece
         self._held = ""
         if text and text[-1] in _JOINERS:
@@ -143,7 +143,7 @@ class PrintableStream:
         return self._shown(text, self._held)
 
     def end(self) -> str:
-        """Return the remaining text; the stream can then be reused for another text."""
+        """Return the remaining text; afterwards the stream can be reused."""
         text = self._shown(self._held, "")
         self._held = self._before = ""
         return text

@@ -27,13 +27,13 @@ Kind: TypeAlias = Literal[
 ]  # fmt: skip
 """Kind of a field's input: "long" text, "mixed" for text, a number or off, a single "choice", several "choices",
 "lines" of text, "numbers", "pairs" of name and value, "entries" with their own fields, the fields of a "schema", "json"
-for any other value of an answer, and a "group" of fields.
+for any other value in an answer, and a "group" of fields.
 """
 
 _FRONT = ("answer", "model")
-"""Options at the top of the form besides question, speakers and material, in display order."""
+"""Options at the top of the form, besides question, speakers and material, in display order."""
 _PANELS: Mapping[str, str] = {"format": "Format", "exclude": "Material", "focus": "Focus"}
-"""Option groups that differ from the groups on the command line."""
+"""Option groups that differ from those on the command line."""
 _LABELS: Mapping[str, str] = {
     "answer_form": "How the judge answers",
     "attempts": "Attempts for each call",
@@ -71,9 +71,9 @@ _LABELS: Mapping[str, str] = {
     "terminate_when": "End early when",
     "turn_timeout": "Most seconds for an answer",
 }
-"""Labels of options without a self-explanatory name."""
+"""Labels for options whose names are not self-explanatory."""
 _ELSEWHERE = frozenset({"suspend", "continuation", "earlier"})
-"""Options for terminals, forks and programs, which the form omits."""
+"""Options intended for terminals, forks and programs, which the form omits."""
 _SPECIAL = frozenset({"humans", "sources"})
 _HELP: Mapping[str, str] = {
     "answer": "The answer to check. Default: the author, a model, answers first.",
@@ -85,12 +85,12 @@ _HELP: Mapping[str, str] = {
 }
 """Help texts that differ from those on the command line."""
 _LONG_TEXTS = ("TEXT", "FILE")
-"""Placeholders for options with multi-line text."""
+"""Placeholders for options that contain multi-line text."""
 _SCHEMA_TYPES = ("Text", "Number", "Whole number", "Yes or no", "List of texts")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")
 _REPEATED = re.compile(r"[;,] repeat (?:for each|for more than one|with [^.]*)(?=\.)")
 _ONE_LINE: Mapping[str, Mapping[str, Any]] = {"name": {"kind": "text"}, "model": {"kind": "text", "models": True}}
-"""Fields of a speaker that share one line."""
+"""Speaker fields that share one line."""
 _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "name": {"placeholder": "opening"},
     "rounds": {"placeholder": "1"},
@@ -99,18 +99,18 @@ _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "aim": {"placeholder": "what the turns are for"},
     "length": {"placeholder": "short"},
 }
-"""Labels of the fields of phases, with example values as placeholders."""
+"""Labels for the fields of phases, with example values as placeholders."""
 _FEW = 6
 """Maximum number of choices shown as a list; longer lists become a drop-down."""
 _NULL = re.compile(r"\bnull\b")
 _DEEPEST = 4
-"""Maximum depth of schema levels shown as fields. A schema may be recursive, so deeper levels are entered as JSON."""
+"""Maximum depth of schema levels shown as fields. Schemas may be recursive, so deeper levels are entered as JSON."""
 _SIMPLE = ("string", "integer", "number", "boolean")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """Field in a form."""
+    """A form field."""
 
     name: str
     """Key of the field in the request."""
@@ -118,10 +118,10 @@ class Field:
     help: str = ""
     kind: Kind = "text"
     choices: tuple[Any, ...] = ()
-    """Values to choose from; for a text field, suggestions."""
+    """Values to choose from; suggestions for a text field."""
     required: bool = False
     nullable: bool = False
-    """True if an empty field is sent as null instead of being omitted."""
+    """True if an empty field is sent as null instead of being left out."""
     minimum: float | None = None
     maximum: float | None = None
     is_integer: bool = False
@@ -129,13 +129,13 @@ class Field:
     value: object = None
     """Initial value."""
     placeholder: str = ""
-    """Gray text in an empty field; never sent."""
+    """Gray text shown in an empty field; never sent."""
     explanations: Mapping[str, str] = field(default_factory=dict)
     """Explanations of the choices, one per line."""
     none: str = "Default"
     """Label of the empty choice."""
     flag: str = ""
-    """Flag on the command line, also used in error messages."""
+    """Command-line flag, also used in error messages."""
     models: bool = False
     """True for a field that lists models."""
     parts: tuple[Field, ...] = ()
@@ -147,40 +147,40 @@ class Field:
 
     @property
     def folds(self) -> bool:
-        """Return whether all parts except the first are collapsed, as with models for single roles."""
+        """Return whether all parts except the first are collapsed, as for models of individual roles."""
         return self.kind == "group" and self.models and len(self.parts) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """The form for a new run of a pattern."""
+    """Form for a new run of a pattern."""
 
     pattern: str
     subject: str
-    """Key of the subject, such as "question"."""
+    """Key for the subject, such as "question"."""
     question: str
     """Initial question."""
     example: str = ""
-    """Sample question; only filled in on request."""
+    """Sample question; only filled in when requested."""
     about_material: str = ""
     """Default question about the material."""
     roster: str = ""
-    """Key of the speakers."""
+    """Key for the speakers."""
     speakers: tuple[tuple[Field, ...], ...] = ()
-    """The fields of each speaker."""
+    """Fields for each speaker."""
     blank: tuple[Field, ...] = ()
-    """Empty fields for an additional speaker."""
+    """Empty fields for adding a speaker."""
     proposes: bool = False
-    """True if speakers are optional because the question names them."""
+    """True if speakers are optional because the question may name them."""
     people: tuple[str, ...] | None = None
-    """Roles besides speakers that people can take; None if there are none."""
+    """Roles, other than the speakers, that people can take; None if there are none."""
     front: tuple[Field, ...] = ()
     folded: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
     """Other options, grouped by panel."""
 
     @property
     def body(self) -> dict[str, Any]:
-        """The request that an untouched form would send."""
+        """Request that an untouched form would send."""
         entries = [
             {field_.name: field_.value for field_ in speaker if field_.value is not None} for speaker in self.speakers
         ]
@@ -195,9 +195,9 @@ def form_of(
     example: bool = False,
     may_be_given: Callable[[type[PlanOptions], str], bool],
 ) -> Form:
-    """Build the form of a built-in pattern from its options class, filled in with its sample if `example`.
+    """Build a built-in pattern's form from its options class, filled in with its sample if `example`.
 
-    Otherwise the sample is a placeholder, because the sides of one question do not fit another.
+    Otherwise the sample serves as a placeholder, because sides that fit one question do not fit another.
     """
     page = info.load_page()
     options: type[PlanOptions] = page.options
@@ -205,7 +205,7 @@ def form_of(
     folded: dict[str, list[Field]] = {panel: [] for panel in ("Format", "Focus", *get_args(Panel), "Material", "Other")}
     front: list[Field] = []
     for name in options.model_fields:
-        # People are chosen next to the speakers, and options that the server would reject are omitted.
+        # People are chosen next to the speakers, and options that the server would reject are left out.
         hidden = options.WITHOUT | _ELSEWHERE | _SPECIAL | {info.subject, options.ROSTER}
         if name in hidden or not may_be_given(options, name):
             continue
@@ -262,7 +262,7 @@ _CHOICE = r" ?\b{}: "
 
 
 def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field, ...]:
-    """Build the fields for an option that can differ by seat: one for all other seats, and one per role.
+    """Build the fields for an option that can differ by seat: one field per role, and one for all other seats.
 
     The fields name models, unless there are `levels` to choose from.
     """
@@ -273,7 +273,7 @@ def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field,
 
 
 def _explained(field: Field) -> Field:
-    """Remove the lines about individual choices from a field's help."""
+    """Remove the lines about individual choices from a field's help text."""
     starts = {choice: match for choice in field.choices if (match := re.search(_CHOICE.format(choice), field.help))}
     if not starts or len(starts) < len(field.choices):
         return field
@@ -291,9 +291,9 @@ def _explained(field: Field) -> Field:
 def _speakers(
     info: PatternInfo, schema: Mapping[str, Any], *, filled: bool, placeholders: bool
 ) -> tuple[tuple[Field, ...], tuple[tuple[Field, ...], ...]]:
-    """Build the empty fields of a speaker, and the fields of each initial speaker.
+    """Build the empty fields for a speaker, and the fields for each initial speaker.
 
-    The speakers of the sample are `filled` in, or appear as `placeholders`.
+    The sample's speakers are either `filled` in or shown as `placeholders`.
     """
     page = info.load_page()
     options = page.options
@@ -313,7 +313,7 @@ def _speakers(
 
 
 def answer_fields(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
-    """Build the fields for an answer; for text, and for anything except an object, a single field without a name."""
+    """Build the fields for an answer; anything other than an object gets a single field without a name."""
     if schema is None:
         return (Field(name="", label="Your answer", kind="long", required=True),)
     definitions, properties = schema.get("$defs", {}), schema.get("properties", {})
@@ -334,7 +334,7 @@ def _parts(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -
 
 
 def _field(name: str, part: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Field:
-    """Build the field for a value with the schema `part`."""
+    """Build the field for a value described by the schema `part`."""
     alternatives = _alternatives(part, root)
     field = Field(
         name=name,
@@ -397,7 +397,7 @@ def _single(field: Field, part: Mapping[str, Any], root: Mapping[str, Any], dept
 
 
 def _alternatives(part: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the possible values, except null."""
+    """Return the possible values other than null."""
     return [alternative for alternative in _all(part, root) if alternative.get("type") != "null"]
 
 
@@ -426,7 +426,7 @@ def _label(name: str) -> str:
 
 
 def _without_flags(help: str) -> str:  # noqa: A002 - as in Option
-    """Rewrite an option's help without command-line flags.
+    """Rewrite an option's help text without command-line flags.
 
     >>> _without_flags("Default: that of --model.")
     'Default: that of “Models”.'
@@ -441,22 +441,22 @@ def _without_flags(help: str) -> str:  # noqa: A002 - as in Option
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A human request, reduced to the information for its recipient."""
+    """A request to a human, reduced to the information meant for that person."""
 
     parts: RequestParts
     blind: Mapping[str, str]
-    """Letters replacing the stances, for a judge who does not see names."""
+    """Letters that replace the stances for a judge who does not see names."""
 
     @classmethod
     def of(cls, pending: PendingInput) -> Asked:
-        """Build the request; it is blind if all speakers argue for one of the winners on offer to the recipient."""
+        """Build the request; it is blind if the recipient chooses a winner among the stances of all speakers."""
         parts = parse_request(pending.shown)
-        # Only judges pick a winner among several stances; other requests have no names to hide.
+        # Only judges pick a winner from several stances; other requests have no names to hide.
         part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})
         stances: Sequence[str] = next(
             (part_["enum"] for part_ in (part, *part.get("anyOf", ())) if "enum" in part_), []
         )
-        # Without names, the stance serves as the tag, and it may contain a comma.
+        # Without names, the stance serves as the tag, and it may contain commas.
         parts = replace(
             parts,
             sections=tuple(
@@ -479,7 +479,7 @@ def _by_stance(part: Said | str, stances: Sequence[str]) -> Said | str:
 
 
 def role_title(block: str, pattern: str) -> str:
-    """Describe a block's role to the person in that role.
+    """Describe a block's role to the person who takes it.
 
     >>> role_title("rent-judge", "rent"), role_title("rent-debater-Ann", "rent"), role_title("chair", "rent")
     ('the judge', 'Ann', 'chair')
@@ -491,7 +491,7 @@ def role_title(block: str, pattern: str) -> str:
 
 
 def said_since(document: Document, answer: object) -> list[Turn]:
-    """Return the contributions after the `answer`; empty if the document does not contain it."""
+    """Return the contributions that follow the `answer`; empty if the document does not contain it."""
     parties = parties_of(document)
     entries = [section for section in document.sections() if isinstance(section, Entry)]
     positions = [

@@ -1,4 +1,4 @@
-"""LaTeX formulas in text, converted to a safe subset of MathML, which browsers render.
+"""LaTeX formulas in text, converted to a safe subset of MathML that browsers render.
 
 The converter, latex2mathml, is optional; without it, formulas are shown as written.
 """
@@ -23,15 +23,15 @@ RULE = "formula"
 _MAX_LENGTH = 1_000
 """Maximum length of a formula in characters; longer ones are shown as written."""
 _MAX_FORMULAS = 1_000
-"""Maximum number of possible formula starts tried per text; each one may scan as many characters as a
-formula can have.
+"""Maximum number of possible formula starts tried per text; each attempt may scan as many characters as a formula can
+have.
 """
 _FORMULA = re.compile(
     r"\$\$(?P<block>[^$]{1,1000}?)\$\$"
     r"|\\\[(?P<brackets>.{1,1000}?)\\\]"
     r"|\\\((?P<parentheses>.{1,1000}?)\\\)"
-    # Not a formula between two amounts of money: a formula neither begins nor ends with a space, and no digit follows
-    # it.
+    # Two amounts of money do not enclose a formula: a formula neither begins nor ends with a space, and no digit
+    # follows it.
     r"|\$(?P<line>(?![\s$])(?:[^$\\\n]|\\.){1,1000}?(?<!\s))\$(?!\d)",
     re.DOTALL,
 )
@@ -41,21 +41,21 @@ _ELEMENTS = frozenset(
         *("munder", "mover", "munderover", "mtable", "mtr", "mtd", "mstyle", "menclose"),
     )
 )
-"""Allowed elements in a formula; none of them can hide its content, unlike a phantom."""
+"""Elements allowed in a formula; none of them can hide its content, as a phantom would."""
 _WORDS = frozenset(
     (
         *("accent", "accentunder", "columnalign", "displaystyle", "fence", "form", "largeop", "mathvariant"),
         *("movablelimits", "notation", "separator", "stretchy", "symmetric"),
     )
 )
-"""Attributes with words as values."""
+"""Attributes whose values are words."""
 _VALUE = re.compile(r"[a-z][a-z -]{0,60}")
 _WIDTH = re.compile(r"\d?(?:\.\d{1,4})?em")
 _ALIGNED = re.compile(r"\\(begin|end)\{(?:aligned|split|gathered)\}")
 
 
 def find_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a rule of the parser is called so
-    """Read a formula at the parser's position; used as a rule for inline text."""
+    """Parse a formula at the parser's position; used as a rule for inline text."""
     if state.src[state.pos] not in "$\\" or converter() is None:
         return False
     tried = state.env["formulas"] = int(state.env.get("formulas", 0)) + 1
@@ -82,7 +82,7 @@ def converter() -> Callable[[str], Element] | None:
 
 @lru_cache(maxsize=1024)
 def as_mathml(latex: str, *, block: bool) -> Markup | None:
-    """Convert a formula to MathML, with the LaTeX source as an annotation; return None if it cannot be parsed.
+    """Convert a formula to MathML annotated with its LaTeX source; return None if it cannot be parsed.
 
     >>> print(as_mathml("7", block=False))
     <math><semantics><mrow><mn>7</mn></mrow><annotation encoding="application/x-tex">7</annotation></semantics></math>
@@ -101,7 +101,7 @@ def as_mathml(latex: str, *, block: bool) -> Markup | None:
 
 
 def _safe(element: Element) -> list[str]:
-    """Serialize the content of an element with allowed attributes only; an element not allowed raises ValueError."""
+    """Serialize an element's content, keeping only allowed attributes; raise ValueError for a disallowed element."""
     pieces = [_text(element.text)]
     for child in element:
         if child.tag not in _ELEMENTS:

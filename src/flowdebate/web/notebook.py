@@ -1,7 +1,7 @@
-"""HTML for notebooks: framed run reports, live pages of runs in progress, and evaluation summaries.
+"""HTML for notebooks: framed run reports, live pages for runs in progress, and evaluation summaries.
 
-`RunView`, `Document` and evaluation reports use this module for IPython's display methods. Failures are not raised; the
-notebook shows the repr instead.
+`RunView`, `Document` and evaluation reports use this module for IPython's display methods. Failures are not raised;
+instead, the notebook shows the repr.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from flowdebate.web.templates import render, style_of
 
 _LOG = logging.getLogger(__name__)
 _MAX_EVENTS = 20_000
-"""Maximum number of events in a run shown with its task board."""
+"""Maximum number of events up to which a run is shown with its task board."""
 _MAX_SIZE = 3_000_000
-"""Maximum length of a report in a notebook, in characters; longer reports are summarized."""
+"""Maximum length of a report in a notebook, in characters; longer ones are summarized."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
-"""Maximum lengths of a live page and of a text still being written, in characters."""
+"""Maximum lengths, in characters, of a live page and of text still being written."""
 
 
 def html_of(value: object) -> str | None:
@@ -91,7 +91,7 @@ def _markdown(value: object) -> str | None:
 
 
 def _ended(value: object) -> object:
-    """Return the result of a finished handle, or `value` itself if it is anything else."""
+    """Return the result if `value` is a finished handle, otherwise `value` itself."""
     if isinstance(value, RunHandle) and (result := value.result_if_done()) is not None:
         return result
     return value
@@ -101,10 +101,10 @@ def _ended(value: object) -> object:
 
 
 def frame_of(value: RunView | Document) -> str | None:
-    """Render the report of a run or a document as HTML for a notebook; return None for a run without a pattern.
+    """Render the report on a run or a document as HTML for a notebook; return None for a run without a pattern.
 
-    The report is sandboxed, so it cannot run code or change the look of the notebook. In an untrusted notebook, the
-    viewer omits the frame and shows the summary behind it.
+    The report is sandboxed, so it cannot run code or change the notebook's appearance. If the notebook is not trusted,
+    the viewer omits the frame and shows the summary behind it.
     """
     try:
         document = value if isinstance(value, Document) else document_of_view(value)
@@ -117,7 +117,7 @@ def frame_of(value: RunView | Document) -> str | None:
 
 
 def document_of_view(run: RunView) -> Document:
-    """Build the current document of a run; raise BadFile if the run has no pattern or has not started."""
+    """Build a run's current document; raise BadFile if the run has no pattern or has not started."""
     raw = run.raw_so_far
     output = run.output if isinstance(run, RunResult) else raw
     result, location = result_of(raw, output), f"run {run.run_id}"
@@ -147,7 +147,7 @@ def _error(run: RunView) -> str | None:
 
 
 def _waits(value: object) -> str:
-    """Return the person that a suspended run is waiting for; "" for other runs."""
+    """Return the person for whom a suspended run is waiting; "" for other runs."""
     pending = value.pending if isinstance(value, RunView) and value.status == "awaiting" else ()
     names = ", ".join(dict.fromkeys(request.block for request in pending))
     return f"The run waits for an answer from {names}." if names else ""
@@ -191,7 +191,7 @@ def _numbers(run: RunView) -> Iterator[str]:
 def live_html(run: RunView, live: Live | None = None) -> str:
     """Render the state of `live`, a run in progress or suspended, as HTML in the notebook's style.
 
-    It is not in a frame, because a frame would be blank for a moment on each update, and lose its scroll position.
+    No frame is used, because a frame would go blank for a moment on each update and lose its scroll position.
     """
     live_state = live if live is not None and run.status == "running" else Live()
     if live is None and run.status == "running":
@@ -206,7 +206,7 @@ def live_html(run: RunView, live: Live | None = None) -> str:
     speaking = [
         (
             names.get(turn.agent_name) or Party(name=turn.agent_name, about=turn.stance or "", number=number),
-            # the end of the text, because it is still growing
+            # the end of the text, because the text is still growing
             text[-_LIVE_TEXT:],
         )
         for number, (turn, text) in enumerate(live_state.speaking, len(names))
@@ -225,7 +225,7 @@ def live_html(run: RunView, live: Live | None = None) -> str:
 # Excerpts: sections cut to a size that a notebook can hold
 
 _MAX_TEXT_LENGTH = 20_000
-"""Maximum length of a text in characters."""
+"""Maximum length of a single text field in characters."""
 _MAX_EXCERPT_LENGTH = 300_000
 """Maximum total length of all contributions in characters."""
 
@@ -233,9 +233,9 @@ _MAX_EXCERPT_LENGTH = 300_000
 def excerpt(
     sections: Iterable[Section], *, maximum: int = _MAX_EXCERPT_LENGTH, longest: int = _MAX_TEXT_LENGTH
 ) -> list[Section]:
-    """Shorten long texts in sections, and omit contributions in the middle if there are too many.
+    """Shorten long text in sections, and omit contributions from the middle if there are too many.
 
-    The first and last contributions and everything else are kept. A remark gives the number of omitted contributions.
+    The first and last contributions and everything else are kept. A remark states how many contributions were omitted.
     """
     cut = [_cut_section(section, longest) for section in sections]
     spoken = [place for place, section in enumerate(cut) if isinstance(section, (Entry, Group))]
@@ -251,7 +251,7 @@ def excerpt(
 
 
 def shortened(text: str, longest: int) -> str:
-    """Shorten `text` to a maximum length, and append a remark with the original length.
+    """Shorten `text` to a maximum length, and append a remark with its original length.
 
     >>> shortened("a" * 2_000, 5)
     'aaaa… (2,000 characters)'
@@ -260,7 +260,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
-    """Find the first and last index to omit from the middle, so the rest has at most `maximum` characters."""
+    """Find the first and last index to omit from the middle so that the rest has at most `maximum` characters."""
     first, last, used, at_front = 0, len(sizes) - 1, 0, True
     while first <= last:
         used += sizes[first if at_front else last]
@@ -304,21 +304,21 @@ def _cut_section(section: Section, longest: int) -> Section:  # noqa: PLR0911 - 
 
 
 _FACTS = 200
-"""Maximum number of facts per statement."""
+"""Maximum number of facts shown per statement."""
 
 
 # Summaries of evaluations, and of values without a page
 
 _ROWS = 100
-"""Maximum number of rows in a table; further rows are only counted, because notebooks are files that people mail and
-put under version control.
+"""Maximum number of rows in a table; further rows are merely counted, because people mail notebooks and put them under
+version control.
 """
 _CELL, _SENTENCE = 300, 2_000
 """Maximum lengths of a cell and of a sentence, in characters."""
 
 
 def summary_html(summary: Summary) -> str:
-    """Render part of a page in the notebook's own style."""
+    """Render part of a page as HTML in the notebook's own style."""
     return render(
         "notebook/summary",
         title=summary.title,
@@ -356,7 +356,7 @@ def _markdown_lines(section: ReportSection, *, more: str) -> Iterator[str]:
 
 
 def _cut_row(section: ReportSection) -> ReportSection:
-    """Omit excess rows from a section, and shorten long texts."""
+    """Omit excess rows from a section, and shorten long text."""
     match section:
         case Heading():
             return section

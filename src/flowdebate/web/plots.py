@@ -1,4 +1,4 @@
-"""Script-free plots as template data: shares with intervals on parallel lines, and points in a plane."""
+"""Script-free plots as template data: shares with intervals on parallel lines, and points on a plane."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LEFT, _WIDTH, _HEIGHT = 14.0, 300.0, 36.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotRow:
-    """A share, drawn on its own line."""
+    """A share that is drawn on its own line."""
 
     figure: FigureRow
     y: float
     x: float
     low: float | None
-    """Lower and upper end of the interval; None without an interval."""
+    """Lower and upper end of the interval; None if there is no interval."""
     high: float | None
     even: float | None
     """Expected value for a fair judge."""
@@ -42,7 +42,7 @@ class Plot:
 
 
 def plot_of(figures: Sequence[FigureRow]) -> Plot | None:
-    """Create the plot of these figures, omitting figures outside 0 to 1; return None if there are no figures."""
+    """Create the plot for these figures, omitting any outside 0 to 1; return None if there are no figures."""
     shares = [figure for figure in figures if 0 <= figure.value <= 1]
     rows = tuple(
         PlotRow(
@@ -67,7 +67,7 @@ _X, _Y = (40.0, 308.0), (200.0, 12.0)
 """Start and end of each axis in a scatter plot."""
 _QUARTERS = [(quarter / 4, f"{25 * quarter}%") for quarter in range(5)]
 _APART = 12.0
-"""Minimum distance between two legible letters."""
+"""Minimum distance at which two letters are still legible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Point:
     low: float
     high: float
     letter: tuple[str, float, float] | None = None
-    """Letter of the point and its position; None for an unnamed point."""
+    """The point's letter and its position; None for a point without a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class Scatter:
     x_ticks: Ticks
     y_ticks: Ticks
     line: tuple[tuple[float, float], ...]
-    """Line across the plot as a list of points."""
+    """Line across the plot, as a list of points."""
     name: str
     """Name of the horizontal axis."""
     across: tuple[float, float] = field(default=_X)
@@ -122,7 +122,7 @@ def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str)
 
 
 def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
-    """Plot points by a share, with a line where both shares are equal; return None if there are no points."""
+    """Plot points by share, with a line where both shares are equal; return None if there are no points."""
     if not points:
         return None
     ends = [(_on(_X, 0.0), _on(_Y, 0.0)), (_on(_X, 1.0), _on(_Y, 1.0))]
@@ -130,12 +130,12 @@ def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
 
 
 def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[Point]:
-    """Convert points to the plot's units, with letters that do not overlap."""
+    """Convert points to the plot's units, and place their letters so that they do not overlap."""
     placed: list[Point] = []
     occupied: list[tuple[float, float]] = []
     for point, letter in zip(points, cycle(ascii_lowercase)):
         x, y = _on(_X, across(point.x)), _on(_Y, point.y)
-        # Put the letter next to its marker on the side with more room, or else further down.
+        # Put the letter next to its marker on the side with more room, or otherwise further down.
         places = [(x + 10, y + 4), (x - 10, y + 4), *((x + 10, y + 4 + step * _APART) for step in (-1, 1, -2, 2))]
         free = (
             candidate

@@ -1,7 +1,7 @@
-"""Markdown by models and people, rendered as a single safe subset of HTML on all pages.
+"""Markdown written by models and people, rendered on all pages as the same safe subset of HTML.
 
 Paragraphs, emphasis, code, quotes, lists, tasks, tables and formulas are supported, and headings become bold lines.
-HTML is shown as text. Links and images become their text followed by the URL, so nothing can be clicked or loaded. No
+HTML is shown as text. Links and images become their text followed by the URL, so there is nothing to click or load. No
 text is ever hidden: a block that would lose a word is shown as written.
 """
 
@@ -28,19 +28,17 @@ if TYPE_CHECKING:
 _RULES = ("autolink", "backticks", "blockquote", "code", "emphasis", "escape", "fence", "heading", "hr", "image")
 _MORE_RULES = ("link", "list", "newline", "strikethrough", "table")
 _MAX_LENGTH = 100_000
-"""Maximum length of a text in characters; longer texts are shown as written, because parsing some of them takes a
-second.
-"""
+"""Maximum number of characters to render; longer text is shown as written, because parsing it may take a second."""
 _DEEPEST = 20
 """Maximum nesting depth of lists and quotes; the parser drops deeper levels."""
 _SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
-"""Pattern of special characters; a text without them consists of plain paragraphs."""
+"""Pattern matching special characters; text without them consists of plain paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
-"""Pattern of a task in a list item."""
+"""Pattern matching a task in a list item."""
 _INDENTED = re.compile(r"\n[ \t]*")
-"""Pattern of a line break and the following indentation, which the parser removes as well."""
+"""Pattern matching a line break and the indentation after it, which the parser also removes."""
 _HTML = {
     "paragraph_open": "<p>",
     "paragraph_close": "</p>",
@@ -66,7 +64,7 @@ _HTML = {
     "td_open": "<td>",
     "td_close": "</td>",
     "hr": "<hr>",
-    "softbreak": "<br>",  # keeps line breaks as the author wrote them
+    "softbreak": "<br>",  # preserves the author's line breaks
     "hardbreak": "<br>",
     "em_open": "<em>",
     "em_close": "</em>",
@@ -75,34 +73,34 @@ _HTML = {
     "s_open": "<s>",
     "s_close": "</s>",
 }
-"""HTML elements by parser token; list items, code and links are rendered by `_Writer`."""
+"""HTML elements keyed by parser token; list items, code and links are rendered by `_Writer`."""
 
 _CONTAINERS = frozenset({"blockquote_open", "bullet_list_open", "ordered_list_open", "table_open"})
 _DIRECTED = _CONTAINERS | {"paragraph_open", "heading_open", "list_item_open", "th_open", "td_open"}
 
-# Placeholders for span boundaries while a text is parsed. They are punctuation, because letters next to `**` would
+# Placeholders for span boundaries while text is parsed. They are punctuation, because a letter next to `**` would
 # change its meaning.
 _MARK, _BEGINS, _ENDS = "\U0001da87", "\U0001da88", "\U0001da89"
 _MARKED = re.compile(f"{_MARK}(\\d+)([{_BEGINS}{_ENDS}])")
 _UNMARKED = str.maketrans(dict.fromkeys((_MARK, _BEGINS, _ENDS), "\ufffd"))
 _MARGIN = re.compile(r"[ \t]*(?:(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]+|>[ \t]*|\|[ \t]*)*")
-"""Pattern of the characters before the text of a line."""
+"""Pattern matching the characters before a line's text."""
 _RULE = re.compile(r"[ \t>]*(?:`{3,}|~{3,}|\|?[ \t]*:?-+[-:| \t]*$|(?:[*_-][ \t]*){3,}$)", re.MULTILINE)
-"""Pattern of a line without text."""
+"""Pattern matching a line without text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Part of a text to highlight on a page; spans may begin and end anywhere in the Markdown, but do not overlap."""
+    """Part of a text to highlight on a page; spans may begin and end anywhere in the Markdown, but must not overlap."""
 
     start: int
     end: int
     tag: str
-    """HTML element around the span, such as `q`."""
+    """HTML element to put around the span, such as `q`."""
     kind: str = ""
     """CSS class of the element."""
     after: Markup = Markup("")  # noqa: RUF009 - it is frozen
-    """Text appended after the span."""
+    """Text added after the span."""
 
 
 def prose(text: str, spans: Sequence[Span] = ()) -> Markup:
@@ -115,7 +113,7 @@ def prose(text: str, spans: Sequence[Span] = ()) -> Markup:
     return _prose(text, tuple(spans))
 
 
-@lru_cache(maxsize=1024)  # Cached, because pages are rendered for each request, and most contributions stay the same.
+@lru_cache(maxsize=1024)  # Cached because pages are rendered on every request, while most contributions stay the same.
 def _prose(text: str, spans: tuple[Span, ...]) -> Markup:
     if spans:
         text = _with_marks(text.translate(_UNMARKED), spans)
@@ -144,14 +142,14 @@ def _prose_in_line(text: str) -> Markup:
 
 
 def is_marked(text: str) -> bool:
-    """Check whether `text` may contain more than plain paragraphs."""
+    """Return whether `text` may contain more than plain paragraphs."""
     return _SPECIAL.search(text) is not None
 
 
 def _plain(text: str) -> str:
-    """Clean `text`: normalize line ends to newlines, and remove control and invisible characters.
+    """Clean `text` by normalizing line endings to newlines and removing control and invisible characters.
 
-    Trailing spaces are removed as well, because the parser would not treat a line of Unicode spaces as blank.
+    Trailing spaces are removed too, because the parser would not treat a line of Unicode spaces as blank.
     """
     return "\n".join(map(str.rstrip, printable("\n".join(text.splitlines())).split("\n")))
 
@@ -162,14 +160,14 @@ def _parser() -> MarkdownIt:
 
     parser = MarkdownIt("zero", {"maxNesting": _DEEPEST}).enable([*_RULES, *_MORE_RULES])
     parser.inline.ruler.before("escape", RULE, find_formula)
-    # Addresses are never followed, so they are shown as written.
+    # Links are never followed, so their URLs are shown as written.
     for name, function in (("validateLink", lambda _: True), ("normalizeLink", str), ("normalizeLinkText", str)):
         setattr(parser, name, function)
     return parser
 
 
 def _blocks(text: str, spans: Sequence[Span], *, parsed: bool, grows: bool = False) -> Iterator[tuple[int, Markup]]:
-    """Split a text into blocks, each with its first line and its HTML.
+    """Split text into blocks, each with its first line and its HTML.
 
     If the text `grows`, the last block may continue.
     """
@@ -214,7 +212,7 @@ def _paragraphs(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, Markup]
 
 
 class _Writer:
-    """Renderer that turns parser tokens into HTML and records the text visible to readers."""
+    """Renderer that turns parser tokens into HTML, and keeps track of the text that readers can see."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
@@ -225,20 +223,21 @@ class _Writer:
         self.inside: Span | None = None
 
     def write_block(self, tokens: Sequence[Token], *, directed: bool) -> None:
-        """Render the tokens of a block; if `directed`, each part gets the writing direction of its own text."""
+        """Render a block's tokens; if `directed`, each part gets the writing direction of its own text."""
         self._directed = directed
         if directed:
             for index, token in enumerate(tokens):
-                # To determine a direction, browsers ignore text in nested elements with their own direction.
+                # When browsers determine a direction, they ignore text in nested elements that have their own
+                # direction.
                 if token.type in _CONTAINERS or (token.type == "list_item_open" and not tokens[index + 1].hidden):
                     token.attrSet("dir", _direction(tokens[index:]) or "ltr")
-                elif token.type in _DIRECTED:  # numbers by themselves keep the direction of their table or list
+                elif token.type in _DIRECTED:  # numbers alone keep the direction of their table or list
                     token.attrSet("dir", "auto" if _direction(tokens[index : index + 3]) else "")
         self.write(tokens)
         self._directed = False
 
     def write(self, tokens: Iterable[Token]) -> None:  # noqa: C901, PLR0912 - a case for each kind
-        """Render the tokens of a block or a line."""
+        """Render the tokens in a block or a line."""
         links: list[Token] = []
         for token in tokens:
             if self._starts_item and token.type not in ("list_item_open", "paragraph_open", "inline", "text"):
@@ -256,7 +255,7 @@ class _Writer:
                     self._enclosed("<code>", token.content, "</code>")
                 case "fence" | "code_block":
                     self._pieces.append('<pre tabindex="0">')
-                    if info := token.info.strip():  # the language name is visible in the plain text as well
+                    if info := token.info.strip():  # the name of the language is visible in the plain text as well
                         self._enclosed("<small>", info, "</small>\n")
                     self._enclosed("<code>", token.content.rstrip("\n"), "</code></pre>")
                 case "list_item_open":
@@ -285,7 +284,7 @@ class _Writer:
         return tag.replace(">", f' dir="{direction}">', 1) if direction else tag
 
     def write_plain(self, text: str) -> None:
-        """Render a block as written."""
+        """Render a block verbatim."""
         self._pieces.append('<p dir="auto">' if _RIGHT_TO_LEFT.search(text) else "<p>")
         for number, line in enumerate(filter(None, _INDENTED.split(text.strip()))):
             self._pieces.append("<br>" if number else "")
@@ -298,11 +297,11 @@ class _Writer:
         return Markup("".join(pieces))  # noqa: S704 - each is one of `_HTML`, or escaped
 
     def is_whole(self, source: str) -> bool:
-        """Check whether all readable text in `source` was rendered."""
+        """Return whether all readable text in `source` was rendered."""
         return _letters("".join(self._read)) == _letters(_MARKED.sub("", source))
 
     def _task(self, task: re.Match[str]) -> None:
-        """Render the text of a task with a checkbox, either checked or unchecked."""
+        """Render a task's text with a checked or unchecked box."""
         self._starts_item = False
         done = task[1] != " "
         box, word = ("☑", "done") if done else ("☐", "open")
@@ -327,7 +326,7 @@ class _Writer:
         self._pieces.append(after)
 
     def _address(self, token: Token, name: str, *, is_told: bool = False) -> None:
-        """Render the URL and the title of a link or an image after its text."""
+        """Render a link's or an image's URL and title after its text."""
         title = token.attrGet("title")
         words = str(token.attrGet(name) or "") + (f' "{title}"' if title else "")
         if not is_told:
@@ -354,7 +353,7 @@ class _Writer:
 
 
 def _direction(tokens: Iterable[Token]) -> str:
-    """Return the writing direction of the first letter with a direction; "" if there is none."""
+    """Return the writing direction of the first letter that has one; "" if there is none."""
     for token in tokens:
         for letter in token.content if token.type == "inline" else "":
             if (kind := bidirectional(letter)) in ("L", "R", "AL"):
@@ -370,7 +369,7 @@ def _letters(text: str) -> str:
 
 
 def _with_marks(text: str, spans: Sequence[Span]) -> str:
-    """Insert marks at the start and the end of each span in `text`."""
+    """Insert marks at the beginning and the end of each span in `text`."""
     pieces, end = list[str](), 0
     for number, span in enumerate(spans):
         for place, mark in ((_marked_at(text, span.start), _BEGINS), (_marked_at(text, span.end), _ENDS)):
@@ -388,22 +387,22 @@ def _marked_at(text: str, at: int) -> int:
     return max(at, begin if margin is None else margin.end())
 
 
-# Growing texts
+# Growing text
 
 _ALWAYS = 50
-"""Fraction (as a divisor) of an open block's length by which it must grow before it is rendered again, so a long block
-costs no more than a few short ones.
+"""Divisor for the length by which an open block must grow before it is rendered again: a fiftieth of its length, so a
+long block costs no more than a few short ones.
 """
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
 _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
-"""Pattern of an ambiguous end of a growing text, because its meaning depends on the text that follows."""
+"""Pattern matching an ambiguous end of growing text, whose meaning depends on what follows."""
 
 
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")
 
 
 class GrowingProse:
-    """Text in progress; finished blocks are rendered once, and only the rest is rendered again.
+    """Text that is still being written; finished blocks are rendered once, and only the rest is rendered again.
 
     A block is finished when the start of the next one is final. An incomplete line is not final: `***` is a rule, but
     `***so***` continues the previous paragraph. Later text never changes a finished block, because the subset has no
@@ -426,7 +425,7 @@ class GrowingProse:
         """Number of rendered characters."""
 
     def grow(self, text: str) -> bool:
-        """Set the complete text so far, and return whether it should be shown again."""
+        """Set the complete text so far, and return whether to show it again."""
         if not text.startswith(self._text):  # the answer was requested again
             self.__init__()  # type: ignore[misc]
         self._text = text
@@ -454,7 +453,7 @@ class GrowingProse:
 
     @property
     def news(self) -> list[Markup]:
-        """Return all blocks after the unchanged ones."""
+        """Return all blocks that follow the unchanged ones."""
         return [*self._done[self.kept :], *self._open]
 
     @property
@@ -463,16 +462,16 @@ class GrowingProse:
 
 
 def _is_final_start(lines: Sequence[str], line: int) -> bool:
-    """Check whether a block starts at `line` regardless of later text."""
+    """Return whether a block starts at `line` whatever text follows."""
     # The last line may be incomplete, and a second line may turn the first into a table header.
     if line + 2 < len(lines):
         return True
-    # After a blank line, a sign or a number may still become an item of the preceding list.
+    # After a blank line, a sign or a number may still turn out to be an item of the preceding list.
     return not lines[line - 1] and lines[line].lstrip(" ")[:1].isalpha()
 
 
 def _close(group: Sequence[Token]) -> None:
-    """Close open emphasis and code in the last line of a block, so it already has its final look."""
+    """Close any open emphasis and code in a block's last line, giving the block its final look."""
     token = next((token_ for token_ in reversed(group) if token_.type in ("inline", "fence", "code_block")), None)
     if token is None or token.type != "inline":
         return

@@ -1,4 +1,4 @@
-"""Reports as single HTML files without scripts: a run with its journal, or a study."""
+"""Reports as single HTML files without scripts, on a run with its journal or on a study."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import render, style_of
 
 _MEGABYTES = 64
-"""Maximum size of a file to verify, and of its journal, in megabytes."""
+"""Maximum size, in megabytes, of a file to verify and of its journal."""
 STYLES = ("style.css", "report.css")
 _JOURNAL = re.compile(r'<a id="journal" download="[^"<>]*" href="data:application/gzip;base64,([^"]*)">')
 _HASH = re.compile(r'<td class="mono" id="sha256">([^<]*)</td>')
@@ -41,7 +41,7 @@ _VERSION = re.compile(r'<meta name="generator" content="flowdebate ([^"<>]*)">')
 
 
 async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
-    """Render a run's report from the lines of its export and its evidence.
+    """Render a run's report from the lines of its export and from its evidence.
 
     Raises BadFile if the run has nothing to show or is too large. The evidence comes from `evidence_in` or
     `Service.evidence`.
@@ -49,7 +49,7 @@ async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
     journal = "".join(f"{line}\n" for line in lines).encode()
     if len(journal) > _MEGABYTES * 1_000_000:
         raise BadFile(f"run {evidence.run.header.run_id}", f"its journal is larger than {_MEGABYTES} MB")
-    # mtime=0, so that the same journal always gives the same file
+    # mtime=0 makes the same journal always produce the same file
     packed = base64.b64encode(gzip.compress(journal, mtime=0)).decode()
     return await _page(evidence, journal, packed)
 
@@ -57,7 +57,7 @@ async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
 def report_policy(*, base: str = "'none'") -> str:
     """Return the content security policy for reports.
 
-    It blocks resources and scripts, and only allows the report's own style.
+    It blocks all resources and scripts, and allows only the report's own style.
     """
     digest = base64.b64encode(sha256(style_of(*STYLES).encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri {base}; form-action 'none'"
@@ -76,7 +76,7 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
     return _rendered(
         sheet,
         models=sorted({call.model for call in sheet.trace.calls if call.model}),
-        # The file name under which a browser saves the journal.
+        # Name under which browsers save the journal.
         name=re.sub(r"[^A-Za-z0-9._-]", "_", evidence.run.header.run_id)[:80],
         packed=packed,
         journal_hash=sha256(journal).hexdigest(),
@@ -90,7 +90,7 @@ def document_html(
 ) -> str:
     """Render a report without a journal from a document and its run's events, for display in a frame.
 
-    `sections` replaces the document's own.
+    If set, `sections` replaces the document's own.
     """
     return _rendered(Sheet.of(document, events=events, sections=sections), framed=True)
 
@@ -106,7 +106,7 @@ def _rendered(sheet: Sheet, **journal: object) -> str:
 
 
 async def verify_file(path: str) -> list[Finding]:
-    """Verify the report at `path`, or each run of an export ("-" for stdin); raise BadFile for other files."""
+    """Verify the report at `path`, or each run in an export ("-" for stdin); raise BadFile for other files."""
     # Mail programs and editors change line endings, which do not affect the text.
     text = read_text(path, megabytes=_MEGABYTES).replace("\r\n", "\n")
     if text.lstrip()[:1] == "<":
@@ -122,8 +122,8 @@ async def verify_report(
 ) -> Finding:
     """Verify a report by replaying its journal; no model is called, and nothing is stored.
 
-    Whatever the report contains, no file is read and no connection is made. For a run without a plan, `block` is its
-    pattern and `model` its model. A file that is not a report raises BadFile with `source`.
+    Whatever the report contains, no file is read and no connection is made. If its run has no plan, `block` is its
+    pattern and `model` its model. A file that is not a report raises BadFile naming `source`.
     """
     from flowdebate import __version__
 
@@ -142,7 +142,7 @@ async def verify_report(
     try:
         rendered = await _page(evidence, journal, packed)
     except FlowDebateError as error:
-        # There is no page to compare with.
+        # There is no rendered page to compare with.
         rendered = html
         problem = f"The page cannot be rendered: {error}"
         finding = finding.model_copy(update={"outcome": "unknown", "problems": (problem,)})
@@ -150,7 +150,7 @@ async def verify_report(
         problems.extend(_differences(html, rendered))
     if not problems:
         return finding
-    # Another version may render the same run differently, which is not a sign of tampering.
+    # Another version may render the same run differently, which does not indicate tampering.
     if finding.outcome == "verified" and made_by != __version__ and digest == hash_claimed:
         problems.append(
             f"The report was made by flowdebate {made_by}, and this is {__version__}. Verify it with that version."
@@ -168,7 +168,7 @@ def _only(pattern: re.Pattern[str], html: str, source: str, what: str) -> str:
 
 
 def _unpacked(packed: str, source: str) -> bytes:
-    """Unpack a report's journal, which is untrusted; raise BadFile if it is invalid or too large."""
+    """Unpack a report's untrusted journal; raise BadFile if it is invalid or too large."""
     try:
         data = base64.b64decode(packed, validate=True)
     except binascii.Error as error:
@@ -187,7 +187,7 @@ def _unpacked(packed: str, source: str) -> bytes:
 
 
 def _differences(page: str, rendered: str) -> Iterator[str]:
-    """Describe the visible differences, or state that only invisible parts of the file differ."""
+    """Describe the visible differences, or state that the file only differs in invisible parts."""
     for shown_piece, rendered_piece in zip_longest(_pieces(page), _pieces(rendered)):
         if shown_piece != rendered_piece:
             location = "" if shown_piece is None or not shown_piece.place else f" at {shown_piece.place}"
@@ -216,7 +216,7 @@ def _pieces(html: str) -> Sequence[_Piece]:
 
 
 class _Texts(HTMLParser):
-    """Parser that collects the texts of a page, except its style."""
+    """Parser that collects the text on a page, except for its style."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -28,11 +28,11 @@ _UNKNOWN = "\N{EN DASH}"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SPACES = re.compile(r"\s+")
 _LONG = 220
-"""Minimum length of a result that is set in smaller type, in characters."""
+"""Minimum length, in characters, of a result that is set in smaller type."""
 
 
 def render(template: str, **data: object) -> str:
-    """Render the page of a template. All text in `data` is escaped."""
+    """Render a page from its template, escaping all text in `data`."""
     return _environment().get_template(f"{template}.html").render(**data)
 
 
@@ -42,13 +42,13 @@ def macro(name: str, *arguments: object) -> str:
 
 
 def _unprintable(part: object) -> str:
-    """Raise an error for a part of a page without a template, so it is not silently dropped."""
+    """Raise an error for part of a page that has no template, so that it is not silently dropped."""
     raise TypeError(type(part).__name__)
 
 
 @cache
 def assets() -> dict[str, bytes]:
-    """Return all style sheets, scripts and pictures loaded by pages, keyed by name."""
+    """Return all style sheets, scripts and pictures that pages load, keyed by name."""
     contents = sorted(_STATIC.iterdir(), key=lambda path: path.name)
     return {content.name: content.read_bytes() for content in contents if content.is_file()}
 
@@ -63,7 +63,7 @@ def asset(name: str) -> str:
 
 @cache
 def style_of(*names: str) -> str:
-    """Return style sheets on one line, without comments, because each notebook page and each report embeds a copy."""
+    """Return style sheets on one line and without comments, because every notebook page and report embeds a copy."""
     sheets = _COMMENT.sub("", "".join(asset(name) for name in names))
     return _SPACES.sub(" ", sheets).strip()
 
@@ -75,7 +75,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("flowdebate.web"),
         autoescape=True,
-        auto_reload=False,  # Otherwise, each piece of a live page would check whether its template has changed.
+        auto_reload=False,  # Otherwise, every piece of a live page would check whether its template has changed.
         undefined=StrictUndefined,
         # Escaping only handles markup, not characters that hide or reverse text.
         finalize=_seen,
@@ -131,7 +131,7 @@ def shares(values: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def _error_words(name: str) -> str:
-    """Convert the name of an error to words.
+    """Convert an error's name to words.
 
     >>> _error_words("CircuitOpen"), _error_words("SchemaViolation")
     ('circuit open', 'the answer could not be read')
@@ -156,7 +156,7 @@ def _failure(text: str) -> str:
 
 
 _SPELLINGS = {"lincoln_douglas": "Lincoln\N{EN DASH}Douglas", "devils_advocate": "Devil's advocate"}
-"""Spellings of names that need more than spaces in place of underscores."""
+"""Spellings of names for which replacing underscores with spaces is not enough."""
 
 
 def _singular(plural: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from flowdebate.patterns import find_pattern
 
 _WIDE = 88
-"""Maximum line width of a program, the default of Python formatters."""
+"""Maximum line width in a program, as used by default in Python formatters."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _PROGRAM = """import asyncio
 
@@ -49,12 +49,12 @@ def as_toml(request: Mapping[str, Any]) -> str | None:
         return None
     plan = {"pattern": info.name, info.subject: request["question"], **(request.get("options") or {})}
     plan |= {key: request[key] for key in ("seed",) if request.get(key) is not None}
-    tables = {  # In TOML, tables come after all plain values.
+    tables = {  # In TOML, tables must follow all plain values.
         key: value
         for key, value in plan.items()
         if isinstance(value, list) and value and all(isinstance(item, dict) for item in value)
     }
-    # TOML has no null, so defaults are omitted.
+    # TOML has no null, so options left at None are omitted.
     lines = [f"{_key(key)} = {_value(value)}" for key, value in plan.items() if key not in tables and value is not None]
     for key, entries in tables.items():
         for entry in entries:
@@ -106,13 +106,13 @@ def _value(value: object) -> str:
 
 
 def _text(text: str) -> str:
-    """Format a basic TOML string: like JSON, but without surrogate pairs."""
+    """Format a basic TOML string, which is like a JSON string but without surrogate pairs."""
     # JSON does not escape DEL, but TOML does not allow it in strings.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _literal(value: object, indent: int) -> str:
-    """Format a value as Python, on as many lines as needed."""
+    """Format a value as Python code, on as many lines as needed."""
     short = _line(value)
     if len(short) + indent < _WIDE or not isinstance(value, (list, dict)):
         return short

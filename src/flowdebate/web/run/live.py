@@ -1,4 +1,4 @@
-"""Page fragments of a run in progress; each is rendered once for all viewers."""
+"""Page fragments for a run in progress, each rendered once for all viewers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from flowdebate.web.run.sheet import Party, Round, Turn, parties_of, public_sect
 from flowdebate.web.templates import macro
 
 _REDRAWN = 1.5
-"""Growth factor in the number of calls after which the trace, which shows all calls, is drawn again.
+"""Factor by which the number of calls must grow before the trace, which shows all calls, is drawn again.
 
-The cost of all drawings of a run is then about three times the cost of the last one.
+The cost of all drawings during a run is then about three times that of the last one.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
-    """A pattern's result so far, until the finished page replaces it."""
+    """A pattern's result so far, shown until the finished page replaces it."""
 
     card: Card | None
     outputs: tuple[Output, ...]
@@ -41,17 +41,17 @@ class _Result:
 class LivePage:
     """Fragments of a run's page; it must receive all events from the beginning.
 
-    A fragment is an element with an id. It is appended to the element `at`, or replaces the element with its id. `news`
-    returns the fragments since the last call as a message, and `whole` returns all of them for viewers who connect
-    later. `link` is the URL of the run's steps, and `manual` the base URL of the documentation. A `public` page shows
-    the contributions without the record or any failures, because error messages may contain server addresses; its
-    result is only on the finished page.
+    A fragment is an element with an id. It is either appended to the element `at`, or replaces the element with the
+    same id. `news` returns the fragments since the last call as a message, and `whole` returns all of them for viewers
+    who connect later. `link` is the URL of the run's steps, and `manual` the base URL of the documentation. A `public`
+    page shows the contributions, but neither the record nor any failures, because error messages may contain server
+    addresses; its result appears only on the finished page.
     """
 
     def __init__(self, document: Document | None, *, link: str = "", manual: str = "", public: bool = False) -> None:
         live: type[Live] = Live if document is None else PATTERNS[document.pattern].load_page().live
         self._live = live(document=document)
-        self._live.clock = time.time  # the clock that browsers have, too
+        self._live.clock = time.time  # the clock that browsers also use
         self._names = {} if document is None else parties_of(document)
         self._link = link
         self._manual = manual
@@ -80,7 +80,7 @@ class LivePage:
         self._result = _Result(card=None, outputs=(), names=self._names)
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Process `event`, or a text from character `start` on; return whether anything besides that text is new."""
+        """Process `event`, or text from character `start` on; return whether anything other than that text is new."""
         if start is not None:
             self._changed |= (changed := self._live.take(event, start))
             return changed
@@ -88,7 +88,7 @@ class LivePage:
         match event:
             case TurnStarted():
                 self._turns[event.path] = event.agent_name
-                # A function's turn has no call, and must not get the previous turn's call.
+                # A function's turn has no call, and must not be given the previous turn's call.
                 self._last.pop(event.agent_name, None)
                 if event.agent_name not in self._names:
                     position, number = event.stance or "", len(self._names)
@@ -115,7 +115,7 @@ class LivePage:
         for turn, text in self._live.speaking:
             self._growing.setdefault(turn.path, GrowingProse()).grow(text)
         self._sum_up()
-        # Keyed by id, so a piece that changed several times since the last message is rendered only once.
+        # Keyed by id, so a piece that has changed several times since the last message is only rendered once.
         new, self._new = self._new, {}
         pieces = []
         for name, (at, template, values) in new.items():
@@ -132,7 +132,7 @@ class LivePage:
         return self._message(list(self._pieces.values()), complete=True)
 
     def text(self, path: str) -> str:
-        """Return the text added to the call at `path` as a JSON message; "" if there is nothing to show."""
+        """Return the text added to the call at `path`, as a JSON message; "" if there is nothing to show."""
         for turn, text in self._live.speaking:
             if path.startswith(f"{turn.path}/") and (growing := self._growing.get(turn.path)) and growing.grow(text):
                 message = {"kind": "text", "path": turn.path, "keep": growing.kept, "html": growing.news}
@@ -181,7 +181,7 @@ class LivePage:
                 self._round = Round(number=number, title=section.title)
                 self._parts = 0
                 self._put_round()
-            # A note made after the first contribution stays in its place.
+            # A note made after the first contribution stays where it is.
             case Group() if section.opens and not self._parts:
                 self._round = replace(self._round, notes=(*self._round.notes, section))
                 self._put_round()
@@ -236,7 +236,7 @@ class LivePage:
                 pass
 
     def _answer(self, event: ModelCalled | HumanAsked) -> None:
-        # a failed call is not a step of the run, but costs money
+        # a failed call is not a step of the run, but still costs money
         if isinstance(event, ModelCalled) and event.error is not None:
             if event.attempts:
                 self._failed += 1
@@ -252,7 +252,7 @@ class LivePage:
         self._put(f"step-{call.number}", "steps", "step", call, self._link)
 
     def _sum_up(self) -> None:
-        """Update the totals with the calls since the last update."""
+        """Add the calls made since the last update to the totals."""
         places = {at for at, _, _ in self._new.values()}
         if places & {"steps", "failed"}:
             if len(self._calls) >= _REDRAWN * self._drawn:
@@ -267,5 +267,5 @@ class LivePage:
 
 
 def _published(sections: Iterable[Section]) -> Iterator[Section]:
-    """Remove remarks, which describe failures, and results, which are only on the finished page."""
+    """Remove remarks, which describe failures, and results, which appear only on the finished page."""
     return public_sections(section for section in sections if not isinstance(section, Remark | Card | Output))

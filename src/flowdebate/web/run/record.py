@@ -1,4 +1,4 @@
-"""Record shown next to a run, with its calls over time and its task board."""
+"""The record shown next to a run, with its calls over time and its task board."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
 """Geometry of the drawing in SVG units: the left end of the bars, their maximum length, and the height of a row."""
 _MAX_LABEL_LENGTH = 10
-"""Maximum length of a name in characters; a longer one would overlap the bars, which begin at `_LEFT`."""
+"""Maximum length of a name in characters; a longer name would overlap the bars, which begin at `_LEFT`."""
 _MAX_DRAWN = 400
 """Maximum number of calls in the drawing."""
 _STEPS_OF_TIME = (0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
@@ -36,10 +36,10 @@ class Call:
     """An answer from a model or a person."""
 
     number: int
-    """Number of the call in recorded order, starting at 1."""
+    """Number of the call in the order recorded, starting at 1."""
     place: str
     who: str
-    """Name of the speaker or role."""
+    """The speaker's or the role's name."""
     party: Party | None
     model: str | None = None
     attempts: int = 0
@@ -72,7 +72,7 @@ class Call:
 
 @dataclass(slots=True)
 class Sums:
-    """Totals over calls; None if there are no model calls, or if one of them lacks the value."""
+    """Totals over all calls; None if there are no model calls, or if one of them lacks the value."""
 
     requests: int = 0
     """Number of requests to models, including failed attempts."""
@@ -93,7 +93,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """Bar that represents a call in the drawing."""
+    """Bar in the drawing that represents a call."""
 
     x: float
     y: float
@@ -103,7 +103,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Name next to a row of bars."""
+    """Name shown next to a row of bars."""
 
     label: str
     y: float
@@ -119,18 +119,18 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A run's calls, with a drawing of when they happened."""
+    """The calls in a run, with a drawing of when they were made."""
 
     calls: tuple[Call, ...]
     failed: tuple[Call, ...] = ()
-    """Calls without an answer; they cost money, but are not steps of the run."""
+    """Calls without an answer; they cost money but are not steps of the run."""
     bars: tuple[Bar, ...] = ()
     rows: tuple[Row, ...] = ()
     ticks: tuple[Tick, ...] = ()
     height: float = 0.0
 
     def calls_of(self, name: str) -> Iterator[Call]:
-        """Return the calls made by a speaker, or by a role outside the sides, such as a moderator."""
+        """Return the calls made by a speaker, or by a role outside the sides, such as the moderator."""
         return (call for call in self.calls if name == (call.who if call.party is None else call.party.name))
 
     @property
@@ -147,7 +147,7 @@ class Trace:
 
 
 def models_of(calls: Iterable[Call]) -> str:
-    """List the answering models and their seats on one line; return "" if there are none."""
+    """List the models that answered and their seats on one line; return "" if there are none."""
     seats: dict[str, dict[str, None]] = {}
     for call in calls:
         if call.model is not None and call.attempts:
@@ -156,7 +156,7 @@ def models_of(calls: Iterable[Call]) -> str:
 
 
 def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapping[str, Party]) -> Trace:
-    """Build the trace of a run's steps; events provide the turn of each step, and the role of other requests."""
+    """Build the trace of a run's steps; the events provide each step's turn and the role for other requests."""
     turns = {event.path: event.agent_name for event in events if isinstance(event, TurnStarted)}
     requests = {event.path: event for event in events if isinstance(event, (ModelCalled, HumanAsked))}
     answered = [step for step in steps if step.kind in ("call", "human") and step.finished]
@@ -166,7 +166,7 @@ def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapp
 
 
 def turn_at(place: str, turns: Mapping[str, T]) -> T | None:
-    """Find the innermost turn around the path `place`."""
+    """Find the innermost turn enclosing the path `place`."""
     while place and place not in turns:
         place = place.rpartition("/")[0]
     return turns.get(place)
@@ -180,7 +180,7 @@ def _call(
     parties: Mapping[str, Party],
 ) -> Call:
     speaker = turn_at(step.place, turns)
-    # Repeated requests of a block have its path followed by `#` and a number, and only the first one has a role.
+    # When a block repeats a request, the path gets a `#` and a number, and only the first request has a role.
     call = requests.get(step.place) or requests.get(step.place.partition("#")[0])
     usage, refused = step.usage, step.refused
     prompts = [request.prompt_tokens for request in refused] + ([usage.prompt_tokens] if usage else [])
@@ -205,7 +205,7 @@ def _call(
 
 
 def _sum_of(counts: Sequence[int | None]) -> int | None:
-    """Add up counts; None if there are none, or if one is unknown."""
+    """Add up counts; None if there are none or if any is unknown."""
     reported = [count for count in counts if count is not None]
     return sum(reported) if reported and len(reported) == len(counts) else None
 
@@ -213,7 +213,7 @@ def _sum_of(counts: Sequence[int | None]) -> int | None:
 def call_of(
     number: int, event: ModelCalled | HumanAsked, turns: Mapping[str, str], parties: Mapping[str, Party]
 ) -> Call:
-    """Build the call of an event, like `trace_of` does from the journal, but without its text and failures."""
+    """Build the call for an event, as `trace_of` does from the journal, but without its text and failures."""
     speaker = turn_at(event.path, turns)
     who, party = speaker or _role(event), parties.get(speaker or "")
     if not isinstance(event, ModelCalled):
@@ -241,7 +241,7 @@ def _role(event: ModelCalled | HumanAsked) -> str:
 
 
 def draw(calls: tuple[Call, ...]) -> Trace:
-    """Draw the trace of these calls; omit the bars if there are too many calls or no known times."""
+    """Draw the trace for these calls; omit the bars if there are too many calls or if no times are known."""
 
     def is_timed(call: Call) -> bool:  # An imported run's journal may contain anything.
         is_known = None not in (call.starts, call.seconds)
@@ -251,7 +251,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
     if not timed or len(timed) > _MAX_DRAWN:
         return Trace(calls=calls)
     begins = min(call.starts or 0.0 for call in timed)
-    # A replayed run, or a run with instant answers, may take no time.
+    # A replayed run, or one with instant answers, may take no time.
     lasts = max(max((call.starts or 0.0) + (call.seconds or 0.0) for call in timed) - begins, 0.001)
     step = next((interval for interval in _STEPS_OF_TIME if lasts / interval <= _TICKS), lasts / _TICKS)
     names = list(dict.fromkeys(call.who for call in timed))
@@ -265,7 +265,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
             key=lambda timed_call: timed_call.starts or 0.0,
         ):
             start, width = (call.starts or 0.0) - begins, call.seconds or 0.0
-            # A speaker's overlapping calls, as in a panel, are drawn below each other.
+            # If a speaker's calls overlap, as in a panel, they are drawn below each other.
             lane = next((at for at, ends in enumerate(lanes) if ends <= start), len(lanes))
             lanes[lane : lane + 1] = [start + width]
             x = _LEFT + _WIDTH * start / lasts
@@ -291,7 +291,7 @@ def _time(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """Current tasks of a run, with open tasks first."""
+    """A run's current tasks, open ones first."""
 
     tasks: tuple[tuple[Task, Party | None], ...] = ()
     number: int = 0
@@ -299,7 +299,7 @@ class Board:
 
 
 def board_of(events: Sequence[object], parties: Mapping[str, Party]) -> Board:
-    """Build the state of the task board after these events."""
+    """Build the state of the task board after the given events."""
     tasks = {(event.collection_id, event.task.id): event.task for event in events if isinstance(event, TaskChanged)}
     ordered = sorted(tasks.values(), key=lambda task: task.finished)
     return Board(

@@ -1,4 +1,4 @@
-"""A run as shown on its page and in its report: speakers, contributions by round, and the result."""
+"""A run as shown on its page and in its report: the speakers, the contributions by round, and the result."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
 
 _MARKS = 5
-"""Shapes of the speakers' marks; a sixth party reuses the first shape."""
+"""Number of distinct marks for speakers; a sixth party reuses the first one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """A speaker, shown with the same mark on all pages."""
+    """A speaker, shown with the same mark on every page."""
 
     name: str
     about: str
@@ -38,7 +38,7 @@ class Party:
 
     @property
     def again(self) -> bool:
-        """Return whether another party has the same mark."""
+        """Return whether an earlier party has the same mark."""
         return self.number >= _MARKS
 
 
@@ -51,17 +51,17 @@ class Turn:
     entry: Entry
     party: Party | None
     call: Call | None
-    """Model call of the turn; None for a person's turn, or if the call is unknown."""
+    """The turn's model call; None if a person took the turn or the call is unknown."""
     citations: tuple[Citation, ...] = ()
 
     @property
     def html(self) -> Markup:
-        """Text as HTML, with highlighted quotes."""
+        """The text as HTML, with quotes highlighted."""
         return prose(self.entry.text, [citation.span for citation in self.citations])
 
     @property
     def is_marked(self) -> bool:
-        """Return whether the text contains Markdown, which would be lost when copied from the page."""
+        """Return whether the text contains Markdown that would be lost when copied from the page."""
         return is_marked(self.entry.text)
 
 
@@ -72,7 +72,7 @@ class Round:
     number: int
     title: str
     notes: tuple[Group, ...] = ()
-    """Moderator's notes at the start of the round."""
+    """The moderator's notes at the start of the round."""
     parts: tuple[Turn | Fact | Group | Remark, ...] = ()
 
     @property
@@ -83,7 +83,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """Everything shown on the page of a run."""
+    """Everything shown on a run's page."""
 
     document: Document
     question: str
@@ -98,7 +98,7 @@ class Sheet:
     trace: Trace
     board: Board
     votes: Votes | None = None
-    """Votes that readers cast before seeing the verdict."""
+    """Votes cast by readers before they saw the verdict."""
 
     @classmethod
     def of(
@@ -111,9 +111,9 @@ class Sheet:
         votes: Votes | None = None,
         sections: Iterable[Section] | None = None,
     ) -> Sheet:
-        """Build the sheet of a document; the record comes from the stored and replayed parts of its run.
+        """Build the sheet for a document; the record comes from its run's stored and replayed data.
 
-        `sections` replaces the document's own.
+        If set, `sections` replaces the document's own.
         """
         parties = parties_of(document)
         trace = trace_of(steps, events, parties)
@@ -137,7 +137,7 @@ class Sheet:
 
     @property
     def judging(self) -> list[Fact]:
-        """Facts and notes about the judging, as a list of labels with texts."""
+        """Facts and notes about the judging, as pairs of label and text."""
         notes = (note.partition(": ") for note in self.document.notes)
         facts = [*self.document.judging(), *(Fact(label=label, text=text) for label, _, text in notes)]
         if (votes := self.votes) is not None and votes.readers:
@@ -150,14 +150,14 @@ class Sheet:
 
     @property
     def gist(self) -> str:
-        """The judge's own wording of the result, or the speakers if there is no result yet."""
+        """The result as the judge worded it, or the speakers if there is no result yet."""
         card = self.card
         text = "" if card is None else next((fact.text for fact in card.facts if fact.label == card.lead), "")
         return " ".join(text.split()) or ", ".join(party.name for party in self.parties)
 
     @property
     def citations(self) -> list[Citation]:
-        """Quotes checked against the sources."""
+        """Quotes that were checked against the sources."""
         turns = [part for sheet_round in self.rounds for part in sheet_round.parts if isinstance(part, Turn)]
         return [citation for turn in turns for citation in turn.citations]
 
@@ -191,7 +191,7 @@ _MIN_SECONDS, _FEW, _MINUTES = 0.1, 10, 180
 
 
 def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace) -> Iterable[Round]:  # noqa: C901 - a case for each kind
-    """Split the sections at headings, omitting the sections of the result, which is shown elsewhere."""
+    """Split the sections at their headings, omitting those of the result, which is shown elsewhere."""
     title, parts, number, turns, quotes = "", list[Entry | Fact | Group | Remark](), 0, 0, 0
     calls: dict[str, list[Call]] = {}  # Keyed by name, including roles that have turns but are not parties.
 
@@ -233,13 +233,13 @@ def _is_mark(section: Section) -> TypeGuard[Fact]:
 
 
 def _taken(calls: list[Call], text: str) -> Call | None:
-    """Take the first call with an answer in `text`, unless it belongs to another contribution.
+    """Remove and return the first call that matches `text`, unless it belongs to another contribution.
 
-    If a speaker answers only with data, no answer contains the displayed words; take the last call of the first turn
-    instead.
+    If a speaker answers only with structured data, no answer contains the displayed words; the last call of the first
+    turn is returned instead.
     """
     for call in calls:
-        # A turn may end at its last full sentence, or add a line to the model's text.
+        # A turn may end with its last full sentence, or add a line to the model's text.
         if call.text.strip() and (call.text.strip() in text or text in call.text):
             calls.remove(call)
             return call
@@ -254,12 +254,12 @@ def _taken(calls: list[Call], text: str) -> Call | None:
 # Quotes in contributions
 
 _QUOTATION = frozenset({"Pi", "Pf", "Ps", "Pe"})
-"""Unicode categories of opening and closing quotation marks."""
+"""Unicode categories that contain opening and closing quotation marks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """A quote checked against the sources."""
+    """A quote that was checked against the sources."""
 
     number: int
     """Number of the quote, starting at 1."""
@@ -270,18 +270,18 @@ class Citation:
     """End of the quote in the contribution, including quotation marks."""
     text: str
     source: str | None
-    """The source that contains the quote; None if no source does."""
+    """Source that contains the quote; None if no source does."""
 
     @property
     def span(self) -> Span:
-        """The quote in the contribution, linked to its entry in the list."""
+        """The quote within the contribution, linked to its entry in the list."""
         label = f"Quote {self.number}, {'found' if self.source else 'not found'}"
         link = Markup('<a class="ref" href="#quote-{0}" aria-label="{1}">{0}</a>').format(self.number, label)
         return Span(self.start, self.end, "q", "" if self.source else "unfound", link)
 
 
 def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Citation, ...]:
-    """Return the quotes in a contribution, numbered from `after` + 1; quotes inside other quotes are omitted."""
+    """Return the quotes in a contribution, numbered from `after` + 1; quotes within other quotes are omitted."""
     citations: list[Citation] = []
     for quote in sorted(entry.quotes, key=lambda citation: (citation.start, -citation.end)):
         start, end = quote.start, quote.end
@@ -304,7 +304,7 @@ def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Cita
 
 
 def public_sections(sections: Iterable[Section]) -> Iterator[Section]:
-    """Remove warnings, even inside groups, because their error messages may contain server addresses."""
+    """Remove warnings, including those within groups, because their error messages may contain server addresses."""
     for section in sections:
         if isinstance(section, Group):
             yield replace(section, facts=tuple(fact for fact in section.facts if fact.tone != "warning"))

@@ -1,4 +1,4 @@
-"""Views of a run at one of its steps, with its forks, and of two runs side by side with differences highlighted."""
+"""Views of a run at one of its steps, with its forks, and of two runs side by side."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Moment:
     steps: tuple[Call, ...]
     """All steps of the run."""
     round: str
-    """The title of the step's round; "" for a step outside all rounds."""
+    """Title of the step's round; "" for a step outside all rounds."""
     rounds: tuple[Round, ...]
     """Contributions before the step, grouped by round."""
 
@@ -53,12 +53,12 @@ class Moment:
 
     @property
     def is_crowded(self) -> bool:
-        """Return whether there are too many steps to show all their names below the slider."""
+        """Return whether there are too many steps to show all of their names below the slider."""
         return len(self.steps) > _MAX_NAMED
 
 
 def moment_at(sheet: Sheet, number: int) -> Moment | None:
-    """Return the run at step `number`, or at its last step if there are fewer; None for a run without steps."""
+    """Return the run at step `number`, or at its last step if it has fewer; None for a run without steps."""
     calls = sheet.trace.calls
     if not calls:
         return None
@@ -72,7 +72,7 @@ def _turns(part: Round) -> Iterator[Turn]:
 
 
 def _until(rounds: Iterable[Round], call: Call) -> Iterator[Round]:
-    """Return the rounds before `call`; a turn with an unknown call stays with the preceding turns."""
+    """Return the rounds before `call`; a turn whose call is unknown stays with the preceding turns."""
     for sheet_round in rounds:
         later = [turn for turn in _turns(sheet_round) if turn.call is not None and turn.call.number >= call.number]
         if not later:
@@ -93,16 +93,16 @@ class ForkLine:
 
     run: RunState
     step: int | None
-    """Number of the first intentionally changed step; None if options were changed."""
+    """Number of the first step that was changed intentionally; None if options were changed."""
     changed: str
     sheet: Sheet | None
-    """Sheet of the fork; None if it has no document."""
+    """The fork's sheet; None if it has no document."""
 
 
 def fork_line(
     run: RunState, *, at: str | None, edited: Sequence[str], steps: Mapping[str, Call], sheet: Sheet | None
 ) -> ForkLine:
-    """Build the list entry of a fork; `steps` are its parent's steps, keyed by path."""
+    """Build a fork's list entry; `steps` are its parent's steps, keyed by path."""
     changed = sorted((steps[place] for place in edited if place in steps), key=lambda call: call.number)
     first = steps.get(at or "")
     words = [f"{', '.join(dict.fromkeys(call.who for call in changed))} changed"] if changed else []
@@ -114,14 +114,14 @@ def fork_line(
 # Comparison of two runs
 
 _PASS = re.compile(r"\[\d+\]")
-"""Pattern of the number of a round or another loop iteration in a path."""
+"""Pattern matching the number of a round, or of another loop iteration, in a path."""
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
-# The time for a comparison is proportional to the product of the lengths.
+# The time that a comparison takes is proportional to the product of the lengths.
 _MAX_COMPARED = 4_000_000
-"""Maximum number of word pairs when comparing two texts."""
+"""Maximum number of word pairs to consider when comparing two texts."""
 _ALIKE = 0.4
-"""Minimum share of common words for showing one text as an edit of the other."""
+"""Minimum share of common words at which one text is shown as an edit of the other."""
 Kind: TypeAlias = Literal["same", "del", "ins"]
 _ORIGINS = {"asked": "asked again", "reused": "reused", "edited": "changed by hand"}
 
@@ -131,23 +131,23 @@ class Piece:
     """A part of a text."""
 
     kind: Kind
-    """Kind of the piece: in both texts, only in the first, or only in the second."""
+    """Whether the piece is in both texts, only in the first, or only in the second."""
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A step in one of two compared runs."""
+    """A step in one of the two runs being compared."""
 
     call: Call
     pieces: tuple[Piece, ...]
-    """Text split into pieces where it differs from the other run's text."""
+    """The text, split into pieces where it differs from the other run's text."""
     label: str
-    """Origin of the step in a fork; "" if this run is not a fork of the other one."""
+    """Origin of a fork's step; "" if this run is not a fork of the other one."""
 
     @property
     def html(self) -> Markup:
-        """Text as HTML, with highlighted differences."""
+        """The text as HTML, with differences highlighted."""
         ends = [0, *accumulate(len(piece.text) for piece in self.pieces)]
         places = zip(ends, ends[1:], self.pieces, strict=False)
         spans = [Span(start, end, kind.kind) for start, end, kind in places if kind.kind != "same"]
@@ -176,10 +176,10 @@ class Same:
 
 
 def changes(one: str, other: str) -> list[Piece]:
-    """Compute the changes from one text to another, word by word.
+    """Compute the word-by-word changes from one text to another.
 
-    The pieces without insertions make up the first text, and the pieces without deletions the second. Texts too long to
-    compare are replaced as a whole.
+    The pieces without insertions make up the first text, and the pieces without deletions the second. If the texts are
+    too long to compare, one replaces the other as a whole.
 
     >>> [(piece.kind, piece.text) for piece in changes("Buses are slow.", "Buses are never slow.")]
     [('same', 'Buses are'), ('ins', ' never'), ('same', ' slow.')]
@@ -190,7 +190,7 @@ def changes(one: str, other: str) -> list[Piece]:
     if len(before) * len(after) > _MAX_COMPARED:
         return _pieces(("del", one), ("ins", other))
     changes_found: list[tuple[Kind, str]] = []
-    # `autojunk` would ignore all frequent words, such as "the", in texts of 200 words or more.
+    # `autojunk` would ignore all frequent words, such as "the", in texts of 200 or more words.
     for _, start, end, begin, stop in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         removed, right = "".join(before[start:end]), "".join(after[begin:stop])
         changes_found += [("same", removed)] if removed == right else [("del", removed), ("ins", right)]
@@ -203,19 +203,19 @@ def _pieces(*pieces: tuple[Kind, str]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """Steps of a run, with the rounds of their turns."""
+    """A run's steps, with the rounds of their turns."""
 
     calls: Sequence[Call]
     rounds: Sequence[Round] = ()
 
     @classmethod
     def of(cls, sheet: Sheet | None) -> Self:
-        """Build the course of a run; it is empty for a run without a document."""
+        """Build a run's course; it is empty if the run has no document."""
         return cls(calls=()) if sheet is None else cls(calls=sheet.trace.calls, rounds=sheet.rounds)
 
     @property
     def positions(self) -> dict[tuple[str, ...], Call]:
-        """Index the steps by keys common to all runs: turns by round and number, others by round, role and number."""
+        """Index the steps by keys that all runs share: turns by round and number, others by round, role and number."""
         turns = {
             turn.call.number: ("turn", str(at), str(number))
             for at, part in enumerate(self.rounds)
@@ -233,10 +233,10 @@ class Course:
 
 
 def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
-    """Pair the steps of two runs by round and turn rather than by name; `fork` specifies which run is the fork.
+    """Pair the steps of two runs by round and turn rather than by name; `fork` says which run is the fork.
 
-    Steps that exist only in the other run are placed after the step they follow there. If the runs have no steps in
-    common, every step is shown.
+    Steps that exist only in the other run are placed after the step that they follow there. If the runs have no steps
+    in common, every step is shown.
     """
     pairs: list[Pair | Same] = []
     for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _is_same(*pair)):
@@ -259,7 +259,7 @@ def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None)
 def _pair_steps(
     one: Mapping[tuple[str, ...], Call], other: Mapping[tuple[str, ...], Call]
 ) -> Iterator[tuple[Call | None, Call | None]]:
-    """Pair the steps of both runs, in the order of the first run."""
+    """Pair the steps of both runs, in the first run's order."""
     if one.keys().isdisjoint(other):
         yield from zip_longest(one.values(), other.values())
         return
@@ -302,7 +302,7 @@ def _side(call: Call, pieces: Sequence[Piece] | None, without: Kind, *, label: b
     pieces_shown = (
         [Piece("same", call.text)] if pieces is None else [piece for piece in pieces if piece.kind != without]
     )
-    # Leading spaces and line breaks are separate pieces, because their changes do not matter.
+    # Leading spaces and line breaks become separate pieces, because changes to them do not matter.
     parts = ((piece.kind, text) for piece in pieces_shown for text in _MARGIN.split(piece.text) if text)
     return Side(
         call=call,
