@@ -391,7 +391,7 @@ def words_of(length: Length) -> int:
 
 
 def _problem(match: re.Match[str], placeholders: frozenset[str], lines: frozenset[str]) -> str | None:
-    """Return the rule that a field breaks; None if it breaks none."""
+    """Describe the problem with a field; return None if it has none."""
     name, text = match[1], match.string
     begins = match.start() == 0 or text[match.start() - 1] == "\n"
     ends = match.end() == len(text) or text[match.end()] == "\n"

@@ -184,7 +184,7 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u206
 
 
 def name_problem(name: str) -> str | None:
-    r"""Return the rule that a source name breaks; None if the name is valid.
+    r"""Describe the problem with a source name; return None if the name is valid.
 
     >>> name_problem("report"), name_problem("x" * 201), name_problem("a\nb")
     (None, 'has more than 200 characters', 'has line breaks or other control characters')
