@@ -132,7 +132,7 @@ def pytest_configure(config: pytest.Config) -> None:
     watch = config.stash[_WATCHES] = Watch()
     patch = pytest.MonkeyPatch()
     config.add_cleanup(patch.undo)
-    emit, tell = Records.emit, Records.tell
+    emit, tell = Records.emit, Records.notify
 
     @wraps(emit)
     def emit_watched(records: Records, event: object, /, path: str = "", role: str | None = None) -> None:

@@ -16,7 +16,7 @@ from tests.event_watch import Watch
 
 ROOT = Path(__file__).parent.parent
 PLACE = {"path": "a", "at": 1.0}
-CALLED = ModelCalled(block="a", model="m", usage=Usage.none(), seconds=1.0, path="a", at=1.0)
+CALLED = ModelCalled(block="a", model="m", usage=Usage.zero(), seconds=1.0, path="a", at=1.0)
 
 
 def failed(instead: object) -> RoleFailed:
@@ -45,7 +45,7 @@ def test_valid_events_are_no_problem() -> None:
             "$.usage.calls: '1' is not of type 'integer'",
         ),
         (
-            ModelCalled(block="a", model="m", usage=Usage.none(), seconds=1.0, flags=("tired",), path="a", at=1.0),  # type: ignore[arg-type]
+            ModelCalled(block="a", model="m", usage=Usage.zero(), seconds=1.0, flags=("tired",), path="a", at=1.0),  # type: ignore[arg-type]
             "$.flags[0]: 'tired' is not one of",
         ),
     ],

@@ -466,9 +466,9 @@ async def test_allowed_models_apply_to_roles_forks_and_imports(vendor_stubs: Fou
         for options in ({"debaters": sides}, {"fallback": ["ollama/gemma3"]}, {"panel": ["ollama/gemma3"]}):
             with pytest.raises(ConfigurationError, match="a model that this server allows"):
                 await service.begin("debate", QUESTION, options=options)
-        for going_on in (service.resume(run.run_id), service.fork(run.run_id)):
+        for continuation_option in (service.resume(run.run_id), service.fork(run.run_id)):
             with pytest.raises(ConfigurationError, match="a model that this server allows"):
-                await going_on
+                await continuation_option
         assert (await service.run(run.run_id)).status == "limit"  # it can still be read
         forked = await service.fork(run.run_id, options={"model": "openai/gpt-4o", "max_calls": 9})
         assert (await service.wait(forked.run_id, 30)).status == "complete"

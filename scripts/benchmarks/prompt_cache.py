@@ -42,7 +42,7 @@ async def by_hand(model: str) -> Usage:
         AnthropicModel(model.partition("/")[2], cache=False) if model.startswith("anthropic") else resolve_model(model)
     )
     transcript: list[dict[str, str]] = []
-    usage = Usage.none()
+    usage = Usage.zero()
     for _ in range(ROUNDS):
         for name, stance in POSITIONS.items():
             rules = (

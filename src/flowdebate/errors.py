@@ -593,7 +593,7 @@ class TooManyRuns(FlowDebateError):
     """A service is already executing `most` runs, with `queued` more waiting; try again after `retry_after` seconds."""
 
     def __init__(self, maximum: int, *, queued: int = 0, retry_after: float = 5.0) -> None:
-        self.most = maximum
+        self.maximum = maximum
         self.queued = queued
         self.retry_after = retry_after
         super().__init__(f"{maximum} in progress and {queued} waiting: as many runs as this service takes; try later")

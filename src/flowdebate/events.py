@@ -136,7 +136,7 @@ _SHARED: frozenset[type[BaseEvent]] = frozenset(get_args(RunEvent | _SharedEvent
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class of events, or their union
     """Load an event from the folder of its pattern, or build the union of all events."""
-    places = _event_places()
+    places = _event_modules()
     if name in ("Event", "PatternEvent"):
         return _union_of(name, tuple(places.values()))
     if name in places:
@@ -146,7 +146,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class of events, or their
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), "Event", "PatternEvent", *_event_places()])
+    return sorted([*globals(), "Event", "PatternEvent", *_event_modules()])
 
 
 @cache  # so that all modules that import a union have the same object
@@ -156,7 +156,7 @@ def _union_of(name: str, places: tuple[str, ...]) -> object:
     return Union[of_patterns if name == "PatternEvent" else (RunEvent, *of_patterns)]  # noqa: UP007 - of a tuple
 
 
-def _event_places() -> dict[str, str]:
+def _event_modules() -> dict[str, str]:
     """Return the locations of the built-in patterns' events, keyed by class name."""
     places = (place for info in PATTERNS.values() for place in info.events)
     return {place.partition(":")[2]: place for place in places if place.startswith("flowdebate.patterns.")}
@@ -187,7 +187,7 @@ def wire_of(event: object) -> dict[str, Any]:
     with suppress(Exception):
         wire["name"] = json_data(type(event).__name__)
     with suppress(Exception):
-        wire |= _place_of(event)
+        wire |= _location_of(event)
     with suppress(Exception):  # no JSON data, too much of it, or any error of a foreign value
         facts: object = event
         if isinstance(event, BaseEvent):  # besides its path and time
@@ -241,7 +241,7 @@ def _add_to(schema: dict[str, Any], kind: type[Any]) -> None:
     schema["discriminator"]["mapping"][kind.kind] = ref["$ref"]
 
 
-def _place_of(event: object) -> dict[str, Any]:
+def _location_of(event: object) -> dict[str, Any]:
     """Return the path and the time of an application's own kind of `BaseEvent`, as far as they are set."""
     if not isinstance(event, BaseEvent):
         return {}

@@ -98,7 +98,7 @@ StopWhen: TypeAlias = Condition | Callable[["Context"], bool | Awaitable[bool]]
 
 
 @dataclass(frozen=True)
-class _One(Condition):
+class _SingleCondition(Condition):
     """A single condition rather than a combination."""
 
     called: str
@@ -192,7 +192,7 @@ def _members(condition: Condition, kind: type[_Combined]) -> tuple[Condition, ..
 def rounds(number: int) -> Condition:
     """Stop after at least `number` rounds (in a handoff, turns); combined with `&`, it delays another condition."""
     check_count("stop.rounds()", number=number)
-    return _One(f"rounds({number})", lambda ctx: bool(ctx.sequencer.state.round >= number))
+    return _SingleCondition(f"rounds({number})", lambda ctx: bool(ctx.sequencer.state.round >= number))
 
 
 def tokens(number: int) -> Condition:
@@ -201,7 +201,7 @@ def tokens(number: int) -> Condition:
     If a server does not report usage, it is estimated at four characters per token.
     """
     check_count("stop.tokens()", number=number)
-    return _One(f"tokens({number})", lambda ctx: ctx.run.tokens >= number)
+    return _SingleCondition(f"tokens({number})", lambda ctx: ctx.run.tokens >= number)
 
 
 def seconds(number: float) -> Condition:
@@ -210,7 +210,7 @@ def seconds(number: float) -> Condition:
     Any time before a resume counts too.
     """
     check_seconds("stop.seconds()", number=number)
-    return _One(f"seconds({_number(number)})", lambda ctx: max(ctx.elapsed, ctx.run.seconds) >= number)
+    return _SingleCondition(f"seconds({_number(number)})", lambda ctx: max(ctx.elapsed, ctx.run.seconds) >= number)
 
 
 def flag(name: str) -> Condition:
@@ -219,7 +219,7 @@ def flag(name: str) -> Condition:
     If the value is missing, None or False, the rounds continue; any other value ends the run with an error.
     """
     _check_name("stop.flag()", name)
-    return _One(f"flag({json.dumps(name, ensure_ascii=False)})", partial(_flag, name))
+    return _SingleCondition(f"flag({json.dumps(name, ensure_ascii=False)})", partial(_flag, name))
 
 
 def _flag(name: str, ctx: Context) -> object:
@@ -277,7 +277,7 @@ def _similar(
         return holds(measurement)
 
     suffix = "" if similarity is None else f", similarity={measure.name}"
-    return _One(f"{kind}({_number(threshold)}{suffix})", test)
+    return _SingleCondition(f"{kind}({_number(threshold)}{suffix})", test)
 
 
 def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | None = None) -> Condition:
@@ -295,7 +295,7 @@ def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | N
     if name in PATTERNS_OWN:
         hint = 'stop.when(function, name="…")'
         raise ConfigurationError("stop.when()", "name", name, "is reserved for patterns", hint=hint)
-    return _One(name, function, function)
+    return _SingleCondition(name, function, function)
 
 
 def as_condition(value: StopWhen) -> Condition:

@@ -13,7 +13,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models import ModelRequest, ModelResponse, Retry, Usage
 from flowdebate.store import MemoryStore
 from flowdebate.testing import AdapterConformance, FunctionModel, ScriptedModel
-from flowdebate.testing.adapter import FakeAnswer, MakeAdapter, Script, _TheirFailure
+from flowdebate.testing.adapter import FakeAnswer, MakeAdapter, Script, _FrameworkFailure
 from tests.adapters.table import BEGIN, END, PAGE, table, untested_promises
 
 
@@ -80,7 +80,7 @@ class Forgetful(OtherModel):
     "broken", ["test_text", "test_conversation", "test_stream", "test_usage", "test_unknown_usage", "test_exception"]
 )
 def test_the_suite_finds_a_broken_promise(broken: str) -> None:
-    with pytest.raises((AssertionError, ValueError, _TheirFailure)):
+    with pytest.raises((AssertionError, ValueError, _FrameworkFailure)):
         getattr(AdapterConformance(), broken)(Forgetful)
 
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowdebate import generator, handler, router, sequencer
-from flowdebate.runs.context import place_of
+from flowdebate.runs.context import escape_path_segment
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
 from tests.blocks.pipelines import NAMES, SMALL, Journal, Pipeline, outcome_of, pipelines
@@ -67,7 +67,7 @@ def test_different_names_have_different_paths(names: list[str], other_names: lis
     """Escaped parts stay distinguishable even if names contain separators."""
 
     def path(parts: list[str]) -> str:
-        return "/".join(f"{place_of(part)}[1]" for part in parts)
+        return "/".join(f"{escape_path_segment(part)}[1]" for part in parts)
 
     assert (path(names) == path(other_names)) is (names == other_names)
 

@@ -485,7 +485,7 @@ def test_remaining_time_is_estimated_from_the_first_call(usual: int, total: int,
     """
     view = ProgressLines(calls=usual)
     summary = BatchSummary(total=total, running=1, seconds=seconds, usage=Usage(calls=calls))
-    assert view.left(replace(summary, usage=Usage.none())) is None
+    assert view.left(replace(summary, usage=Usage.zero())) is None
     assert view.left(summary) == pytest.approx(seconds / calls * max(usual * total - calls, 0))
     ended = SimpleNamespace(error=None, replayed=False, run=SimpleNamespace(usage=Usage(calls=calls)))
     view.item(ended)  # type: ignore[arg-type]  # as much of an item as is looked at

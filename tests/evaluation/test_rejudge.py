@@ -9,7 +9,7 @@ import pytest
 from flowdebate import DebateContributionEntry, Debater, DebateRawOutput, debate
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import ArguedDebate, audit, create_rejudge, rejudge
-from flowdebate.evaluation.rejudging import judge_again_as
+from flowdebate.evaluation.rejudging import reuse_judge_options
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.testing import FunctionModel, SimJudge
 
@@ -91,13 +91,13 @@ async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], m
 
     assert before is not None
     assert shape(ballots_again) == shape(before.ballots)
-    parsed = judge_again_as(before)
+    parsed = reuse_judge_options(before)
     assert (parsed.form, parsed.rule, str(parsed.plan)) == (how.form, how.rule, str(how.plan))
     assert parsed.criteria == how.criteria
     assert before is not None
     assert parsed.min_log_odds == before.min_log_odds  # unchanged, even if the options left it to the fit
-    assert judge_again_as(before, schedule="swap").form == how.form
-    assert judge_again_as(None).form == "scores"
+    assert reuse_judge_options(before, schedule="swap").form == how.form
+    assert reuse_judge_options(None).form == "scores"
 
 
 async def test_sides_appear_in_each_slot_and_no_debater_is_called() -> None:

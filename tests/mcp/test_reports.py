@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp.server.elicitation import render_elicitation_schema
 
 from flowdebate.mcp import create_server
-from flowdebate.mcp.reports import render_contributions, render_result, split_said
+from flowdebate.mcp.reports import render_contributions, render_result, split_contributions
 from flowdebate.mcp.tools import make_form
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.service import Service
@@ -31,7 +31,7 @@ BREAKS = "\n\r\x0b\x0c\x1c\x85\u2028\u2029"
 def result_lines(text: str, pattern: str) -> list[str]:
     """Return the lines that a tool returns for a run whose texts are all `text`."""
     document = document_of(build_document(text)[pattern], location="test")
-    return "\n".join([render_contributions(split_said(document)), render_result(document) or ""]).splitlines()
+    return "\n".join([render_contributions(split_contributions(document)), render_result(document) or ""]).splitlines()
 
 
 @pytest.mark.parametrize("pattern", build_document("x"))

@@ -125,10 +125,10 @@ async def test_a_clean_answer_is_returned_unchanged() -> None:
 
 async def test_an_answer_is_cleaned_in_a_copy() -> None:
     """A model may return the same object twice, so it is never changed."""
-    response = ModelResponse(text="a\ud800\x00b", usage=Usage.none(), model="m")
+    response = ModelResponse(text="a\ud800\x00b", usage=Usage.zero(), model="m")
     answered = await ask(Returning(response), question())
     assert answered.text == "a\ufffdb"
-    assert (answered.usage, answered.model) == (Usage.none(), "m")
+    assert (answered.usage, answered.model) == (Usage.zero(), "m")
     assert response.text == "a\ud800\x00b"
 
 

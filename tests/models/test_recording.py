@@ -649,7 +649,7 @@ async def test_a_replayed_run_reaches_its_limit_again(path: Path) -> None:
     repeat = await pattern().run("Should it move?", model=ReplayModel(path), seed=7, limits=limits)
     assert live.status == "limit"
     assert_same(live, repeat)
-    full = make_request(attempts=Attempts().belong_to(meter=Full(), tell=None, seed=()))
+    full = make_request(attempts=Attempts().belong_to(meter=Full(), notify=None, seed=()))
     with pytest.raises(LimitReached):  # not a mismatch: the call was not made during the recording
         await ask(ReplayModel(path), full)
 

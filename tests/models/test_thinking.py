@@ -145,7 +145,7 @@ def stream_to_listener(pieces: list[str]) -> tuple[str, int]:
         texts.clear()
 
     request = ModelRequest(messages=[], block="b")
-    request.attempts.belong_to(meter=None, tell=tell, seed=0)
+    request.attempts.belong_to(meter=None, notify=tell, seed=0)
     stream = AnswerStream(texts.append, request.attempts, block="b")
     for piece in pieces:
         stream(piece)
@@ -249,7 +249,7 @@ async def test_unannounced_thinking_is_buffered_from_the_second_call() -> None:
     model = FunctionModel(answer, name="muser")
     for _ in range(2):
         request = ModelRequest(messages=[], block="b", on_text=texts.append)
-        request.attempts.belong_to(meter=None, tell=events.append, seed=0)
+        request.attempts.belong_to(meter=None, notify=events.append, seed=0)
         response = await call.ask(model, request)
         assert response.text == "Trams are quiet."
     assert events == [TextWithdrawn(block="b")]

@@ -584,7 +584,7 @@ def test_a_summary_estimates_the_remaining_time() -> None:
     assert (summary.rate, summary.remaining) == (0.5, 8.0)
     assert BatchSummary(total=10, done=2, replayed=2, seconds=8.0).remaining is None
     assert BatchSummary(total=2, done=2, replayed=2, seconds=8.0).remaining == 0.0
-    assert (BatchSummary(total=None).rate, BatchSummary(total=3).usage) == (0.0, Usage.none())
+    assert (BatchSummary(total=None).rate, BatchSummary(total=3).usage) == (0.0, Usage.zero())
 
 
 def test_scripts_need_no_loop() -> None:

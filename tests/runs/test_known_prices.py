@@ -40,9 +40,9 @@ def vendor_stubs() -> Iterator[dict[VendorName, Vendor]]:
 def no_price_package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Hide `genai-prices`, as if it were not installed."""
     monkeypatch.setattr(flowdebate.models.prices, "find_spec", lambda _: None)
-    flowdebate.models.prices.prices_known.cache_clear()
+    flowdebate.models.prices.are_prices_known.cache_clear()
     yield
-    flowdebate.models.prices.prices_known.cache_clear()
+    flowdebate.models.prices.are_prices_known.cache_clear()
 
 
 def million_tokens(**more: int) -> Usage:

@@ -185,7 +185,7 @@ async def test_failed_and_cancelled_calls_are_reported_and_counted() -> None:
     failing = generator(name="ask").start("?", model=ScriptedModel(ModelUnavailable("down"), name="down"))
     with pytest.raises(ModelUnavailable):
         await failing
-    nothing = replace(Usage.none(), calls=1)
+    nothing = replace(Usage.zero(), calls=1)
     for run, error, model, usage in (
         (handle, "CancelledError", "slow", Usage.unknown()),
         (failing, "ModelUnavailable: down", "down", nothing),
@@ -231,7 +231,7 @@ def test_a_context_has_its_path() -> None:
 
     result = handler(look).run_sync(0, session=session, seed=3)
     *facts, now = result.output
-    assert facts == [result.run_id, 3, session, Usage.none(), "look", "look"]
+    assert facts == [result.run_id, 3, session, Usage.zero(), "look", "look"]
     started = result.events[0]
     assert isinstance(started, RunStarted)
     assert 0 <= now - started.at < 60

@@ -15,7 +15,7 @@ from flowdebate.patterns.debate.schemas import DebateContributionEntry
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput
 from flowdebate.testing import FunctionModel
-from flowdebate.web.forms import Asked, answer_fields
+from flowdebate.web.forms import OpenRequest, answer_fields
 from tests.server.stage import staged
 from tests.server.test_links import SIDES, WITH_JUDGE, waiting_run
 from tests.server.test_pages import HOSTILE, Parts
@@ -85,8 +85,8 @@ def test_participants_other_than_judges_see_names() -> None:
     view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
     moderator = {"properties": {"nextSpeakers": {"type": "array", "items": {"enum": ["Ann"]}}}}
     for schema in (None, moderator, {"properties": {"winner": {"enum": ["Buy", "Sell"]}}}):
-        assert not Asked.of(make_pending(view, schema)).blind
-    assert Asked.of(make_pending(view, VERDICT)).blind == {"Ship": "Side A", "Wait": "Side B"}
+        assert not OpenRequest.of(make_pending(view, schema)).blind
+    assert OpenRequest.of(make_pending(view, VERDICT)).blind == {"Ship": "Side A", "Wait": "Side B"}
 
 
 def test_a_schema_becomes_a_form() -> None:
@@ -199,6 +199,6 @@ def test_a_stance_with_a_comma_round_trips() -> None:
     """An entry without a name is tagged with its whole stance."""
     transcript = "Round 1:\n[Ship, now] Yes.\n[Wait] No."
     view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
-    question = Asked.of(make_pending(view, {"properties": {"winner": {"enum": ["Ship, now", "Wait"]}}}))
+    question = OpenRequest.of(make_pending(view, {"properties": {"winner": {"enum": ["Ship, now", "Wait"]}}}))
     assert question.parts.sections[0].parts == (Said("", "Ship, now", "Yes."), Said("", "Wait", "No."))
     assert question.blind == {"Ship, now": "Side A", "Wait": "Side B"}

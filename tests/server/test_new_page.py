@@ -210,7 +210,7 @@ def test_any_question_round_trips_through_the_generated_code(question: str, opti
 def pattern_forms() -> Iterator[Any]:
     """Return the form of each pattern."""
     for info in PATTERNS.values():
-        yield form_of(info, may_be_given=lambda options, name: "nothing" in options.reaches(name))
+        yield form_of(info, is_option_allowed=lambda options, name: "nothing" in options.reaches(name))
 
 
 def test_a_form_does_not_mention_command_line_flags() -> None:

@@ -86,7 +86,7 @@ async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
         begun = await service.begin("debate", QUESTION, options={"depth": "auto", **DEBATE})
         events = [update.event async for update in service.follow(begun.run_id) if update.kind == "event"]
     live = Live()
-    sections: list[Any] = [section for event in events for section in live.tell(event)]
+    sections: list[Any] = [section for event in events for section in live.handle(event)]
     labels = [getattr(section, "label", "") for section in sections]
     assert [label for label in labels if label.startswith("Step ")] == ["Step quick", "Step balanced"]
     assert sections[labels.index("Step quick")].text == "4 calls: continues"

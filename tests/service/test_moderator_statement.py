@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flowdebate import Debater, debate
-from flowdebate.mcp.reports import render_contributions, split_said
+from flowdebate.mcp.reports import render_contributions, split_contributions
 from flowdebate.testing import FunctionModel
 from flowdebate.ui.document import document_of
 from flowdebate.ui.markdown import report
@@ -35,7 +35,7 @@ def test_every_front_end_has_the_briefing_and_the_angle(front_end: str) -> None:
     document = document_of(result.raw.to_wire(), location="test")
     views = {
         "Markdown": lambda: report(document),
-        "MCP": lambda: render_contributions(split_said(document)),
+        "MCP": lambda: render_contributions(split_contributions(document)),
         "HTML": lambda: document_html(document, result.events),
         "a notebook": lambda: live_html(result),
     }[front_end]()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from flowdebate._text import hide_credentials
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.openai.endpoint import address_of, check_address
-from flowdebate.store.address import read_place
+from flowdebate.store.address import parse_address
 from flowdebate.store.open import open_store
 from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.workers import Workers
@@ -85,7 +85,7 @@ def test_store_addresses_are_parsed(text: str, place: str) -> None:
     """An address can have a driver name, any case or libpq's format, or be a path."""
     if "=" in text and "/" not in text.partition("=")[0]:
         pytest.importorskip("psycopg")
-    assert read_place(text, location="run") == place
+    assert parse_address(text, location="run") == place
 
 
 @pytest.mark.parametrize("text", UNKNOWN)
@@ -127,7 +127,10 @@ def test_everything_up_to_the_last_at_sign_is_hidden(scheme: str, credentials: s
     secret = f"{SECRET}{credentials}{SECRET}"
     for address in (f"{scheme}{sign}{secret}@host.example{rest}", f"{scheme}{sign}ann:{secret}@host.example{rest}"):
         texts = [hide_credentials(address), address_of(address)]
-        for show in (lambda text: read_place(text, location="run"), lambda text: check_address("m", "base_url", text)):
+        for show in (
+            lambda text: parse_address(text, location="run"),
+            lambda text: check_address("m", "base_url", text),
+        ):
             try:
                 place = show(address)
                 store = open_store(address) if place else None
@@ -142,7 +145,7 @@ def test_everything_up_to_the_last_at_sign_is_hidden(scheme: str, credentials: s
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1))
 def test_an_encoded_password_reaches_the_driver(password: str) -> None:
     conninfo = pytest.importorskip("psycopg.conninfo")
-    address = read_place(f"postgresql+psycopg://ann:{quote(password, safe='')}@db/app", location="run")
+    address = parse_address(f"postgresql+psycopg://ann:{quote(password, safe='')}@db/app", location="run")
     assert conninfo.conninfo_to_dict(address)["password"] == password
 
 

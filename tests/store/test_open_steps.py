@@ -18,15 +18,15 @@ from flowdebate.store.base import StepRow
 from flowdebate.store.sqlite import owner as module
 from flowdebate.store.sqlite.owner import Attempt, OpenSteps, read_open_steps
 from flowdebate.store.sqlite.store import SqliteStore
-from flowdebate.testing.store import NASTY, header
+from flowdebate.testing.store import TRICKY_TEXTS, header
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.anyio
 
-RUNS = st.sampled_from(("r", "r2", *NASTY))
-KEYS = st.sampled_from(("k", "k2", *NASTY)) | st.text(max_size=3)
+RUNS = st.sampled_from(("r", "r2", *TRICKY_TEXTS))
+KEYS = st.sampled_from(("k", "k2", *TRICKY_TEXTS)) | st.text(max_size=3)
 ACTIONS = st.one_of(
     st.tuples(st.just("attempt"), RUNS, KEYS, st.none() | st.text(max_size=3)),
     st.tuples(st.just("finish"), RUNS, KEYS, st.none()),

@@ -395,7 +395,7 @@ def without_rounds(output: DebateRawOutput) -> dict[str, Any]:
 def count_twice(run: Run, called: ModelCalled, *args: Any) -> None:
     """Count the cost of the second debater's call twice."""
     _COUNT(run, called, *args)
-    run.usage += Usage(calls=1) if "bob" in called.block else Usage.none()
+    run.usage += Usage(calls=1) if "bob" in called.block else Usage.zero()
 
 
 _COUNT = Run._count
@@ -462,20 +462,22 @@ def an_agent_without_a_proposal() -> Any:
 
 PLANTED: dict[str, Planted] = {
     "a predicate that never fires": Planted(make=a_predicate_that_never_fires, promise="terminate_when_can_fire"),
-    "a moderator naming strangers": Planted(make=a_moderator_naming_strangers, promise="fails_only_for_a_reason"),
-    "empty arguments": Planted(make=empty_arguments, promise="arguments_say_something"),
+    "a moderator naming strangers": Planted(make=a_moderator_naming_strangers, promise="fails_only_with_known_errors"),
+    "empty arguments": Planted(make=empty_arguments, promise="has_no_empty_arguments"),
     "a winner that is no stance": Planted(make=a_winner_that_is_no_stance, promise="winner_is_among_the_positions"),
     "a condition that never holds": Planted(make=a_condition_that_never_holds, promise="terminate_when_can_fire"),
-    "a verdict that needs a winner": Planted(make=a_verdict_that_needs_a_winner, promise="fails_only_for_a_reason"),
+    "a verdict that needs a winner": Planted(
+        make=a_verdict_that_needs_a_winner, promise="fails_only_with_known_errors"
+    ),
     "state of two runs' period": Planted(
         make=state_of_two_runs,
         promise="keeps_no_state",
         apart_from=("fork",),  # a fork and its parent already are two runs
     ),
     "state kept between runs": Planted(make=state_between_runs, promise="keeps_no_state"),
-    "the first question for ever": Planted(make=a_remembered_question, promise="asks_the_question_as_it_is"),
+    "the first question for ever": Planted(make=a_remembered_question, promise="keeps_question_verbatim"),
     "an answer kept without its question": Planted(
-        make=an_answer_kept_without_its_question, promise="answers_the_question_asked"
+        make=an_answer_kept_without_its_question, promise="answers_current_question"
     ),
     "a swallowed cancellation": Planted(
         make=a_block_that_swallows_cancellation,
@@ -483,21 +485,21 @@ PLANTED: dict[str, Planted] = {
         # simultaneous turns are cancelled too, which ends the run; after a person's answer, the run may end too quickly
         apart_from=("simultaneous", "mirror", "person moderates"),
     ),
-    "an output with a lock": Planted(make=an_output_with_a_lock, promise="has_an_output_for_stores"),
+    "an output with a lock": Planted(make=an_output_with_a_lock, promise="has_storable_output"),
     "a side that is never called": Planted(
-        make=a_moderator_with_a_favourite, promise="hears_every_side", apart_from=("phases",)
+        make=a_moderator_with_a_favourite, promise="gives_every_side_a_turn", apart_from=("phases",)
     ),
-    "`.format` on a question": Planted(make=format_on_a_question, promise="fails_only_for_a_reason"),
-    "`%` on a question": Planted(make=percent_on_a_question, promise="fails_only_for_a_reason"),
-    "a question without its markup": Planted(make=a_question_without_its_markup, promise="asks_the_question_as_it_is"),
-    "a cleared transcript": Planted(make=a_cleared_transcript, promise="fails_only_for_a_reason"),
+    "`.format` on a question": Planted(make=format_on_a_question, promise="fails_only_with_known_errors"),
+    "`%` on a question": Planted(make=percent_on_a_question, promise="fails_only_with_known_errors"),
+    "a question without its markup": Planted(make=a_question_without_its_markup, promise="keeps_question_verbatim"),
+    "a cleared transcript": Planted(make=a_cleared_transcript, promise="fails_only_with_known_errors"),
     "a transcript that forgets": Planted(
         make=rent,
-        promise="records_what_was_said",
+        promise="records_contributions",
         library=lambda: patched(DebateTranscriptState, "with_entry", forgetting),
     ),
-    "a rewound round": Planted(make=a_rewound_round, promise="fails_only_for_a_reason"),
-    "a rewound round, past the guard": Planted(make=a_round_rewound_past_the_guard, promise="ends_within_its_rounds"),
+    "a rewound round": Planted(make=a_rewound_round, promise="fails_only_with_known_errors"),
+    "a rewound round, past the guard": Planted(make=a_round_rewound_past_the_guard, promise="ends_within_rounds"),
     "a winner by the seed": Planted(
         make=rent,
         promise="judges_regardless_of_order",
@@ -506,17 +508,17 @@ PLANTED: dict[str, Planted] = {
     ),
     "a judge that depends on order": Planted(make=a_judge_that_depends_on_order, promise="judges_regardless_of_order"),
     "lots without the run's seed": Planted(make=a_draw_without_the_seed, promise="keeps_no_state"),
-    "a debater that never stops": Planted(make=an_endless_debater, promise="ends_within_its_rounds"),
+    "a debater that never stops": Planted(make=an_endless_debater, promise="ends_within_rounds"),
     "an entry in another's name": Planted(
         make=rent,
-        promise="records_what_was_said",
+        promise="records_contributions",
         library=lambda: patched(DebateTranscriptState, "with_entry", misattributing),
     ),
     "a task completed with a draft": Planted(make=a_task_of_its_own, promise="tasks_match_the_transcript"),
-    "an event of the library's": Planted(make=an_event_of_the_librarys, promise="events_tell_the_result"),
+    "an event of the library's": Planted(make=an_event_of_the_librarys, promise="events_match_result"),
     "a status that hides a failure": Planted(
         make=lambda: rent(failures=SKIP),
-        promise="tells_its_failures",
+        promise="reports_failures",
         library=lambda: patched(Run, "degrade", lambda *_: None),
     ),
     "a call that counts twice": Planted(
@@ -524,7 +526,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "a wrong stop reason": Planted(
         make=rent,
-        promise="stops_for_the_reason_it_says",
+        promise="reports_true_stop_reason",
         library=lambda: patched(RoundCondition, "__call__", for_another_reason),
     ),
     "a winner of the library's own": Planted(
@@ -535,7 +537,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "speakers in another order": Planted(
         make=moderated,
-        promise="only_those_called_speak",
+        promise="only_scheduled_speakers_speak",
         library=lambda: patched(
             debate_factory, "_speakers_of_round", lambda ctx: sorted(ctx.sequencer.state.decision.next_speakers)
         ),
@@ -543,37 +545,39 @@ PLANTED: dict[str, Planted] = {
     ),
     "a speaker who is left out": Planted(
         make=moderated,
-        promise="only_those_called_speak",
+        promise="only_scheduled_speakers_speak",
         library=lambda: patched(
             debate_factory, "_speakers_of_round", lambda ctx: ctx.sequencer.state.decision.next_speakers[:1]
         ),
     ),
     "an order that nobody keeps": Planted(
         make=in_another_order,
-        promise="turns_keep_their_order",
+        promise="keeps_turn_order",
         library=lambda: patched(rounds, "TurnsOrdered", announced_backwards),
-        also=("only_those_called_speak",),  # if a moderator calls the speakers
+        also=("only_scheduled_speakers_speak",),  # if a moderator calls the speakers
     ),
     "arguments in the order of arrival": Planted(
         make=lambda: rent(turn_order="simultaneous"),
-        promise="turns_keep_their_order",
+        promise="keeps_turn_order",
         library=lambda: patched(DebateTranscriptState, "with_entries", as_they_arrived),
         apart_from=("person speaks",),  # one of the two debaters has answered before the run resumes
     ),
     "a wire form without rounds": Planted(
         make=rent,
-        promise="reads_back_from_json",
+        promise="round_trips_json",
         library=lambda: patched(DebateRawOutput, "to_wire", without_rounds),
     ),
     "whoever answers first decides": Planted(
-        make=a_discussion_that_the_first_decides, promise="arrival_does_not_matter", of_debates=False
+        make=a_discussion_that_the_first_decides, promise="ignores_arrival_order", of_debates=False
     ),
     "a handoff to a stranger": Planted(
-        make=a_speaker_that_hands_over_to_a_stranger, promise="fails_only_for_a_reason", of_debates=False
+        make=a_speaker_that_hands_over_to_a_stranger, promise="fails_only_with_known_errors", of_debates=False
     ),
     "a referee that remembers": Planted(make=a_referee_that_grows_stricter, promise="keeps_no_state", of_debates=False),
     "a chair that draws lots": Planted(make=a_chair_that_draws_lots, promise="keeps_no_state", of_debates=False),
-    "a blank proposal": Planted(make=an_agent_without_a_proposal, promise="fails_only_for_a_reason", of_debates=False),
+    "a blank proposal": Planted(
+        make=an_agent_without_a_proposal, promise="fails_only_with_known_errors", of_debates=False
+    ),
 }
 
 

@@ -118,7 +118,9 @@ def test_error_has_the_promise_the_example_and_a_reproduction() -> None:
     broken = check_error(PLANTED["`.format` on a question"].make)
     assert isinstance(broken, AssertionError)
     lines = str(broken).splitlines()
-    assert lines[0].startswith("fails_only_for_a_reason: Check that runs fail, or continue without an answer, only if")
+    assert lines[0].startswith(
+        "fails_only_with_known_errors: Check that runs fail, or continue without an answer, only if"
+    )
     assert re.match(r"  found: \w+Error: .*block 'rent-debater-bob'", lines[1])
     assert lines[2] == f"  example: {broken.example!r}"
     assert lines[3] == f"  reproduce: check_debate(…, examples=[{broken.example!r}])"
@@ -146,7 +148,7 @@ def block_forever(_: object) -> str:
 @pytest.mark.parametrize("block", [wait_forever, block_forever])
 def test_endless_runs_without_calls_are_found(block: Any) -> None:
     broken = check_error(lambda: rent(block), max_seconds=0.3)
-    assert broken.promise == "ends_within_its_rounds"
+    assert broken.promise == "ends_within_rounds"
     line = block.__code__.co_firstlineno + 3
     assert f"no end after 0.3 seconds: it is at test_check.py:{line}, in {block.__name__}" in str(broken)
 
@@ -161,7 +163,7 @@ def test_leaks_from_an_earlier_question_are_found_in_reused_patterns() -> None:
     """If the pattern cannot be rebuilt, the leaked words reveal the bug."""
     answers: dict[str, str] = {}
     broken = check_error(rent(lambda request: answers.setdefault("bob", f"About {request.question}: no.")))
-    assert broken.promise == "answers_the_question_asked"
+    assert broken.promise == "answers_current_question"
 
 
 def test_the_same_seed_gives_the_same_result() -> None:
@@ -181,12 +183,12 @@ def test_bugs_that_occur_only_once_are_reported() -> None:
         spent.append(None)
         return "" if len(spent) == 1 else "Yes."
 
-    assert check_error(lambda: rent(speak)).promise == "arguments_say_something"
+    assert check_error(lambda: rent(speak)).promise == "has_no_empty_arguments"
 
 
 def test_promises_can_be_skipped() -> None:
     make = PLANTED["empty arguments"].make
-    check_debate(make, max_examples=5, seed=1, skip=["arguments_say_something"])
+    check_debate(make, max_examples=5, seed=1, skip=["has_no_empty_arguments"])
 
 
 def test_models_never_fail_if_failures_are_disabled() -> None:

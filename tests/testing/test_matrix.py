@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.testing.examples import ExampleModel
     from tests.testing.planted import Planted
 
-PROMISES = set(check.PROMISES) - {"arrival_does_not_matter"}
+PROMISES = set(check.PROMISES) - {"ignores_arrival_order"}
 """All promises except the one about patterns with simultaneous answers."""
 
 
@@ -81,10 +81,10 @@ NOT_IN = {
     "stop condition": {"terminate_when_can_fire"},
     "simultaneous": {"ends_when_cancelled"},
     "mirror": {"ends_when_cancelled"},
-    "phases": {"hears_every_side"},  # in a cross-examination, the side being asked speaks without being called
-    "person moderates": {"hears_every_side", "ends_when_cancelled"},
+    "phases": {"gives_every_side_a_turn"},  # in a cross-examination, the side being asked speaks without being called
+    "person moderates": {"gives_every_side_a_turn", "ends_when_cancelled"},
 }
-ELSEWHERE = "fails_only_for_a_reason"
+ELSEWHERE = "fails_only_with_known_errors"
 """Promise broken by a crash, since a journal detects a different order or path."""
 
 

@@ -641,7 +641,7 @@ async def test_concurrent_submissions_deliver_a_run_once(fleet: Fleet) -> None:
     assert len(await asyncio.to_thread(clients[0].queue.of, name)) == 4
 
 
-async def test_an_unknown_run_is_not_found(fleet: Fleet) -> None:
+async def test_unknown_run_raises_run_not_found(fleet: Fleet) -> None:
     """Every operation raises RunNotFound, and an unknown pattern is rejected at once."""
     workers = fleet.workers()
     for method in (workers.status, workers.cancel, workers.resume):

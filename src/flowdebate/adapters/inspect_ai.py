@@ -131,11 +131,11 @@ def _handler(request: ModelRequest) -> Any:  # noqa: ANN401 - StreamHandler
     if on_text is None or request.output is not None:
         return None
 
-    async def pass_on(event: Any) -> None:  # noqa: ANN401 - StreamEvent
+    async def forward_text(event: Any) -> None:  # noqa: ANN401 - StreamEvent
         if event.type == "text":
             on_text(event.text)
 
-    return pass_on
+    return forward_text
 
 
 def _message(message: Message) -> ChatMessage:
@@ -233,7 +233,7 @@ def debate_solver(
             text = answer(result)
         else:
             text = output.answer if isinstance(output, PatternOutput) else result_text(output)
-        error = None if text is not None else f"No answer. {_tell_end(result)}"
+        error = None if text is not None else f"No answer. {_describe_end(result)}"
         state.output = ModelOutput.from_content(str(state.model), text or "", error=error)
         state.output.metadata = {_KEY: _record(result)}
         state.messages.append(state.output.message)
@@ -315,7 +315,7 @@ async def _run_debate(
         return await pattern.run(question, **run_options)
 
 
-def _tell_end(result: RunResult[Any]) -> str:
+def _describe_end(result: RunResult[Any]) -> str:
     limit = "" if result.limit is None else f" ({result.limit})"
     return f"The run ended with the status {result.status!r}{limit}."
 
@@ -354,7 +354,7 @@ def _score_debate(location: str, result: RunResult[Any], correct: str, answer: s
     if sides and correct not in sides:
         raise ConfigurationError(location, "correct", correct, f"must be a stance of the debate: {join_choices(sides)}")
     if raw.verdict is None:
-        return Score.unscored(reason="grader_failed", explanation=f"No verdict. {_tell_end(result)}", **fields)
+        return Score.unscored(reason="grader_failed", explanation=f"No verdict. {_describe_end(result)}", **fields)
     explanation = f"{raw.verdict.verdict}\n\n{raw.verdict.reasoning}"
     if raw.verdict.winner is None:
         return Score(value=NOANSWER, reason="undecided", explanation=explanation, **fields)

@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 from flowdebate._text import add_note
 from flowdebate._util.validation import check_text
 from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound
-from flowdebate.runs.context import Context, place_of
+from flowdebate.runs.context import Context, escape_path_segment
 from flowdebate.runs.execute import (
     ForkOptions,
     IfExists,
@@ -174,7 +174,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     ) -> None:
         check_text(type(self).__name__.lower(), name=name)
         self.name = name
-        self.place: str = place_of(name)
+        self.place: str = escape_path_segment(name)
         """Name of the block, escaped for use in paths."""
         self.resources: Mapping[str, Resource] = _NONE if resources is None else resources
         """Resources shared with the blocks around it, by key."""
@@ -273,11 +273,11 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
             problem = "must be raise, or, with a store and a run_id, resume or wait"
             raise ConfigurationError(f"{self.name}.run()", "if_exists", if_exists, problem)
         from flowdebate.models.resolve import choose_model
-        from flowdebate.runs.durable.resume import load_same
+        from flowdebate.runs.durable.resume import load_existing
 
         async def resume() -> RunResult[OutT_co, RawT_co]:
             wait = if_exists == "wait"
-            same = await load_same(
+            same = await load_existing(
                 run,
                 seed=seed,
                 session=session,

@@ -35,7 +35,7 @@ from flowdebate.models.base import (
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import ModelChoice
 from flowdebate.resources.resource import Resource
-from flowdebate.runs.context import Context, place_of
+from flowdebate.runs.context import Context, escape_path_segment
 from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
 from flowdebate.runs.execute import Seat
 
@@ -118,7 +118,7 @@ class Generator(Block[Any, OutT]):
                     response = response if text is response.text else replace(response, text=text, finish=finish)
                 output = CutOff(response.text) if response.finish == "length" else response.text
             if call is not None:
-                inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}")
+                inner = ctx.child(self.name, f"{ctx.path}/{escape_path_segment(call.name)}")
                 try:
                     with ctx.run.tracing.tool(call, inner.path):
                         output = await self.tools[call.name].value(call.arguments, inner)
@@ -205,7 +205,7 @@ class Generator(Block[Any, OutT]):
             )  # a slot may return one message or several
             messages += [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
         journal = ctx.run.journal
-        if self._deferred and not self._revisers and journal is not None and journal.takes_any(ctx.path):
+        if self._deferred and not self._revisers and journal is not None and journal.accepts_any_request(ctx.path):
             write = self._deferred(value, ctx)
             if write is not None:
                 return UnwrittenMessages(messages, write)
@@ -239,7 +239,7 @@ class Generator(Block[Any, OutT]):
             return None  # the model need not stream
 
         def emit_delta(text: str) -> None:
-            ctx.run.tell(TextDelta(block=self.name, role=ctx.role, text=text, path=path, at=ctx.now()))
+            ctx.run.notify(TextDelta(block=self.name, role=ctx.role, text=text, path=path, at=ctx.now()))
 
         return emit_delta if self._reading is None else self._reading.listen(emit_delta)
 
@@ -249,7 +249,7 @@ class Generator(Block[Any, OutT]):
         if tool is None:
             result = f"Error: there is no tool {call.name!r}; available: {', '.join(self.tools) or 'none'}"
         else:
-            inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}{place}")
+            inner = ctx.child(self.name, f"{ctx.path}/{escape_path_segment(call.name)}{place}")
 
             async def execute() -> str:
                 with ctx.run.tracing.tool(call, inner.path) as answered:

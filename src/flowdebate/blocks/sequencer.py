@@ -27,7 +27,7 @@ from flowdebate.blocks.steps import Beside, Branch, DoLoop, ForEach, LoopBack, M
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import ModelChoice, check_model
 from flowdebate.resources.resource import Protectable, Resource, StateHandle, StateResource
-from flowdebate.runs.context import Context, Scope, SequencerHandle, place_of
+from flowdebate.runs.context import Context, Scope, SequencerHandle, escape_path_segment
 from flowdebate.runs.execute import Seat
 
 InT = TypeVar("InT")
@@ -299,7 +299,7 @@ class Sequencer(Block[InT, OutT, RawT]):
 
     def _path(self, index: int, passes: int, ctx: Context) -> str:
         loop = self._loops[index]
-        place = ctx.path if loop is None else f"{ctx.path}/{place_of(loop.label)}[{passes}]"
+        place = ctx.path if loop is None else f"{ctx.path}/{escape_path_segment(loop.label)}[{passes}]"
         return f"{place}/{self.steps[index].place}"
 
     def _inner(self, ctx: Context) -> Context:
@@ -345,7 +345,7 @@ class Sequencer(Block[InT, OutT, RawT]):
             key = self._free(step.name)
         else:
             key = self._free(blocks[0].name if len(blocks) == 1 else type(step).__name__.lower())
-        return Sequencer(self.name, self._setup, (*self.steps, replace(step, key=key, place=place_of(key))))
+        return Sequencer(self.name, self._setup, (*self.steps, replace(step, key=key, place=escape_path_segment(key))))
 
     def _free(self, wish: str) -> str:
         """Return `wish`, or `wish~2` and so on if a step or loop has this name, because both are parts of paths."""

@@ -11,7 +11,7 @@ from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.functions import Invocation, decision, result_of
 from flowdebate.errors import LoopLimitExceeded, OutputError
-from flowdebate.runs.context import Context, place_of
+from flowdebate.runs.context import Context, escape_path_segment
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,7 +103,7 @@ class Parallel(Step):
         outputs = await in_order(
             [
                 # the path includes the branch's key, because two branches may run the same block
-                _call(block, value, ctx.child(block.name, f"{path}[{place_of(name)}]/{block.place}"))
+                _call(block, value, ctx.child(block.name, f"{path}[{escape_path_segment(name)}]/{block.place}"))
                 for name, block in self.branches.items()
             ],
             limit=self.max_concurrency,

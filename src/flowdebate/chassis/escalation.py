@@ -41,7 +41,7 @@ from flowdebate.chassis.state import (
 from flowdebate.chassis.turn import SKIP, FailurePolicy, in_time, record_failure
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Usage
-from flowdebate.runs.context import Context, place_of
+from flowdebate.runs.context import Context, escape_path_segment
 from flowdebate.runs.events import ModelCalled
 
 if TYPE_CHECKING:
@@ -375,7 +375,7 @@ class _Step(Block[Any, Any]):
 
 def _cost(ctx: Context, begin: int) -> dict[str, Any]:
     """Sum the calls and tokens of the step enclosing `ctx`, starting at event index `begin`."""
-    usage, place = Usage.none(), f"{ctx.path}/"
+    usage, place = Usage.zero(), f"{ctx.path}/"
     for event in ctx.run.records.events[begin:]:
         if isinstance(event, ModelCalled) and (event.path == ctx.path or event.path.startswith(place)):
             usage += event.usage
@@ -432,7 +432,7 @@ class _Check(Block[_Judged, "str | None"]):
             if value.step.answer is None or other.answer is None:
                 continue
             pair = AnswerPair(question=question, first=other.answer, second=value.step.answer)
-            if await check(pair, ctx.child(check.name, f"{ctx.path}/{check.place}[{place_of(other.name)}]")):
+            if await check(pair, ctx.child(check.name, f"{ctx.path}/{check.place}[{escape_path_segment(other.name)}]")):
                 return f"agrees with {other.name}"
         return None
 

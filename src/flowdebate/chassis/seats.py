@@ -19,7 +19,7 @@ from flowdebate.models.resolve import (
     ModelChoice,
     ModelSpec,
     check_model,
-    found_models,
+    list_available_models,
     maker_of,
     model_of_environment,
     no_model,
@@ -64,7 +64,7 @@ def seat_models(
     location: str,
     field: str = "model",
     check: Callable[..., object] = check_model,
-    find: Callable[[], Sequence[str]] = found_models,
+    find: Callable[[], Sequence[str]] = list_available_models,
 ) -> Seats:
     """Split `choice` into the models for a roster's members, by name, and the models for the other `roles`.
 
@@ -169,7 +169,11 @@ def default_vendor_models(model: ModelChoice, *, location: str, without: Sequenc
 
     Models from vendors in `without` are not used.
     """
-    if model is not None or model_of_environment() is not None or not (models := found_models(without=without)):
+    if (
+        model is not None
+        or model_of_environment() is not None
+        or not (models := list_available_models(without=without))
+    ):
         return model
     message = (
         f"no model is named, so {', '.join(models)} are asked; name models, or set FLOWDEBATE_MODEL, to choose others"
@@ -192,7 +196,7 @@ def deal_roles(roles: Sequence[str], models: Sequence[str]) -> dict[str, str]:
 
 def independent_by_default(model: ModelChoice, roles: Sequence[str], *, location: str) -> ModelChoice:
     """Choose models from different vendors for the `roles` if none are specified, and warn about the choice."""
-    if model is not None or model_of_environment() is not None or not (available := found_models()):
+    if model is not None or model_of_environment() is not None or not (available := list_available_models()):
         return model
     models = deal_roles(roles, available)
     listed = ", ".join(f"{role} {name}" for role, name in models.items())

@@ -40,7 +40,7 @@ from flowdebate.models.base import Model
 from flowdebate.models.call import within
 from flowdebate.resources.resource import Resource, StateResource
 from flowdebate.resources.tasks import TaskCollection, create_task_collection
-from flowdebate.runs.context import Context, Scope, place_of
+from flowdebate.runs.context import Context, Scope, escape_path_segment
 from flowdebate.runs.journal import UNANSWERED
 from flowdebate.runs.observer import log_failure
 from flowdebate.runs.suspend import Suspended, resume_task, suspend_task
@@ -211,7 +211,7 @@ async def in_time(
     if journal is None:
         return await _within(call, ctx, block=block, timeout=timeout)
     if closes:
-        key, lost = await journal.unanswered(f"{ctx.path}{UNANSWERED}{place_of(block)}")
+        key, lost = await journal.unanswered(f"{ctx.path}{UNANSWERED}{escape_path_segment(block)}")
         if lost is not None:
             ctx.run.count_failed(ctx.path)
     else:
@@ -243,7 +243,7 @@ async def discard(ctx: Context, error: Exception, *, block: str) -> None:
 
 
 def _lost_key(ctx: Context, block: str) -> str:
-    return f"{ctx.path}#lost:{place_of(block)}"
+    return f"{ctx.path}#lost:{escape_path_segment(block)}"
 
 
 async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109 - see in_time

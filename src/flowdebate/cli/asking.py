@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Self, TextIO, TypeAlias, TypeVar
 import typer
 
 from flowdebate._text import counted, error_text
-from flowdebate.cli.terminal.process import ExitCode, Interrupts, exit_code_of_signal, tell
+from flowdebate.cli.terminal.process import ExitCode, Interrupts, exit_code_of_signal, print_message
 from flowdebate.errors import FlowDebateWarning
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from flowdebate.evaluation import StudyProgress
     from flowdebate.runs.batch import BatchItem, BatchSummary
-    from flowdebate.service.runs import Place
+    from flowdebate.service.runs import OpenStore
 
     Counts: TypeAlias = BatchSummary | StudyProgress
     """Counts of the questions asked so far."""
@@ -35,7 +35,7 @@ _TICK = 0.5
 
 
 @contextmanager
-def store_for_asking(name: str | None) -> Iterator[Place]:
+def store_for_asking(name: str | None) -> Iterator[OpenStore]:
     """Open the store for a command with many runs, showing each distinct warning only once."""
     from flowdebate.service.runs import opened
 
@@ -131,12 +131,12 @@ class Ending:
             "the same command" if self.batch_id is None else f"the same command, or any with --batch-id {self.batch_id}"
         )
         if self.signal is not None:
-            tell(f"Interrupted. To continue: {again}")
+            print_message(f"Interrupted. To continue: {again}")
         elif self.used_up:
             higher = "a higher --max-total-calls or --max-total-tokens"
-            tell(f"The total limit is reached. To continue: {again}, with {higher}")
+            print_message(f"The total limit is reached. To continue: {again}, with {higher}")
         elif self.failed:
-            tell("To retry failed questions, run the same command again")
+            print_message("To retry failed questions, run the same command again")
 
     @property
     def exit_code(self) -> int:
@@ -208,18 +208,18 @@ class ProgressLines:
         if item.error is not None:
             question = " ".join(str(item.question).split())
             question = question if len(question) <= _MAX_LENGTH else f"{question[: _MAX_LENGTH - 1]}…"
-            self.tell(f"Question {item.index + 1} failed ({question}): {error_text(item.error)}")
+            self.show_message(f"Question {item.index + 1} failed ({question}): {error_text(item.error)}")
 
     def show(self, counts: Counts) -> None:
         """Show `counts`."""
         if self._clock() - self._last >= _EVERY:
             self._last = self._clock()
             total = "" if counts.total is None else f" of {counts.total:,}"
-            self.tell(f"{counts.done:,}{total} done; {', '.join(_describe(counts, self.left(counts)))}")
+            self.show_message(f"{counts.done:,}{total} done; {', '.join(_describe(counts, self.left(counts)))}")
 
-    def tell(self, message: str) -> None:
+    def show_message(self, message: str) -> None:
         """Show a message."""
-        tell(message)
+        print_message(message)
 
     def left(self, counts: Counts) -> float | None:
         """Estimate the remaining seconds from the completed and the remaining calls; return None if unknown."""
@@ -255,13 +255,13 @@ class ProgressBar(ProgressLines):
 
     def begin(self, models: str) -> None:
         if models:
-            self.tell(models)
+            self.show_message(models)
 
     def show(self, counts: Counts) -> None:
         description = ", ".join(_describe(counts, self.left(counts)))
         self._bar.update(self._task, completed=counts.done, total=counts.total, about=description, refresh=True)
 
-    def tell(self, message: str) -> None:
+    def show_message(self, message: str) -> None:
         from flowdebate.ui.text import in_line
 
         self._bar.console.print(in_line(message))

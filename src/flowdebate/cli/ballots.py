@@ -18,7 +18,7 @@ from flowdebate._util.option_types import Count, Text, number
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, ask
 from flowdebate.cli.options import check
-from flowdebate.cli.terminal.process import ExitCode, open_page, tell, write_json
+from flowdebate.cli.terminal.process import ExitCode, open_page, print_message, write_json
 from flowdebate.errors import ConfigurationError
 from flowdebate.ui.options import COMMAND, FilePath, ModelName, Option, misuse
 
@@ -121,7 +121,7 @@ def audit(  # noqa: PLR0913 - the options of the command
             else:
                 items, ending = again.judge(asyncio.run(_gather(selected)), place.store)
     if not has_intervals():
-        tell('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
+        print_message('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
     audited = audit_of(items, seed=seed)
     _write(audited, items, ballots, as_json=as_json)
     replace(ending, incomplete=not audited.ballots).leave()
@@ -217,7 +217,7 @@ class Rejudging:
         max_concurrency: int,
         seed: int,
     ) -> None:
-        from flowdebate.evaluation.rejudging import judge_again_as
+        from flowdebate.evaluation.rejudging import reuse_judge_options
         from flowdebate.ui.models import Models
 
         make = Models(base_url)
@@ -233,7 +233,7 @@ class Rejudging:
         if labels:
             self._changes["labels"] = labels
         try:
-            judge = judge_again_as(None, **self._changes)
+            judge = reuse_judge_options(None, **self._changes)
         except ConfigurationError as error:
             flag = "model" if error.field == "panel" else error.field.replace("_", "-")
             raise error.moved(COMMAND, f"--{flag}") from None
@@ -246,7 +246,7 @@ class Rejudging:
     def judge(self, runs: Iterable[StoredRun], store: Store) -> tuple[Items, Ending]:
         """Rejudge the debates in `runs`, reusing recorded answers at no cost."""
         from flowdebate.evaluation.audit_report import AuditItem
-        from flowdebate.evaluation.rejudging import judge_again_as, rejudge
+        from flowdebate.evaluation.rejudging import rejudge, reuse_judge_options
         from flowdebate.evaluation.stored_audit import Items, argued, judging_of
         from flowdebate.patterns.debate.mirror import speaking_order
         from flowdebate.runs.header import StoreOptions
@@ -258,7 +258,7 @@ class Rejudging:
             if debate is None or len(debate.sides) < 2:  # noqa: PLR2004 - there is nothing to choose from one
                 left_out["has no transcript of a debate of two sides"] += 1
                 continue
-            judge = judge_again_as(judging_of(run), **self._changes)
+            judge = reuse_judge_options(judging_of(run), **self._changes)
             options = [judge.form, str(judge.plan), judge.labels, judge.rule, judge.min_log_odds]
             debates.setdefault(f"{debate.model_dump_json()}{options}", (run.header.run_id, debate, judge))
         if not debates:
@@ -283,7 +283,9 @@ class Rejudging:
             Ending(signal=result).leave()
         names = [name for name, _, _ in debates.values()]
         for item in result.failed:
-            tell(f"Run {names[item.index]} could not be judged again: {error_text(item.error) if item.error else ''}")
+            print_message(
+                f"Run {names[item.index]} could not be judged again: {error_text(item.error) if item.error else ''}"
+            )
         turns = [speaking_order(debate.transcript) for _, debate, _ in debates.values()]
         items = [
             AuditItem(id=names[item.index], ballots=item.output.ballots, spoken=turns[item.index])

@@ -15,7 +15,7 @@ from flowdebate._text import counted, did_you_mean, typed
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, Totals, ask, store_for_asking
 from flowdebate.cli.patterns import select_options
-from flowdebate.cli.terminal.process import open_page, tell
+from flowdebate.cli.terminal.process import open_page, print_message
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.ui.options import FilePath, Option, misuse
@@ -151,7 +151,7 @@ async def run_batch(
         missing = 0
         progress.begin(plans.models)
         for line in plans.sources:
-            progress.tell(line)
+            progress.show_message(line)
         progress.watch(lambda: batch.summary)
         with open_out(out, name, rows) as writer:
             await plans.propose_sides(rows, name=name, store=store, concurrency=concurrency)
@@ -247,7 +247,7 @@ class Plans:
         needy = [question for question, plan in plans.items() if not plan.speakers]
         if not needy:
             return
-        tell(f"The model proposes sides for {counted(len(needy), 'question')} …")
+        print_message(f"The model proposes sides for {counted(len(needy), 'question')} …")
         proposals: Batch[Any] = Batch(
             self._info.load_page().create_proposer(),
             needy,

@@ -24,7 +24,7 @@ from flowdebate.models.base import Usage
 from flowdebate.store.base import COMPLETE
 from flowdebate.ui.files import parse_json, read_text
 from flowdebate.ui.tables import MEGABYTES, SUFFIXES, allow_long_cells, csv_line, read_cell, read_parquet, read_records
-from flowdebate.ui.text import seen_json
+from flowdebate.ui.text import escape_json
 
 if TYPE_CHECKING:
     from flowdebate.runs.batch import BatchItem
@@ -170,7 +170,7 @@ class Line:
             status=item.status,
             error=error,
             models=None if item.run is None else read_models(item.run.models),
-            usage=Tokens.of(Usage.none() if item.run is None else item.run.usage),
+            usage=Tokens.of(Usage.zero() if item.run is None else item.run.usage),
             seconds=None if item.result is None else round(item.result.seconds, 3),
             seed=item.seed,
             run_id=item.run_id,
@@ -198,7 +198,7 @@ class Line:
             "error": document.error,
             "document": json.loads(document.to_json()),
         }
-        return seen_json(json.dumps(value, ensure_ascii=False, default=str))
+        return escape_json(json.dumps(value, ensure_ascii=False, default=str))
 
     def as_cells(self) -> list[str]:
         """Return the contents of the CSV cells: the question, the row's other columns, and `COLUMNS`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.cli.asking import Totals, store_for_asking
 from flowdebate.cli.batch import Plans, run_batch, show_summary
 from flowdebate.cli.batch_files import Row
-from flowdebate.cli.terminal.process import open_page, tell, write_json
+from flowdebate.cli.terminal.process import open_page, print_message, write_json
 from flowdebate.errors import RunNotFound
 from flowdebate.store.base import COMPLETE
 from flowdebate.ui.options import misuse
@@ -60,7 +60,7 @@ def benchmark_reviews(
         if result is not None:
             output.summary(lay_out_review_benchmark(result))
     if result is None:
-        tell("Nothing to count: no review was completed")
+        print_message("Nothing to count: no review was completed")
     finished.ending(incomplete=result is None or result.left_out > 0).leave()
 
 

@@ -19,7 +19,7 @@ from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Totals, store_for_asking
 from flowdebate.cli.batch import Plans, hash_name, run_batch, show_summary
 from flowdebate.cli.batch_files import Row, read_rows
-from flowdebate.cli.terminal.process import open_page, tell, write_json
+from flowdebate.cli.terminal.process import open_page, print_message, write_json
 from flowdebate.errors import BadFile
 from flowdebate.patterns.debate.baseline_names import BASELINES, BUDGETED, BaselineName, Equal
 from flowdebate.ui.options import COMMAND, FilePath, ModelName, Option, misuse
@@ -159,7 +159,7 @@ def benefit(  # noqa: PLR0913 - the options of the command
             uncounted = {"without_verdict": outcome.without_verdict, "left_out": outcome.left_out}
             page.summary(lay_out_benefit(report, **uncounted, failed=outcome.failed))
     if report is None:
-        tell("Nothing to compare: no debate has both a verdict and a baseline answer")
+        print_message("Nothing to compare: no debate has both a verdict and a baseline answer")
     finished.ending(incomplete=report is None).leave()
 
 

@@ -21,7 +21,7 @@ from flowdebate.cli.terminal.process import (
     check_target,
     exit_code_of_signal,
     open_page,
-    tell,
+    print_message,
     write_json,
 )
 from flowdebate.errors import FlowDebateError
@@ -40,7 +40,7 @@ def _default_model() -> str:
 
     default = environment_choice()
     if default is None:
-        tell(f"Error: {no_model()}")
+        print_message(f"Error: {no_model()}")
         raise typer.Exit(ExitCode.NO_RESULT)
     return default[0]
 
@@ -88,7 +88,7 @@ async def _run(report: ModelCheck) -> Signals | None:
     from flowdebate.evaluation.model_check import MAX_REQUESTS, USUAL_CALLS
     from flowdebate.models.openai.clients import keep_connections
 
-    tell(
+    print_message(
         f"Checking {report.model.name}: about {USUAL_CALLS} short calls, at most {MAX_REQUESTS} requests. "
         "Ctrl-C shows what is known so far."
     )
@@ -97,7 +97,7 @@ async def _run(report: ModelCheck) -> Signals | None:
         async with keep_connections():
             async for step in report.run():
                 if sys.stderr.isatty():
-                    tell(f"  {step} …")
+                    print_message(f"  {step} …")
 
     task = asyncio.ensure_future(work())
     loop = asyncio.get_running_loop()

@@ -14,8 +14,8 @@ from flowdebate.cli.terminal.process import (
     Interrupts,
     exit_code_of,
     exit_code_of_signal,
+    print_message,
     sentence_of,
-    tell,
     write_json,
     write_report,
 )
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.result import RunHandle
     from flowdebate.service.channel import Update
-    from flowdebate.service.runs import Place
+    from flowdebate.service.runs import OpenStore
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunState
     from flowdebate.store.base import StoredRun
@@ -61,7 +61,7 @@ class Show:
         stream = sys.stderr if on_stderr else sys.stdout
         if on_stderr and (self.quiet or not stream.isatty()):
             for line in filter(None, self.head if self.form is not None and not self.quiet else ()):
-                tell(line)  # readers of a log need to know which data was sent to whom
+                print_message(line)  # readers of a log need to know which data was sent to whom
             return View()
         from flowdebate.cli.terminal.page import LivePage
 
@@ -93,7 +93,7 @@ class Ended:
 
 
 @asynccontextmanager
-async def service_of(place: Place) -> AsyncIterator[Service]:
+async def service_of(place: OpenStore) -> AsyncIterator[Service]:
     """Open a service for a store's runs; on exit, cancel any run still in progress."""
     from flowdebate.service.service import Service
 
@@ -124,7 +124,7 @@ async def begin_named(
             return await service.resume(run_id, plan=plan)
         except RunConflict:
             if not is_told:
-                tell(f"Run {run_id} is executed by another process; waiting for it …")
+                print_message(f"Run {run_id} is executed by another process; waiting for it …")
             is_told = True
             await asyncio.sleep(POLL)
             state = await service.wait(run_id)
@@ -133,7 +133,7 @@ async def begin_named(
 
 async def execute(
     plan: Plan,
-    place: Place | None,
+    place: OpenStore | None,
     start: Callable[[Any], Awaitable[RunState | None]],
     show: Show,
     markdown: Path | None,
@@ -227,7 +227,7 @@ async def follow_run(
     return Followed(view=view, unwritten=unwritten, signal=caught.received if stopped else None)
 
 
-async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:
+async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: OpenStore | None) -> Ended:
     """Return the outcome of a run executed by this process; `place` is its store."""
     from flowdebate.runs.events import RunFinished
     from flowdebate.ui.document import Tokens, read_models, read_remarks
@@ -274,7 +274,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
     )
 
 
-async def end_of_stored(place: Place, run_id: str) -> Ended:
+async def end_of_stored(place: OpenStore, run_id: str) -> Ended:
     """Return the outcome of a stored run; raise BadFile if the run has no document."""
     from flowdebate.service.runs import document_of_run
 
@@ -285,7 +285,7 @@ async def end_of_stored(place: Place, run_id: str) -> Ended:
         document=document,
         error=document.error or "it failed" if failed else "",
         code=ExitCode.FAILED if failed else 0,
-        advice=advice_on(stored, place) or _advice(_state_of(document), run_id, place=place),
+        advice=resume_advice(stored, place) or _advice(_state_of(document), run_id, place=place),
     )
 
 
@@ -298,7 +298,7 @@ def finish(  # noqa: C901 - one thing to write after the other
     end: Ended,
     seen: Followed,
     *,
-    place: Place | None,
+    place: OpenStore | None,
     markdown: Path | None,
     form: Callable[[Document], str] | None = None,
     post: Callable[[Document, str], bool] | None = None,
@@ -317,9 +317,9 @@ def finish(  # noqa: C901 - one thing to write after the other
     except WriteFailed as error:
         unwritten = error
     if end.error:
-        tell(f"Error: {end.error}")
+        print_message(f"Error: {end.error}")
     if unwritten is None and end.advice:
-        tell(end.advice)
+        print_message(end.advice)
     write_report(document, markdown)
     is_posted = post is None or post(document, end.error)
     if unwritten is not None:  # raised last, because the report goes to a separate file and has already been paid for
@@ -349,7 +349,7 @@ _WHY = {
 """Explanations of why runs did not end normally."""
 
 
-def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str | None = None) -> str:
+def _advice(status: str, run_id: str | None, *, place: OpenStore | None, limit: str | None = None) -> str:
     """Explain how to resume a run; "" if there is nothing to resume."""
     from flowdebate.service.runs import short_id
     from flowdebate.ui.statuses import RESUMABLE
@@ -363,7 +363,7 @@ def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str 
     return f"To resume: flowdebate resume {short_id(run_id)}{_HIGHER_LIMIT.get(limit or '', '')}{place.option}"
 
 
-def advice_on(run: StoredRun, place: Place) -> str:
+def resume_advice(run: StoredRun, place: OpenStore) -> str:
     """Explain why a stored run's process ended and how to resume the run; "" if there is nothing to resume."""
     from flowdebate.service.runs import state_of
     from flowdebate.ui.plan import pattern_of_run

@@ -93,13 +93,13 @@ def _seats() -> dict[str, dict[str, str]]:
 
 def _show(data: dict[str, Any]) -> None:
     from flowdebate._util.documentation import ONE_MODEL, cite
-    from flowdebate.models.resolve import nothing_found
+    from flowdebate.models.resolve import explain_no_models
     from flowdebate.ui.text import models_text
 
     page = open_page()
     if data["default"] is None:
         page.line("No model is set up.", style="bold")
-        message = nothing_found()
+        message = explain_no_models()
         page.line(f"{message[0].upper()}{message[1:]}.")
     else:
         page.labelled("Model", data["default"]["model"], "bold", indent="")

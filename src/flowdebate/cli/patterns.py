@@ -15,7 +15,7 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import Show, begin_named, execute
-from flowdebate.cli.terminal.process import check_target, report_problems, report_warnings, tell
+from flowdebate.cli.terminal.process import check_target, print_message, report_problems, report_warnings
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.ui.files import MEGABYTES, read_text
 from flowdebate.ui.options import COMMAND, Option, OutputOptions, PlanOptions, misuse, option_of, parse_entry
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flowdebate.chassis.roster import Debater
     from flowdebate.cli.pull_request import PullRequestReview
     from flowdebate.patterns import PatternInfo
-    from flowdebate.service.runs import Place
+    from flowdebate.service.runs import OpenStore
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunState
     from flowdebate.ui.plan import Plan
@@ -62,7 +62,7 @@ def pattern_command(info: PatternInfo) -> Callable[..., None]:
         _run(info, values, **more, **local_values)
 
     page = info.load_page()
-    parameters = [*_parameters_here(*(() if page.proposes else ("yes",)))]
+    parameters = [*_local_parameters(*(() if page.proposes else ("yes",)))]
     if page.formats:
         parameters = [*parameters, opt.parameter("form", Literal[tuple(page.formats)], opt.FORM)]
     if page.measured:
@@ -93,10 +93,10 @@ def _run_command() -> Callable[..., None]:
         "pattern = NAME."
     )
     plan = opt.parameter("plan", str, Option(help="The plan file."), Parameter.empty, argument=True)
-    return opt.with_parameters(run, [plan, *parameters_of(PlanOptions), *_parameters_here("file")])
+    return opt.with_parameters(run, [plan, *parameters_of(PlanOptions), *_local_parameters("file")])
 
 
-def _parameters_here(*without: str) -> Iterator[Parameter]:
+def _local_parameters(*without: str) -> Iterator[Parameter]:
     for name, annotation in _HERE.items():
         if name not in without:
             kind, *_, option = get_args(annotation)
@@ -187,7 +187,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
                 raise misuse("--source", "-", f"Only one of {subject} and --source can be -, which is stdin.")
             values = {**values, info.subject: read_text("-", megabytes=MEGABYTES).strip()}
         values = _about_pull_request(info, values, pull, file=file)
-        plan = make_plan(info, values, file=file, ask=ask_here(), begins=True)
+        plan = make_plan(info, values, file=file, ask=terminal_asker(), begins=True)
         plan = plan if pull is None else with_sources(plan, pull.changes.sources)
         opt.check_named("--run-id", run_id, resume=resume)
         labels = opt.read_labels(label)
@@ -207,7 +207,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
                         asyncio.run(place.store.runs(limit=1))
                 if not quiet:
                     for line in filter(None, show.head):
-                        tell(line)
+                        print_message(line)
                     show = replace(show, head=())  # already printed, before the model proposed the sides
                 plan = _propose_sides(plan, yes=yes, place=place, run_id=run_id)
 
@@ -273,11 +273,11 @@ async def _begin(
             with _store_needed():
                 raise
         # an unwritable data directory (a container, a full disk) must not prevent a debate
-        tell(f"Warning: the run is not stored: {error}")
+        print_message(f"Warning: the run is not stored: {error}")
         return None
 
 
-def ask_here() -> Ask | None:
+def terminal_asker() -> Ask | None:
     """Return the function that asks a human in the terminal; None outside a terminal, where humans answer later."""
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
@@ -300,7 +300,7 @@ def _store_needed() -> Iterator[None]:
 # Proposed sides
 
 
-def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | None) -> Plan:
+def _propose_sides(plan: Plan, *, yes: bool, place: OpenStore | None, run_id: str | None) -> Plan:
     """Show the sides proposed by the plan's model, and return `plan` with them.
 
     In a terminal the user can accept, edit or decline the sides, unless `yes` is set; declining raises Abort. If the
@@ -310,7 +310,7 @@ def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | 
 
     # Rejects invalid options before any model is called.
     with_sides(plan, plan.info.load_page().any_speakers(plan.subject)).pattern()
-    tell("The question does not say what the sides are; the model proposes some …")
+    print_message("The question does not say what the sides are; the model proposes some …")
     proposer = plan.info.load_page().create_proposer(plan.options.instructions)
     run = partial(proposer.run, plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits)
     if place is None or run_id is None:
@@ -320,10 +320,10 @@ def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | 
     proposal = asyncio.run(proposing)
     sides: Sequence[Debater] = proposal.output
     tokens = proposal.usage.total_tokens
-    tell("Sides" if tokens is None else f"Sides ({tokens:,} tokens)")
+    print_message("Sides" if tokens is None else f"Sides ({tokens:,} tokens)")
     while True:
         for side in sides:
-            tell(f"  {side.name} = {side.stance}")
+            print_message(f"  {side.name} = {side.stance}")
         if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
             return with_sides(plan, sides)
         answer = typer.prompt("Debate these sides? [Y/n/edit]", default="y", show_default=False, err=True)
@@ -335,7 +335,7 @@ def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | 
             case "e" | "edit":
                 sides = _type_sides(sides)
             case _:
-                tell("Type y to debate them, n to stop, or edit to change them.")
+                print_message("Type y to debate them, n to stop, or edit to change them.")
 
 
 def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
@@ -345,7 +345,7 @@ def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
     """
     from flowdebate.chassis.roster import Debater, check_roster
 
-    tell("Type one side on each line, as NAME = POSITION; an empty line ends.")
+    print_message("Type one side on each line, as NAME = POSITION; an empty line ends.")
     lines: list[str] = []
     while line := typer.prompt(">", default="", show_default=False, prompt_suffix=" ", err=True).strip():
         lines.append(line)
@@ -353,5 +353,5 @@ def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
         entries = [parse_entry(line, "a side", key="stance", needed=True) for line in lines]
         return check_roster([Debater(entry["name"], entry["stance"]) for entry in entries], location=COMMAND)
     except ConfigurationError as error:
-        tell(f"Not changed: {error}")
+        print_message(f"Not changed: {error}")
         return sides

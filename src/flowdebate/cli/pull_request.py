@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 from flowdebate._text import counted
 from flowdebate._util.files import make_private_folder, open_private
 from flowdebate._util.wire import WireModel, new_list
-from flowdebate.cli.terminal.process import ExitCode, sentence_of, tell
+from flowdebate.cli.terminal.process import ExitCode, print_message, sentence_of
 from flowdebate.errors import BadFile, FlowDebateError
 from flowdebate.patterns.review.findings import hold_gate, parse_gate
 from flowdebate.patterns.review.formats import findings_markdown, plain, sentence
@@ -164,13 +164,13 @@ class PullRequestReview:
         check_size(changes.sources, name)
         if since is not None:
             short = since[:12]
-            tell(
+            print_message(
                 f"The whole change is read: {short} is not an earlier commit of it"
                 if changes.since is None
                 else f"What is new since {short} is read"
             )
         elif self._posts:
-            tell("The whole change is read")
+            print_message("The whole change is read")
         return changes
 
     def _find_comment(self) -> None:
@@ -183,7 +183,7 @@ class PullRequestReview:
             self._comment = comment
             state = State.read(comment.body or "", self._key)
             if state is None or (state.repository, state.number) != (self._repository, self._number):
-                tell("The earlier review cannot be read: its comment was not signed with this key")
+                print_message("The earlier review cannot be read: its comment was not signed with this key")
                 return
             # with other globs, some excluded files have not been read yet
             self._earlier = state if state.exclude == self._exclude else state.model_copy(update={"head": None})
@@ -224,7 +224,7 @@ class PullRequestReview:
             result = hold_gate(gate, rules, findings, voices=voices, missing=missing)
             lines += [f"**Gate** “{plain(gate)}” **{result.word}**: {plain(result.why)}", ""]
             code = ExitCode.GATE if result.holds is False else code
-        tell(" ".join(" ".join(lines).split()))
+        print_message(" ".join(" ".join(lines).split()))
         lines += _standing_lines(self._drafts)
         state = self._state(self._drafts, is_read=not unread)
         return int(code if self._post("\n".join(lines), state) else code or ExitCode.FAILED)
@@ -308,7 +308,7 @@ class PullRequestReview:
                 # A rejected note goes into the comment.
                 self._github.create_note(self._number, self.changes.head, note)
         except BadFile as error:
-            tell(f"Error: the review is not posted: {error}")
+            print_message(f"Error: the review is not posted: {error}")
             if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
                 with suppress(OSError), Path(summary).open("a", encoding="utf-8") as file:
                     file.write(f"{text}\n\nThis is not posted on the pull request: {plain(str(error))}\n")

@@ -21,7 +21,7 @@ from flowdebate._util.importing import load_object
 from flowdebate._util.option_types import Amount, Count, Text
 from flowdebate._util.validation import check_count, check_library
 from flowdebate.cli import options as opt
-from flowdebate.cli.terminal.process import open_page, tell, write_json
+from flowdebate.cli.terminal.process import open_page, print_message, write_json
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.store.open import default_store_path
 from flowdebate.ui.files import read_text, reason_of
@@ -175,15 +175,17 @@ def serve(  # noqa: PLR0913 - the options of the command
         )
     _check_app(app, {**values, "store": store, "allow_model": allow_model})
     _check_token(token_file, new=new_token)
-    token = kept_token(new=new_token) if token_file is None else read_token(token_file)
+    token = load_token(new=new_token) if token_file is None else read_token(token_file)
 
     def started(application: FastAPI, base: str, _: Server) -> None:
         url = f"{base}?{urlencode({'token': token})}"
-        tell(f"Serving {url}" if token_file is None else f"Serving {base} with the token of {token_file}")
+        print_message(f"Serving {url}" if token_file is None else f"Serving {base} with the token of {token_file}")
         if address not in _LOOPBACK:
             names = ", ".join(allow_host or ()) or "no name but that of this machine: add --allow-host NAME"
             what = "read all runs" if read_only else "read all runs and begin others"
-            tell(f"Open to other machines, unencrypted: anybody with the token can {what}. Host names: {names}")
+            print_message(
+                f"Open to other machines, unencrypted: anybody with the token can {what}. Host names: {names}"
+            )
         if open_:
             entrance = write_entrance(url, Path.home() if os.access(Path.home(), os.W_OK) else None)
             remove = partial(entrance.unlink, missing_ok=True)
@@ -280,7 +282,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
     if token_file is not None:
         token, header = read_token(token_file), f"the token of {token_file}"
     elif http:  # a token is not needed over stdio
-        token = kept_token(new=new_token)
+        token = load_token(new=new_token)
         header = f"the header Authorization: Bearer {token}"
 
     async def run() -> None:
@@ -294,7 +296,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
                 service,
                 port=url_port,
                 token=token,
-                started=lambda url: tell(f"Serving {url} with {header}"),
+                started=lambda url: print_message(f"Serving {url} with {header}"),
                 allow_sources=allow_sources or (),
             )
         else:
@@ -386,7 +388,7 @@ def read_token(path: str) -> str:
     return token
 
 
-def kept_token(*, new: bool = False, needed: bool = False) -> str:
+def load_token(*, new: bool = False, needed: bool = False) -> str:
     """Return the stored token for this user's servers, creating it on first use; `new` replaces it.
 
     If others may have read or written the file, raise BadFile. If the token cannot be stored, print that it is valid
@@ -403,7 +405,7 @@ def kept_token(*, new: bool = False, needed: bool = False) -> str:
     except OSError as error:
         if needed:
             raise BadFile(str(path), f"cannot be kept: {reason_of(error)}") from None
-        tell(f"The token cannot be saved in {path} ({reason_of(error)}), so each start makes a new one")
+        print_message(f"The token cannot be saved in {path} ({reason_of(error)}), so each start makes a new one")
         return secrets.token_urlsafe(32)
     again = "Once you know why, --new-token makes another one."
     if not stat.S_ISREG(status.st_mode):

@@ -21,7 +21,7 @@ from flowdebate.cli.benefit import read_cell_of, read_choices, read_truth
 from flowdebate.cli.terminal.process import (
     check_target,
     open_page,
-    tell,
+    print_message,
     write_json,
     write_whole,
 )
@@ -130,7 +130,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     if isinstance(table, Signals):
         Ending(signal=table).leave()
     for index, problem in table.failed.items():
-        tell(f"Row {index + 1} could not be compared: {problem}" if many else f"Error: {problem}")
+        print_message(f"Row {index + 1} could not be compared: {problem}" if many else f"Error: {problem}")
     if not table.rows:
         Ending(failed=len(table.failed)).leave()
     result = table if many else table.comparisons[0] or table
@@ -300,7 +300,7 @@ def study(  # noqa: PLR0913 - the options of the command
     with _in_files(path, str(answers_path)):
         answers_found = study_read.answered(AnswersFile(answers_path).answers.values())
     if not answers_found:
-        tell("There is no answer yet")
+        print_message("There is no answer yet")
         raise typer.Exit(ending.exit_code)
     report = study_report(study_read, answers_found, registration=registration_read, model=plan.models)
     for target, text in (
@@ -349,7 +349,7 @@ def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
     shared = first.models
 
     def design(name: str) -> Callable[[Mapping[str, Any], Sequence[str]], Block[Any, Any]]:
-        def made(row: Mapping[str, Any], positions: Sequence[str]) -> Block[Any, Any]:
+        def build(row: Mapping[str, Any], positions: Sequence[str]) -> Block[Any, Any]:
             from flowdebate.blocks.sequencer import sequencer
 
             plan = planned(name, row, positions)
@@ -357,7 +357,7 @@ def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
             # A design with its own models already contains them.
             return pattern if plan.models == shared else sequencer(name=pattern.name, model=plan.models).then(pattern)
 
-        return made
+        return build
 
     options = study_file.model_dump(exclude={"questions", "debate", "designs", "choices", "truth"})
     options["fixed"] = {

@@ -21,7 +21,7 @@ from .benefit import benefit_report as benefit_report
 from .benefit import change_summary as change_summary
 from .comparison import ComparedSide as ComparedSide
 from .comparison import Comparison as Comparison
-from .comparison import JudgeFound as JudgeFound
+from .comparison import JudgeSummary as JudgeSummary
 from .comparison import compare as compare
 from .comparison import create_comparison as create_comparison
 from .comparison_table import ComparedSystem as ComparedSystem

@@ -233,13 +233,13 @@ def _method_result(method: Method, items: Sequence[BenefitItem], confidence: flo
         high=high,
         undecided=sum(len(answer.answer) != 1 for answer in answers),
         calls=fmean(answer.calls for answer in answers),
-        tokens=_mean_known([answer.tokens for answer in answers]),
-        completion_tokens=_mean_known([answer.completion_tokens for answer in answers]),
-        cost=_mean_known([answer.cost for answer in answers]),
+        tokens=_mean_if_complete([answer.tokens for answer in answers]),
+        completion_tokens=_mean_if_complete([answer.completion_tokens for answer in answers]),
+        cost=_mean_if_complete([answer.cost for answer in answers]),
     )
 
 
-def _mean_known(amounts: Sequence[float | None]) -> float | None:
+def _mean_if_complete(amounts: Sequence[float | None]) -> float | None:
     amounts_known = [amount for amount in amounts if amount is not None]
     return fmean(amounts_known) if len(amounts_known) == len(amounts) else None
 

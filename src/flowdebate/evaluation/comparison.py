@@ -199,7 +199,7 @@ class ComparedSide(WireModel):
     """Mean score per criterion of the rubric, from 0 to 100; None without a rubric."""
 
 
-class JudgeFound(WireModel):
+class JudgeSummary(WireModel):
     """Results from one judge over all its reading orders."""
 
     judge: str
@@ -220,7 +220,7 @@ class Comparison(InNotebooks, WireModel):
     winner: str | None
     """Text with the largest share (by letter: with a clear lead); None if there is no winner."""
     sides: list[ComparedSide]
-    judges: list[JudgeFound]
+    judges: list[JudgeSummary]
     kappa: float | None
     """Fleiss' kappa of the judges over the orders; None if there is only one judge or if undefined."""
     alpha: float | None
@@ -254,7 +254,7 @@ def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
     for ballot in ballots:
         by.setdefault(ballot.model or "", []).append(ballot)
     order = list(names.values())
-    judges = [_judge_found(judge, judge_ballots, order, judging.decided_by) for judge, judge_ballots in by.items()]
+    judges = [_summarize_judge(judge, judge_ballots, order, judging.decided_by) for judge, judge_ballots in by.items()]
     used = [ballot for ballot in ballots if ballot.problem is None]
     firsts = Counter(ballot.winner for ballot in used)
     kappa, alpha = agree([[ballot.winner or NOBODY for ballot in judge_ballots] for judge_ballots in by.values()])
@@ -295,10 +295,12 @@ def agree(ratings: Sequence[Sequence[str | None]]) -> tuple[float | None, float 
     return fleiss_kappa(complete) if complete else None, krippendorff_alpha(ratings)
 
 
-def _judge_found(judge: str, judge_ballots: Sequence[JudgeBallot], order: Sequence[str], by: DecidedBy) -> JudgeFound:
+def _summarize_judge(
+    judge: str, judge_ballots: Sequence[JudgeBallot], order: Sequence[str], by: DecidedBy
+) -> JudgeSummary:
     decision = decide(judge_ballots, sides=order, by=by)
     used = [ballot for ballot in judge_ballots if ballot.problem is None]
-    return JudgeFound(
+    return JudgeSummary(
         judge=judge,
         winner=decision.winner,
         shares=decision.scores,

@@ -150,7 +150,7 @@ def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, con
         for column, (value, low, high) in zip(varied, ends[len(names) :], strict=True)
     }
     systems = _controlled_systems(choices, dict(zip(names, ends, strict=False)), fit.clusters)
-    findings = [_said(column, figure, confidence) for column, figure in effects.items()]
+    findings = [_describe_effect(column, figure, confidence) for column, figure in effects.items()]
     findings += [] if fit.without_interval is None else [fit.without_interval]
     findings += [
         f"{entry.system}: {entry.share:.0%} of the whole, {entry.controlled.value:.0%} at equal {' and '.join(varied)}"
@@ -189,7 +189,7 @@ def _controlled_systems(
     return sorted(systems, key=lambda system: -system.controlled.value)
 
 
-def _said(column: str, figure: Figure, confidence: float) -> str:
+def _describe_effect(column: str, figure: Figure, confidence: float) -> str:
     unit, low, high = _UNITS.get(column, "one more"), figure.low, figure.high
     if low is None or high is None:
         return f"{column}: {unit} adds {figure.value:+.2f} log-odds, without an interval"

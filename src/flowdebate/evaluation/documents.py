@@ -77,7 +77,7 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - 
                 subtitle=f"{counted(value.games, 'game')}",
                 sections=(
                     _ranking_table(value.systems),
-                    Points(items=(*_first_place(value, "place"), *value.findings)),
+                    Points(items=(*_describe_first_place(value, "place"), *value.findings)),
                 ),
             )
         case Tournament():
@@ -373,7 +373,7 @@ def _ranking_table(systems: Sequence[RankedSystem]) -> Table:
     )
 
 
-def _first_place(ranking: Ranking, called: str) -> list[str]:
+def _describe_first_place(ranking: Ranking, called: str) -> list[str]:
     """Describe the advantage of the first place, if it was estimated."""
     if (order := ranking.order) is None:
         return []
@@ -390,7 +390,7 @@ def _lay_out_tournament(tournament: Tournament) -> Summary:
         sections=(
             Table(head=("System", "Points"), rows=points),
             *([_ranking_table(tournament.ranking.systems)] if tournament.ranking.systems else []),
-            Points(items=(*_first_place(tournament.ranking, "seat"), *failed, *tournament.ranking.findings)),
+            Points(items=(*_describe_first_place(tournament.ranking, "seat"), *failed, *tournament.ranking.findings)),
         ),
     )
 
@@ -477,7 +477,7 @@ def _truth_table(table: ComparisonTable) -> Table:
 def lay_out_comparisons(table: ComparisonTable) -> Summary:
     """Lay out many comparisons: systems, ranking, judges, and a conclusion in words."""
 
-    def shown(figure: Figure | None) -> tuple[str, str]:
+    def format_figure(figure: Figure | None) -> tuple[str, str]:
         return (
             ("", "") if figure is None else (f"{figure.value:.0%}", f"{figure.low or 0:.0%} to {figure.high or 0:.0%}")
         )
@@ -500,7 +500,7 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
                 f"{system.rows:,}",
                 f"{system.wins:,}",
                 f"{system.undecided:,}",
-                *shown(system.rate),
+                *format_figure(system.rate),
                 *(f"{score:.0f}" for score in (system.criteria or {}).values()),
                 f"{system.characters:,.0f}",
             )
@@ -512,8 +512,8 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
         rows=tuple(
             (
                 judge.judge,
-                *shown(judge.flips),
-                *shown(judge.first_place),
+                *format_figure(judge.flips),
+                *format_figure(judge.first_place),
                 "no place" if judge.favours is None else f"the {judge.favours} place",
             )
             for judge in table.judges

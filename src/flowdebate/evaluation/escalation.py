@@ -143,7 +143,7 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
             arm["batch_id"] = f"{batch_id}-{name}"
         async with Batch(block, rows, question=reader(question), **arm) as batch:
             items = sorted([item async for item in batch], key=lambda item: item.index)
-        arms.append([_outcome(item, truths[item.index], answer or answer_of, right or _same_words) for item in items])
+        arms.append([_outcome(item, truths[item.index], answer or answer_of, right or _equal_words) for item in items])
     return _report(*arms, clusters=clusters, confidence=confidence)
 
 
@@ -154,7 +154,7 @@ def answer_of(output: object) -> object:
     return getattr(output, "answer", output) if verdict is None else getattr(verdict, "winner", None)
 
 
-def _same_words(answer: object, truth: str) -> bool:
+def _equal_words(answer: object, truth: str) -> bool:
     return str(answer).casefold().split() == truth.casefold().split()
 
 

@@ -366,17 +366,17 @@ def _calibration(items: Sequence[JudgedItem], seed: int) -> Calibration:
 
 
 def _findings(quality: JudgeQuality, confidence: float) -> list[str]:
-    def said(figure: Figure) -> str:
+    def format_interval(figure: Figure) -> str:
         low, high = (0.0 if end is None else end for end in (figure.low, figure.high))
         return f"{figure.value:.2f} ({confidence:.0%} interval {low:.2f} to {high:.2f})"
 
     undecided_text = f", {quality.undecided:,} of them without a winner" if quality.undecided else ""
-    findings = [f"right in {said(quality.accuracy)} of {quality.n:,} items{undecided_text}"]
+    findings = [f"right in {format_interval(quality.accuracy)} of {quality.n:,} items{undecided_text}"]
     if quality.kappa is not None:
-        findings.append(f"agreement with the truth beyond chance: Cohen's kappa {said(quality.kappa)}")
+        findings.append(f"agreement with the truth beyond chance: Cohen's kappa {format_interval(quality.kappa)}")
     if quality.human_kappa is not None:
-        findings.append(f"agreement with people beyond chance: Cohen's kappa {said(quality.human_kappa)}")
-    findings.append(f"Brier score {said(quality.brier)}: .25 means guessing")
+        findings.append(f"agreement with people beyond chance: Cohen's kappa {format_interval(quality.human_kappa)}")
+    findings.append(f"Brier score {format_interval(quality.brier)}: .25 means guessing")
     slope = quality.calibration
     if not slope.helps:
         wants = "no slope for its log-odds predicts held-out items better than the unadjusted judge"

@@ -479,7 +479,7 @@ class ModelCheck:
         """Quote the first refusal of a request with this part."""
         for exchange in self._exchanges():
             if _refuses(exchange) and is_in(_body_of(exchange.sent)):
-                return f"{exchange.status}: {_words_of(exchange)}"
+                return f"{exchange.status}: {_quote_message(exchange)}"
         return ""
 
     def _mode_rows(self) -> Iterator[CheckRow]:
@@ -497,9 +497,9 @@ class ModelCheck:
                 outcome, detail = _judge_choice(answers[0])
                 yield replace(row, outcome=outcome, detail=detail)
             elif sent and sent[0][0].error == "RequestRejected":
-                yield replace(row, outcome="refused", detail=self._refusal_of(partial(_is_asked_as, mode)))
+                yield replace(row, outcome="refused", detail=self._refusal_of(partial(_requests_mode, mode)))
             elif sent:
-                yield replace(row, outcome="fails", detail=_shown(sent[0][1].error))
+                yield replace(row, outcome="fails", detail=_short_message(sent[0][1].error))
 
     def _answer_rows(self) -> Iterator[CheckRow]:
         for place, title in _ANSWERS:
@@ -666,7 +666,7 @@ def _body_of(sent: bytes) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-def _is_asked_as(mode: str | None, body: dict[str, Any]) -> bool:
+def _requests_mode(mode: str | None, body: dict[str, Any]) -> bool:
     """Return whether `body` requests a structured answer in `mode`."""
     form = body.get("response_format") or body.get("output_config", {}).get("format")
     if form:
@@ -678,7 +678,7 @@ def _listed(counts: Counter[str]) -> str:
     return ", ".join(f"{name} ({number})" for name, number in counts.most_common())
 
 
-def _words_of(exchange: Exchange) -> str:
+def _quote_message(exchange: Exchange) -> str:
     """Quote the server's message about a refused request."""
     text = exchange.body
     match = re.search(r'"(?:message|msg|detail|error)"\s*:\s*("(?:[^"\\]|\\.)*")', text)
@@ -708,7 +708,7 @@ def _outcome_of(calls: Sequence[_Call]) -> tuple[Outcome, str]:
     if len(answers) < len(calls):
         error = next(call.error for call in calls if call.error is not None)
         some = f"{len(answers)} of {len(calls)} answered; " if answers else ""
-        return "fails", f"{some}{_shown(error)}"
+        return "fails", f"{some}{_short_message(error)}"
     repairs = Counter(repair for call in answers if call.response for repair in call.response.repaired)
     details = []
     if repairs:
@@ -718,6 +718,6 @@ def _outcome_of(calls: Sequence[_Call]) -> tuple[Outcome, str]:
     return ("differs" if details else "works"), "; ".join(details)
 
 
-def _shown(error: FlowDebateError | None) -> str:
+def _short_message(error: FlowDebateError | None) -> str:
     text = error.message if isinstance(error, ModelError) else str(error)
     return one_line(text)

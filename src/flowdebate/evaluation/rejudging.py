@@ -110,7 +110,7 @@ class JudgeChanges(TypedDict, total=False):
     criteria: Mapping[str, float] | None
 
 
-def judge_again_as(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> JudgeOptions:
+def reuse_judge_options(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> JudgeOptions:
     """Build the options of the judge that cast the ballots in `judging`, with `changes`.
 
     The answer form, schedule, labels, rubric, decision rule and threshold come from the record, which does not include
@@ -158,8 +158,8 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
 
     Each debate is a separate run, which is stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and
     `options` are as in `create_rejudge`. `limits` apply to each run; `progress(…)` is called after each. `judge` may be
-    a list with one judge per debate; None judges each raw output as before (`judge_again_as`). Before any call, raise
-    ConfigurationError if there are no transcripts, or if a transcript has fewer than two sides.
+    a list with one judge per debate; None judges each raw output as before (`reuse_judge_options`). Before any call,
+    raise ConfigurationError if there are no transcripts, or if one has fewer than two sides.
     """
     rows: list[tuple[int, ArguedDebate]] = []
     judges = [] if judge is None or isinstance(judge, JudgeOptions) else list(judge)
@@ -170,7 +170,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
             raise ConfigurationError("rejudge()", f"debates[{index}]", list(argued.sides), problem)
         rows.append((index, argued))
         if judge is None or isinstance(judge, JudgeOptions):
-            judges.append(judge or judge_again_as(judging))
+            judges.append(judge or reuse_judge_options(judging))
     if len(judges) != len(rows):
         raise ConfigurationError("rejudge()", "judge", judges, "must be one judge, or one for each debate")
     if not rows:

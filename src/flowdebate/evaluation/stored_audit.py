@@ -222,7 +222,7 @@ class ItemCollector:
         query = "SELECT number, fork, words, item FROM items WHERE transcript = ?"
         row, raw = self._file.execute(query, (transcript,)).fetchone(), (run.outcome or {}).get("raw")
         at_once = isinstance(raw, dict) and raw.get("turnOrder") == "simultaneous"
-        judged = [(ballot.model_copy(update=_WITHOUT_WORDS), _words(ballot)) for ballot in ballots]
+        judged = [(ballot.model_copy(update=_WITHOUT_WORDS), _digest_words(ballot)) for ballot in ballots]
         number, was_fork, words, packed = row or (None, False, "", None)
         if packed is None:
             spoken = None if debate is None else speaking_order(debate.transcript)
@@ -275,7 +275,7 @@ class _CollectedItems(Collection[AuditItem]):
 _WITHOUT_WORDS = {"verdict": "", "reasoning": ""}
 
 
-def _words(ballot: JudgeBallot) -> str:
+def _digest_words(ballot: JudgeBallot) -> str:
     """Return a digest of the judge's words on a ballot."""
     words = f"{ballot.verdict}\0{ballot.reasoning}"
     return blake2b(words.encode(errors="surrogatepass"), digest_size=4).hexdigest()

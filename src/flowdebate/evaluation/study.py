@@ -176,7 +176,7 @@ class Study:
         methods = [
             method
             for name in self.designs
-            for method in (name, *(self.method(name, baseline) for baseline in self._asked(name)))
+            for method in (name, *(self.method(name, baseline) for baseline in self._baselines_of(name)))
         ]
         methods += [NOISE] if self.noise else []
         object.__setattr__(self, "methods", (*methods, *([CONTROL, ALONE] if self.control is not None else [])))
@@ -287,7 +287,7 @@ class Study:
         """Build the debate of a case; raise ConfigurationError, with the row, on failure."""
         index = self._index_of[case.item]
         try:
-            return self._made(case.design, self.rows[index], case.positions)
+            return self._build_debate(case.design, self.rows[index], case.positions)
         except ConfigurationError as error:
             location, field_ = f"{self.location}, design {case.design!r}", f"{error.field} of row {index}"
             raise error.moved(location, field_) from None
@@ -334,14 +334,14 @@ class Study:
             file.write(f"{registration.model_dump_json(by_alias=True, indent=2)}\n")
         return registration
 
-    def _asked(self, design: str) -> list[str]:
+    def _baselines_of(self, design: str) -> list[str]:
         """List the baselines included in the debates of a design."""
         row = self.rows[0]
-        structure = self._made(design, row, self._choices(0, row)).outline().structure
+        structure = self._build_debate(design, row, self._choices(0, row)).outline().structure
         match = _ASKED.search(structure)
         return match[1].split(", ") if match else []
 
-    def _made(self, design: str, row: object, positions: Sequence[str]) -> Block[Any, Any]:
+    def _build_debate(self, design: str, row: object, positions: Sequence[str]) -> Block[Any, Any]:
         debate: object = self.designs[design](row, list(positions))
         if not isinstance(debate, Block):
             raise ConfigurationError(

@@ -469,7 +469,7 @@ def _reliability(study: Study, answers: Sequence[StudyAnswer]) -> list[Reliabili
 
 
 def _dynamics(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Dynamics]:
-    def one_of(answer: StudyAnswer | None, method: str) -> str | None:
+    def single_answer(answer: StudyAnswer | None, method: str) -> str | None:
         method_answer = None if answer is None else answer.answers.get(method)
         return method_answer.answer[0] if method_answer is not None and len(method_answer.answer) == 1 else None
 
@@ -484,14 +484,14 @@ def _dynamics(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Dynamic
         for candidate in answers
         if candidate.design in study.designs and candidate.design in candidate.answers
     ):
-        end = one_of(answer, answer.design)
+        end = single_answer(answer, answer.design)
         single = study.method(answer.design, "single")
         alone, method = (
             (answer, single) if single in answer.answers else (firsts.get((answer.item, answer.repeat)), "single")
         )
         voices: dict[str, dict[str, list[str | None]]] = {}
         if alone is not None and method in alone.answers:
-            voices[f"one call, then {answer.design}"] = {"model": [one_of(alone, method), end]}
+            voices[f"one call, then {answer.design}"] = {"model": [single_answer(alone, method), end]}
         if answer.ballots:
             by_model: dict[str, list[str | None]] = {}
             for ballot in answer.ballots:

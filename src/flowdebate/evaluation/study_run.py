@@ -30,7 +30,7 @@ from flowdebate.errors import (
     RunNotFound,
     StoreError,
 )
-from flowdebate.evaluation.rejudging import ArguedDebate, create_rejudge, judge_again_as
+from flowdebate.evaluation.rejudging import ArguedDebate, create_rejudge, reuse_judge_options
 from flowdebate.evaluation.study import ALONE, CONTROL, NOISE, Case, Study, digest
 from flowdebate.models.base import Usage
 from flowdebate.patterns.debate.benefit import MethodAnswer, benefit_item
@@ -224,7 +224,7 @@ class _Spent(Observer):
     """Observer that adds up the usage of runs, including failed ones, and forwards events to another observer."""
 
     def __init__(self, inner: Observer) -> None:
-        self.usage, self._inner = Usage.none(), inner
+        self.usage, self._inner = Usage.zero(), inner
 
     @contextmanager
     def run(self, run: RunView, labels: dict[str, str], /) -> Iterator[RunObserver]:
@@ -266,7 +266,7 @@ class _Asking:
         async def jobs() -> AsyncGenerator[Case]:
             for case in cases:
                 late = seconds is not None and time.monotonic() - self._began >= seconds
-                if late or self._until(self._so_far()):
+                if late or self._until(self._current_progress()):
                     return
                 yield case
 
@@ -276,9 +276,9 @@ class _Asking:
     def _add(self, answer: StudyAnswer) -> None:
         self._file.add(answer)
         self._asked += 1
-        self._progress(self._so_far())
+        self._progress(self._current_progress())
 
-    def _so_far(self) -> StudyProgress:
+    def _current_progress(self) -> StudyProgress:
         answers = [self._file.answers[key] for key in self._study.keys if key in self._file.answers]
         planned = self._study.planned(answers)
         return StudyProgress(
@@ -305,7 +305,7 @@ class _Asking:
         """Add the answers of a debate and its baselines, and a noise answer if its arguments make one possible."""
         self._add(await self._debated(case))
         if self._study.noise and case.design == self._study.first:
-            other_cases = self._others(case)
+            other_cases = self._similar_questions(case)
             # Whichever of two neighboring cases is answered last finds both answers.
             pairs = [(other_cases[-1], case), (case, other_cases[0])] if other_cases else []
             pairs_left = [one for one, after in pairs if not self.is_open(one.key) and not self.is_open(after.key)]
@@ -413,7 +413,7 @@ class _Asking:
         It waits for that debate, so the choice does not depend on timing. If the arguments are lost, no answer is
         added.
         """
-        for other in self._others(case):
+        for other in self._similar_questions(case):
             if other.key not in self._file.answers:
                 break
             if (raw := await self._raw(other)) is not None:
@@ -455,7 +455,7 @@ class _Asking:
         ballots = [_as_numbers(ballot, index) for ballot in result.output.ballots]
         return self._answer(case, name, started, {name: answer}, ballots=ballots, partner=partner)
 
-    def _others(self, case: Case) -> Sequence[Case]:
+    def _similar_questions(self, case: Case) -> Sequence[Case]:
         """List other questions with the same number of positions, starting with the next one."""
         alike = [
             study_case
@@ -528,7 +528,7 @@ def _judge_of(raw: DebateRawOutput) -> JudgeOptions:
     """Return the judge options of a debate."""
     judging = None if raw.verdict is None else raw.verdict.judging
     scored = judging is not None and any(ballot.scores is not None for ballot in judging.ballots)
-    return judge_again_as(judging) if scored else JudgeOptions()
+    return reuse_judge_options(judging) if scored else JudgeOptions()
 
 
 def _indexes(case: Case) -> Mapping[str, str]:

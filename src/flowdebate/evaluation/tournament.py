@@ -105,16 +105,16 @@ async def tournament(  # noqa: PLR0913 - those of a batch
         identity = json.dumps([list(systems), rows_read, seed], default=str)
         batch_id = f"tournament-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
-    def each(match: tuple[int, Sequence[Seat[SystemT]]]) -> tuple[Block[Any, Any], None]:
+    def build_match(match: tuple[int, Sequence[Seat[SystemT]]]) -> tuple[Block[Any, Any], None]:
         number, seats = match
         return _debate(seats, judge) if play is None else play(rows[number], seats), None
 
-    first, _ = each(plays[0])
+    first, _ = build_match(plays[0])
     batch = Batch(
         first,
         plays,
         question=lambda match: read_question(rows[match[0]]),
-        plan_item=each,
+        plan_item=build_match,
         seed=seed,
         batch_id=batch_id,
         **options,

@@ -27,7 +27,7 @@ async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx:
     before = await service.run(run_id)
     if seconds <= 0 or before.status not in ("queued", "running"):
         return before
-    telling = asyncio.create_task(_tell(service, before, ctx))
+    telling = asyncio.create_task(_report_progress(service, before, ctx))
     try:
         after = await service.wait(run_id, seconds)
         if after.status != "running":
@@ -42,7 +42,7 @@ _LAST = 1.0
 """Time in seconds to wait for a run's last messages after the run ends."""
 
 
-async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> None:
+async def _report_progress(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> None:
     progress = Progress(_usual_calls(run.document))
     usage = None if run.document is None else run.document.usage
     reported, last = 0 if usage is None else usage.calls, -1.0

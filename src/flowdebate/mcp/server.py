@@ -27,7 +27,13 @@ from flowdebate.events import changes
 from flowdebate.mcp.host_schema import for_hosts
 from flowdebate.mcp.judging import NAME as JUDGE
 from flowdebate.mcp.judging import add_compare_tool, judge_texts
-from flowdebate.mcp.reports import HOW_TO_READ, render_contributions, sentence_of, split_said, unknown_arguments
+from flowdebate.mcp.reports import (
+    HOW_TO_READ,
+    render_contributions,
+    sentence_of,
+    split_contributions,
+    unknown_arguments,
+)
 from flowdebate.mcp.tools import READER, ServiceOf, add_prompts, add_run_tools, add_turn_tools, start_tools
 from flowdebate.models.output import drop_titles
 from flowdebate.service.lifetime import bind_socket, keep_warm
@@ -324,7 +330,7 @@ def add_resources(server: MCPServer[Any], service_of: ServiceOf) -> None:
         mime_type="text/plain",
     )
     async def transcript(run_id: str, ctx: Context[Any, Any]) -> str:
-        return render_contributions(split_said(await _document(service_of(ctx), run_id)))
+        return render_contributions(split_contributions(await _document(service_of(ctx), run_id)))
 
     @server.resource(
         f"{_RUN}{{run_id}}/document",

@@ -30,7 +30,7 @@ from flowdebate.service.state import PendingInput, RunDetails
 from flowdebate.sources.files import outside_of
 from flowdebate.ui.options import Depth
 from flowdebate.ui.page import StartTool
-from flowdebate.ui.plan import going_on
+from flowdebate.ui.plan import continuation_option
 from flowdebate.ui.statuses import State
 
 ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
@@ -407,7 +407,7 @@ class RunTools:
         the verdict are asked for.
         """
         service = self._of(ctx)
-        options = going_on(more_rounds, ask) | ({} if model is None else {"model": model})
+        options = continuation_option(more_rounds, ask) | ({} if model is None else {"model": model})
         run = await service.fork(run_id, at=at, edits=edits, seed=seed, options=options)
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 

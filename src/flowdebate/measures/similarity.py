@@ -55,7 +55,7 @@ class Jaccard:
     name: ClassVar[str] = "jaccard"
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
-        return _matrix(texts, _share_words)
+        return _matrix(texts, _word_overlaps)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class TfIdf:
         check_library("TfIdf()", "sklearn", library="scikit-learn", extra="similarity")
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
-        return _matrix(texts, _rare_words)
+        return _matrix(texts, _tfidf_similarities)
 
 
 @dataclass(frozen=True)
@@ -322,12 +322,12 @@ def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequenc
 _word_set = lru_cache(maxsize=256)(lambda text: frozenset(text_words(text)))
 
 
-def _share_words(texts: list[str]) -> Matrix:
+def _word_overlaps(texts: list[str]) -> Matrix:
     sets = [_word_set(text) for text in texts]
     return [[len(one & other) / (len(one | other) or 1) for other in sets] for one in sets]
 
 
-def _rare_words(texts: list[str]) -> Matrix:
+def _tfidf_similarities(texts: list[str]) -> Matrix:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     if not any(map(text_words, texts)):

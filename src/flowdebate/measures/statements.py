@@ -151,9 +151,9 @@ def flips(history: Sequence[Position], *, similarity: Similarity | None = None) 
 
 def _flip_kind(before: str | None, after: str | None, measure: Similarity) -> FlipKind | None:
     """Return the kind of change between two answers; None if nothing changed or there is no previous answer."""
-    if before is None or _is_nothing(before):
+    if before is None or _is_empty_answer(before):
         return None
-    if after is None or _is_nothing(after):
+    if after is None or _is_empty_answer(after):
         return "retraction"
     old, new = answer_words(before), answer_words(after)
     if is_negative(_unqualified(old)) != is_negative(_unqualified(new)):
@@ -165,7 +165,7 @@ def _flip_kind(before: str | None, after: str | None, measure: Similarity) -> Fl
     return "refinement" if same else "contradiction"
 
 
-def _is_nothing(answer: str) -> bool:
+def _is_empty_answer(answer: str) -> bool:
     words = " ".join(answer_words(answer))
     return words in _NOTHING or words.startswith(_TAKEN_BACK)
 

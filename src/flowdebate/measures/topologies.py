@@ -61,7 +61,7 @@ def edges(
         "sparse": partial(sparse, sparsity=sparsity),
         "random-graph": partial(random_graph, sparsity=sparsity),
     }
-    choose = topologies[topology] if isinstance(topology, str) else partial(_ask_own, topology)
+    choose = topologies[topology] if isinstance(topology, str) else partial(_custom_edges, topology)
     edges_chosen = [edge for edge in choose(names, round, random) if edge[0] in able and edge[1] in live]
     busy, reviewed, ordered = (
         Counter(critic for critic, _ in edges_chosen),
@@ -171,7 +171,7 @@ def _check(
             raise ConfigurationError(_WHERE, field, value, f"must be some of the agents, {join_choices(names)}")
 
 
-def _ask_own(
+def _custom_edges(
     topology: Callable[[Sequence[str], int, Random], object], names: Sequence[str], number: int, random: Random
 ) -> list[Edge]:
     """Compute the edges of a custom topology; invalid edges raise OutputError."""

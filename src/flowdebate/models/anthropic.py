@@ -112,7 +112,7 @@ class AnthropicModel(PooledModel):
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         if request.choices:  # the API does not report log-probabilities
-            return ModelResponse(finish="stop", usage=Usage.none())
+            return ModelResponse(finish="stop", usage=Usage.zero())
         endpoint = self._endpoint()
         effort = request.settings.effort or self._settings.effort
         marks = None if not self._cache else "system" if request.role in _ONCE else "transcript"

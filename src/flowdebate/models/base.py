@@ -73,7 +73,7 @@ class Usage:
         return _UNKNOWN
 
     @classmethod
-    def none(cls) -> Usage:
+    def zero(cls) -> Usage:
         """Return a usage of zero calls."""
         return _NONE
 
@@ -135,7 +135,7 @@ def total_usage(attempts: Sequence[Attempt]) -> Usage:
     """Sum the usage of `attempts`."""
     if len(attempts) == 1:
         return attempts[0].usage
-    total = Usage.none()
+    total = Usage.zero()
     for attempt in attempts:
         total += attempt.usage
     return total
@@ -157,10 +157,10 @@ class Meter(Protocol):
 class Attempts:
     """Attempts made for one call, in order. The request carries them through all wrappers."""
 
-    __slots__ = ("_meter", "_random", "_seed", "_tell", "made", "modes_left", "room", "server", "stream", "waited")
+    __slots__ = ("_meter", "_notify", "_random", "_seed", "made", "modes_left", "room", "server", "stream", "waited")
 
     def __init__(
-        self, *, meter: Meter | None = None, tell: Callable[[object], None] | None = None, seed: object = None
+        self, *, meter: Meter | None = None, notify: Callable[[object], None] | None = None, seed: object = None
     ) -> None:
         self.made: list[Attempt] = []
         self.server: str | None = None
@@ -172,14 +172,14 @@ class Attempts:
         self.stream: AnswerStream | None = None
         """Stream that forwards the answer to the listener, restarted for each request; None if nobody listens."""
         self._meter = meter
-        self._tell = tell
+        self._notify = notify
         self._seed = seed
         self.waited: float = 0.0
         self._random: Random | None = None
 
-    def belong_to(self, *, meter: Meter | None, tell: Callable[[object], None] | None, seed: object) -> Attempts:
+    def belong_to(self, *, meter: Meter | None, notify: Callable[[object], None] | None, seed: object) -> Attempts:
         """Bind the attempts to a run (its limits, event listeners and seed), and return them."""
-        self._meter, self._tell, self._seed = meter, tell, seed
+        self._meter, self._notify, self._seed = meter, notify, seed
         return self
 
     def sending(self, model: str, request: ModelRequest, *, asked_as: str | None = None) -> Sending:
@@ -202,23 +202,23 @@ class Attempts:
     def listening(self) -> Iterator[list[object]]:
         """Collect the events emitted inside the block; the run's listeners receive them as well."""
         heard: list[object] = []
-        outer = self._tell
+        outer = self._notify
 
-        def tell(event: object) -> None:
+        def notify(event: object) -> None:
             heard.append(event)
             if outer is not None:
                 outer(event)
 
-        self._tell = tell
+        self._notify = notify
         try:
             yield heard
         finally:
-            self._tell = outer
+            self._notify = outer
 
-    def tell(self, event: object) -> None:
+    def notify(self, event: object) -> None:
         """Pass `event` to the run's listeners."""
-        if self._tell is not None:
-            self._tell(event)
+        if self._notify is not None:
+            self._notify(event)
 
     @property
     def random(self) -> Random:

@@ -124,7 +124,7 @@ async def call_with_retries(
                 raise  # raise at once, while there is still time to call another model
             failure = error  # keep a reference, because Python unbinds `error` at the end of the block
         request = _amend(request, failure, lower=ignored or seen[SchemaViolation] % 2 == 0)
-        request.attempts.tell(
+        request.attempts.notify(
             CallRetried(
                 block=request.block,
                 model=failure.model,

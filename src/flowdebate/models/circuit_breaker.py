@@ -68,7 +68,7 @@ class CircuitBreaker(Wrapper):
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         step = self.breaker.admit()
-        self._tell(step, request)
+        self._report_change(step, request)
         if step.ticket is None:
             raise CircuitOpen(self.breaker.seconds_left, model=self.name, block=request.block)
         sent = len(request.attempts.made)
@@ -92,12 +92,12 @@ class CircuitBreaker(Wrapper):
                 succeeded = False
             raise
         finally:
-            self._tell(self.breaker.settle(step.ticket, succeeded=succeeded), request)
+            self._report_change(self.breaker.settle(step.ticket, succeeded=succeeded), request)
         return response
 
-    def _tell(self, step: Step, request: ModelRequest) -> None:
+    def _report_change(self, step: Step, request: ModelRequest) -> None:
         if step.before != step.after:
-            request.attempts.tell(
+            request.attempts.notify(
                 CircuitChanged(block=request.block, model=self.name, before=step.before, after=step.after)
             )
 
@@ -151,27 +151,27 @@ class Breaker:
     def state(self) -> CircuitState:
         """State that a new call would encounter."""
         with self._lock:
-            return "half_open" if self._state == "open" and self._left() <= 0 else self._state
+            return "half_open" if self._state == "open" and self._seconds_to_trial() <= 0 else self._state
 
     @property
     def seconds_left(self) -> float:
         """Time in seconds until the next trial; 0 if calls are admitted."""
         with self._lock:
-            return max(0.0, self._left()) if self._state == "open" else 0.0
+            return max(0.0, self._seconds_to_trial()) if self._state == "open" else 0.0
 
     @property
     def available(self) -> bool:
         """True if a call would be admitted now."""
         with self._lock:
             if self._state == "open":
-                return self._left() <= 0
+                return self._seconds_to_trial() <= 0
             return self._state == "closed" or self._trials < self._successes
 
     def admit(self) -> Step:
         """Request permission to make a call; the ticket must always be settled afterwards."""
         with self._lock:
             before = self._state
-            self._let_time_pass()
+            self._update_state()
             state = self._state
             if state == "open" or (state == "half_open" and self._trials >= self._successes):
                 return Step(before, state)
@@ -194,7 +194,7 @@ class Breaker:
         """Count the result of a call made without a ticket."""
         with self._lock:
             before = self._state
-            self._let_time_pass()
+            self._update_state()
             self._count(succeeded=succeeded)
             return Step(before, self._state)
 
@@ -210,8 +210,8 @@ class Breaker:
             elif self._counted >= self._successes:
                 self._become("closed")
 
-    def _let_time_pass(self) -> None:
-        if self._state == "open" and self._left() <= 0:
+    def _update_state(self) -> None:
+        if self._state == "open" and self._seconds_to_trial() <= 0:
             self._become("half_open")
 
     def _become(self, state: CircuitState) -> None:
@@ -222,7 +222,7 @@ class Breaker:
         if state == "open":
             self._opened = self._clock()
 
-    def _left(self) -> float:
+    def _seconds_to_trial(self) -> float:
         return self._opened + self._cooldown - self._clock()
 
 

@@ -40,12 +40,12 @@ from flowdebate.models.process import run_program
 from flowdebate.models.programs import PROGRAMS, SHARED_VARIABLES, Cloud, Program, Reply, is_model_name
 
 
-def _is_worth_another(error: ModelError) -> bool:
+def _is_retryable(error: ModelError) -> bool:
     """Return whether to run the program again, given that it already retries its vendor's failures."""
     return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
 
 
-_RETRY = Retry(attempts=2, on=_is_worth_another)
+_RETRY = Retry(attempts=2, on=_is_retryable)
 _MAX_CAUSE_LENGTH = 480  # maximum length of an error message, in characters
 _PATIENCE = 10.0  # timeout in seconds for a program's login check; if it hangs, the first call will reveal the problem
 _STYLES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")

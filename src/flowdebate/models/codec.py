@@ -312,7 +312,7 @@ def read_call(body: str) -> tuple[StoredAnswer, list[Attempt]]:
     return answer, attempts_of(answer.attempts)
 
 
-def models_asked(body: str) -> tuple[str, ...]:
+def called_models(body: str) -> tuple[str, ...]:
     """Return the models called for the answer in a `call_row`, in order; empty for an edited answer."""
     return tuple(str(attempt[0]) for attempt in json.loads(body).get("attempts", ()))
 
@@ -328,7 +328,7 @@ class Manner(NamedTuple):
 def manner_of(body: str) -> Manner | None:
     """Return how the answer in a `call_row` was produced; None if its run called no model for it."""
     recorded = json.loads(body)
-    models = models_asked(body)
+    models = called_models(body)
     if not models or recorded.get("origin", "asked") != "asked":
         return None
     return Manner(models[-1], tuple(recorded.get("repaired", ())), tuple(recorded.get("flags", ())))
@@ -345,7 +345,7 @@ def edited_text(body: str, edit: object) -> str:
     An answer with data accepts JSON data or JSON text; any other answer accepts text.
     """
     recorded = json.loads(body)
-    edited = {"finish": "stop", "model": recorded["model"], "usage": tokens_of(Usage.none()), "seconds": 0.0}
+    edited = {"finish": "stop", "model": recorded["model"], "usage": tokens_of(Usage.zero()), "seconds": 0.0}
     edited |= {"attempts": [], "origin": "edited"}
     if "data" in recorded:
         data = json.loads(edit) if isinstance(edit, str) and not isinstance(recorded["data"], str) else edit

@@ -55,7 +55,7 @@ _FILLERS = re.compile(r"\b((finish|stop|end|done|complete|completion) (reason|st
 
 
 @lru_cache(maxsize=1_000)
-def _ending_of_words(reason: str) -> Ending:
+def _parse_ending(reason: str) -> Ending:
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", reason[:200])
     words = " ".join(re.findall(r"[^\W_]+", words)).lower()
     words = " ".join(_FILLERS.sub(" ", words).split())
@@ -71,7 +71,7 @@ def ending_of(reason: object) -> Ending:
     if isinstance(reason, Mapping):  # some servers send an object instead of a word
         reason = reason.get("type", reason.get("reason"))
     if reason is None or isinstance(reason, str):
-        return _ending_of_words(reason or "")
+        return _parse_ending(reason or "")
     return "unknown"
 
 

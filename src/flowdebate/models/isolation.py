@@ -60,7 +60,7 @@ def isolated(isolate: Isolate | None, models: str) -> Iterator[tuple[Path, Isola
             yield home, isolation
         finally:
             for path, source in isolation.sign_in.items():
-                _put_back(home / path, source)
+                _restore(home / path, source)
 
 
 def is_filled(folder: str) -> bool:
@@ -70,7 +70,7 @@ def is_filled(folder: str) -> bool:
     return False
 
 
-def _put_back(renewed: Path, source: Path) -> None:
+def _restore(renewed: Path, source: Path) -> None:
     with suppress(OSError):
         if renewed.is_symlink() or not renewed.is_file() or not source.is_file():
             return

@@ -28,7 +28,7 @@ _STATES_A_STEP = 100
 LINEAR = "must be a pattern without look-around and back-references, and with few repetitions, to match in linear time"
 
 
-class _TooLong(Exception):
+class _StepLimitReached(Exception):
     """Raised if a validation takes too many steps."""
 
 
@@ -91,7 +91,7 @@ def _spend(steps: int) -> None:
     budget[0] -= steps
     if budget[0] < 0:
         message = f"takes more than {MAX_STEPS:,} steps to validate"
-        raise _TooLong(message)
+        raise _StepLimitReached(message)
 
 
 def find_errors(validator: Validator, value: object) -> list[ValidationError]:
@@ -103,7 +103,7 @@ def find_errors(validator: Validator, value: object) -> list[ValidationError]:
         return list(validator.iter_errors(value))  # type: ignore[arg-type]  # it checks the type itself
     except RecursionError:
         return [ValidationError("nests too deeply")]
-    except _TooLong as error:
+    except _StepLimitReached as error:
         return [ValidationError(str(error))]
     finally:
         _LEFT.reset(token)
@@ -190,7 +190,7 @@ def _hashable(value: object) -> object:
 
 
 @cache
-def own_registry() -> Registry[Any]:
+def meta_registry() -> Registry[Any]:
     """Return JSON Schema's meta-schemas without `$schema`, which would select an unbounded validator."""
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
     from referencing import Registry

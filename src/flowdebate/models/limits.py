@@ -30,7 +30,7 @@ class PerLoop(Generic[T]):
 
     >>> locks = PerLoop(asyncio.Lock)
     >>> async def same():
-    ...     return locks.here() is locks.here()
+    ...     return locks.get() is locks.get()
     >>> asyncio.run(same())
     True
     """
@@ -41,7 +41,7 @@ class PerLoop(Generic[T]):
         self._made: dict[asyncio.AbstractEventLoop, T] = {}
         self._lock = threading.Lock()
 
-    def here(self) -> T:
+    def get(self) -> T:
         """Return the running loop's object."""
         loop = asyncio.get_running_loop()
         value = self._made.get(loop)
@@ -72,7 +72,7 @@ class ConcurrencyLimit(PerRequestWrapper):
         self._places = PerLoop(lambda: asyncio.Semaphore(max_concurrency))
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        places = self._places.here()
+        places = self._places.get()
         if places.locked():
             with request.attempts.waiting():
                 await places.acquire()
@@ -175,10 +175,10 @@ class RateLimit(_Metered):
         )
 
     async def _enter(self, request: ModelRequest) -> None:
-        await self._gates.here().enter(request)
+        await self._gates.get().enter(request)
 
     async def _charge(self, tokens: int) -> None:
-        bucket = self._gates.here().tokens
+        bucket = self._gates.get().tokens
         if bucket is not None:
             bucket.charge(tokens)
 
@@ -291,7 +291,11 @@ class SharedRateLimit(_Metered):
             granted = False
             while not granted:
                 seconds, granted = await self._counter().take(
-                    self.key, interval=self._each, burst=self._burst, brim=self._per, longest=_left(request)
+                    self.key,
+                    interval=self._each,
+                    burst=self._burst,
+                    brim=self._per,
+                    longest=_seconds_to_deadline(request),
                 )
                 if not granted:
                     _check_in_time(seconds, request)
@@ -320,7 +324,7 @@ class SharedRateLimit(_Metered):
 
 def _check_in_time(seconds: float, request: ModelRequest) -> None:
     """Raise RateLimited if a wait of `seconds` would exceed the call's deadline."""
-    if seconds >= _left(request):
+    if seconds >= _seconds_to_deadline(request):
         raise RateLimited(
             f"not sent: its turn would come in {seconds:.3g} s, after the call's deadline",
             retry_after=seconds,
@@ -329,7 +333,7 @@ def _check_in_time(seconds: float, request: ModelRequest) -> None:
         )
 
 
-def _left(request: ModelRequest) -> float:
+def _seconds_to_deadline(request: ModelRequest) -> float:
     """Return the time in seconds until the call's deadline, or a very large number if it has none."""
     if request.deadline is None:
         return 1e9

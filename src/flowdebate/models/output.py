@@ -29,7 +29,7 @@ from flowdebate.models.json_schema import (
     bounded,
     find_errors,
     find_unbounded_pattern,
-    own_registry,
+    meta_registry,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class OutputSchema:
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         """JSON Schema whose top level is an object."""
-        return _with_object_on_top(self.model.model_json_schema())
+        return _with_object_root(self.model.model_json_schema())
 
     @cached_property
     def digest(self) -> str:
@@ -142,19 +142,19 @@ def _schema_of_type(spec: Any, location: str, field: str) -> OutputSchema:  # no
         raise ConfigurationError(location, field, spec, problem) from error
     name = re.sub(r"\W", "", getattr(spec, "__name__", "")) or "Output"
     if schema.get("type") == "object":
-        return OutputSchema(type(name, (_ObjectOnTop, RootModel[spec]), {"__module__": __name__}), unwrap="root")
+        return OutputSchema(type(name, (_ObjectRoot, RootModel[spec]), {"__module__": __name__}), unwrap="root")
     return OutputSchema(create_model(name, value=(spec, ...)), unwrap="value")
 
 
-class _ObjectOnTop:
+class _ObjectRoot:
     """Mixin for pydantic models whose JSON Schema has no reference at its top level."""
 
     @classmethod
     def model_json_schema(cls, *args: object, **options: object) -> dict[str, Any]:
-        return _with_object_on_top(super().model_json_schema(*args, **options))  # type: ignore[misc]
+        return _with_object_root(super().model_json_schema(*args, **options))  # type: ignore[misc]
 
 
-def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
+def _with_object_root(schema: dict[str, Any]) -> dict[str, Any]:
     """Replace a `schema` that merely refers to a definition with that definition, because servers require an object."""
     reference = schema.get("$ref")
     definitions = dict(schema.get("$defs", {}))
@@ -187,11 +187,11 @@ def _model_of_json_schema(json_schema: Mapping[str, Any], location: str, field: 
     name = re.sub(r"\W", "", str(schema.get("title", ""))) or "Output"
     root = RootModel[Annotated[dict[str, Any], AfterValidator(check)]]
 
-    def as_given(*_: object, **__: object) -> dict[str, Any]:
+    def copy_schema(*_: object, **__: object) -> dict[str, Any]:
         # a copy, because pydantic would look up the schema's definitions among its own
         return deepcopy({"title": name, "type": "object", **schema})
 
-    return type(name, (root,), {"__module__": __name__, "model_json_schema": as_given})
+    return type(name, (root,), {"__module__": __name__, "model_json_schema": copy_schema})
 
 
 def _requirement(problem: jsonschema.ValidationError) -> str:
@@ -221,7 +221,7 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
         raise ConfigurationError(location, field, root, problem)
     try:
         root = deepcopy(root)
-        registry = own_registry()
+        registry = meta_registry()
         form = {key: value for key, value in kind.META_SCHEMA.items() if key != "$schema"}
         problems = find_errors(bounded(kind)(form, registry=registry), root)
         if problems:

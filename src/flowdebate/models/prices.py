@@ -17,7 +17,7 @@ GIVEN = "by given prices"
 
 
 @lru_cache(maxsize=1)
-def prices_known() -> bool:
+def are_prices_known() -> bool:
     """Return whether prices are known, which requires `genai-prices`."""
     return find_spec("genai_prices") is not None
 
@@ -28,7 +28,7 @@ def prices_source() -> str | None:
     The list itself is undated, so the start date of its newest price indicates its age. A list fetched while the
     program runs has that day's date.
     """
-    if not prices_known():
+    if not are_prices_known():
         return None
     from genai_prices.data_snapshot import get_snapshot
 
@@ -51,7 +51,7 @@ def known_price(model: str, usage: Usage) -> float | None:
     preset = PROVIDERS.get(provider)
     if model == "local" or (preset is not None and name and preset.key_env is None):
         return 0.0
-    if preset is None or not name or not prices_known():
+    if preset is None or not name or not are_prices_known():
         return None
     from genai_prices import Usage as Counts
     from genai_prices import calc_price

@@ -190,7 +190,7 @@ def _read_gemini(output: str) -> Reply:
         return Reply(error=_message(error), status=_count(error, "code"))
     stats = result.get("stats")
     models = stats.get("models") if isinstance(stats, dict) else None
-    usage = Usage.none()
+    usage = Usage.zero()
     for model in models.values() if isinstance(models, dict) else ():
         thinking, answer = _count(model, "tokens", "thoughts"), _count(model, "tokens", "candidates")
         usage += Usage(
@@ -215,7 +215,7 @@ def _message(error: object) -> str:
 
 def _read_opencode(output: str) -> Reply:
     texts: list[str] = []
-    usage = Usage.none()
+    usage = Usage.zero()
     for event in _objects(output):
         kind, part = event.get("type"), event.get("part")
         if kind == "error":

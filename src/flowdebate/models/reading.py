@@ -182,14 +182,14 @@ class _Repeated(ValueError):
     """Raised if a key is repeated in an object."""
 
 
-def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise _Repeated(pairs)
     return fields
 
 
-_strict = json.JSONDecoder(object_pairs_hook=_once_each)
+_strict = json.JSONDecoder(object_pairs_hook=_reject_repeated_keys)
 _OPENING = ("{", "[", '"')
 # The beginning of an object, whole or broken; any other brace is part of the prose.
 _OBJECT = re.compile("\\{\\s*[\"'“\u2018]")
@@ -236,7 +236,9 @@ def _repair(text: str) -> Parsed | None:
     if text[:1] not in ("{", "[") or len(text) > _MAX_LENGTH:
         return None
     try:
-        return Parsed(json.JSONDecoder(strict=False, object_pairs_hook=_once_each).decode(text), (_LINE_BREAK,))
+        return Parsed(
+            json.JSONDecoder(strict=False, object_pairs_hook=_reject_repeated_keys).decode(text), (_LINE_BREAK,)
+        )
     except (ValueError, RecursionError):
         pass
     for bare in dict.fromkeys((text.strip(), _COMMENT.sub(lambda match: match[1] or "", text).strip())):

@@ -121,7 +121,7 @@ class Failure(Recorded):
     stopped: bool | None = None
 
     @model_validator(mode="after")
-    def _is_known(self) -> Self:
+    def _check_kind(self) -> Self:
         if self.kind not in CLASSES:
             problem = f"has an unknown `kind` of error: {self.kind}"
             raise ValueError(problem)
@@ -170,7 +170,7 @@ class Notice(Recorded):
     facts: dict[str, JsonValue]
 
     @model_validator(mode="after")
-    def _is_known(self) -> Self:
+    def _check_kind(self) -> Self:
         self.event()
         return self
 
@@ -527,7 +527,7 @@ class ReplayModel:
             with request.attempts.sending(sent.model, request, asked_as=sent.asked_as) as attempt:
                 attempt.usage, attempt.error, attempt.answer = sent.usage, sent.error, sent.answer
         for notice in call.notices:
-            request.attempts.tell(notice.event())
+            request.attempts.notify(notice.event())
         if call.answer is None:
             assert call.error is not None  # noqa: S101 - a line has one or the other
             raise call.error.error()

@@ -188,10 +188,10 @@ def model_of_environment() -> str | None:
 
 def environment_choice() -> tuple[str, str] | None:
     """Return the default model for blocks and runs, with the reason for its choice; None if no model is set up."""
-    return next(_found_models(), None)
+    return next(_list_available(), None)
 
 
-def _found_models() -> Iterator[tuple[str, str]]:
+def _list_available() -> Iterator[tuple[str, str]]:
     """Yield the available models in order of preference, each with the reason; servers are contacted only if needed."""
     from flowdebate.models.openai.endpoint import address_of
 
@@ -218,7 +218,7 @@ def _found_models() -> Iterator[tuple[str, str]]:
 
 def no_model() -> ModelUnavailable:
     """Return the error to raise when no model is set up."""
-    error = ModelUnavailable(f"no model is set up: {nothing_found()}; or pass model=…")
+    error = ModelUnavailable(f"no model is set up: {explain_no_models()}; or pass model=…")
     error.providers_fault = False  # a fallback or a quorum must not hide this error
     return error
 
@@ -256,20 +256,20 @@ def check_vendor(vendor: str, *, location: str, field: str) -> None:
         raise ConfigurationError(location, field, vendor, problem, hint=hint)
 
 
-def found_models(*, without: Collection[str] = ()) -> list[str]:
+def list_available_models(*, without: Collection[str] = ()) -> list[str]:
     """Return the available models, one per vendor, starting with the default model for runs.
 
     The local model is included only if there is no other. Models from vendors in `without` are omitted.
     """
     models: dict[str, str] = {}
     excluded = set(map(maker_of, without))
-    for name, _ in _found_models():
+    for name, _ in _list_available():
         if maker_of(name) not in excluded:
             models.setdefault(vendor_of(name), name)
     return [name for vendor, name in models.items() if vendor != "local"] or [*models.values()]
 
 
-def nothing_found() -> str:
+def explain_no_models() -> str:
     """Explain where models were looked for and what to do next."""
     from flowdebate.models.local.gguf import WAYS_OUT
 
@@ -530,7 +530,9 @@ def full_name(spec: str, location: str = "model", field: str = "model") -> str:
     mistyped = re.search("[/:]", spec) and not _TAG.fullmatch(spec) and _guess_provider(spec, 0.75)
     if mistyped or not _LISTED.fullmatch(spec):
         return spec
-    forms = [f"{server}/{model}" for server, listing in _servers().items() for model in _named_so(spec, listing.models)]
+    forms = [
+        f"{server}/{model}" for server, listing in _servers().items() for model in _find_by_name(spec, listing.models)
+    ]
     maker = next((maker for maker, names in _PUBLISHERS.items() if names.fullmatch(spec)), None)
     if maker is not None and (not forms or _has_key(maker)):
         forms.insert(0, f"{maker}/{spec}")
@@ -540,7 +542,7 @@ def full_name(spec: str, location: str = "model", field: str = "model") -> str:
     return forms[0] if forms else spec
 
 
-def _named_so(name: str, models: Sequence[str]) -> list[str]:
+def _find_by_name(name: str, models: Sequence[str]) -> list[str]:
     """Find the server's model called `name`; otherwise return all models whose names differ only in their tags."""
     exact = [model for model in models if model in (name, f"{name}:latest")]
     return exact[:1] or [model for model in models if model.partition(":")[0] == name]

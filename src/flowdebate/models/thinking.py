@@ -374,7 +374,7 @@ def remember_thinking(server: str | None, model: str, *, unannounced: bool) -> N
         _unannounced.popitem(last=False)
 
 
-def may_think_unannounced(server: str | None, model: str) -> bool:
+def may_omit_opening_tag(server: str | None, model: str) -> bool:
     """Return whether a model at an address has previously thought without an opening tag, or is known to think."""
     recorded = _unannounced.get((server, model))
     return _is_thinker(model) if recorded is None else recorded
@@ -407,9 +407,9 @@ class AnswerStream:
         self._asked = server, model
         if self._begin is not None:
             self._begin()
-        self._holds_all = may_think_unannounced(server, model)
+        self._holds_all = may_omit_opening_tag(server, model)
         self._pieces: list[str] = []
-        self._heard: list[str] = []
+        self._emitted: list[str] = []
         self._flows = self._thinks = self._tagged = False
 
     def __call__(self, piece: str) -> None:
@@ -418,13 +418,13 @@ class AnswerStream:
         pieces.append(piece)
         if "<" not in piece and "[" not in piece and "\u25c1" not in piece:
             if self._flows:
-                self._say(piece)
+                self._emit(piece)
                 return
-            if not self._heard and not self._holds_all and not self._thinks and piece.strip():
+            if not self._emitted and not self._holds_all and not self._thinks and piece.strip():
                 text = "".join(pieces)
                 if not may_have_tags(text):  # fast path: in almost all answers, the first word contains no tag
                     self._flows = True
-                    self._say(text)
+                    self._emit(text)
                     return
         self._tagged = True
         if (self._thinks or self._holds_all) and not any(sign in last for last in pieces[-2:] for sign in ">]\u25b7"):
@@ -436,7 +436,7 @@ class AnswerStream:
             return
         if part.thought and not part.thinks:
             self._holds_all = False
-        self._say_all(part.text)
+        self._emit_all(part.text)
         self._flows = not part.open and not self._holds_all
 
     def finish(self) -> None:
@@ -445,23 +445,23 @@ class AnswerStream:
             separated = separate_thinking("".join(self._pieces))
             if self._holds_all:
                 remember_thinking(*self._asked, unannounced=separated.unannounced)
-            self._say_all(separated.text)
+            self._emit_all(separated.text)
         if self._finish is not None:
             self._finish()
 
-    def _say_all(self, text: str) -> None:
+    def _emit_all(self, text: str) -> None:
         """Make sure that the listener has received exactly `text`."""
-        heard = "".join(self._heard)
+        heard = "".join(self._emitted)
         if heard.startswith(text) and not heard[len(text) :].strip():
             return
         if not text.startswith(heard):
-            self._attempts.tell(TextWithdrawn(block=self._block))
+            self._attempts.notify(TextWithdrawn(block=self._block))
             if self._begin is not None:
                 self._begin()
-            self._heard, heard = [], ""
-        self._say(text[len(heard) :])
+            self._emitted, heard = [], ""
+        self._emit(text[len(heard) :])
 
-    def _say(self, piece: str) -> None:
+    def _emit(self, piece: str) -> None:
         if piece:
-            self._heard.append(piece)
+            self._emitted.append(piece)
             self._listener(piece)

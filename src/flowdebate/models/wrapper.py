@@ -215,7 +215,7 @@ class Fallback(Wrapper):
                     error=type(error).__name__,
                     message=error.message,
                 )
-            request.attempts.tell(event)
+            request.attempts.notify(event)
         raise AssertionError  # unreachable: the last model has answered or failed
 
     def _applies(self, error: ModelError) -> bool:
@@ -270,7 +270,7 @@ class Timeout(PerRequestWrapper):
         allowed = self._first_text
         silence = asyncio.timeout(allowed)
 
-        def heard(piece: str) -> None:
+        def restart_timer(piece: str) -> None:
             nonlocal allowed
             allowed = self._between
             with suppress(RuntimeError):  # the timer has expired, or the answer has arrived
@@ -280,7 +280,7 @@ class Timeout(PerRequestWrapper):
 
         try:
             async with silence:
-                return await self.ask(replace(request, on_text=heard))
+                return await self.ask(replace(request, on_text=restart_timer))
         except Exception as error:
             # a TimeoutError raised by the model must not be taken for this deadline
             if silence.expired() and allowed is not None:

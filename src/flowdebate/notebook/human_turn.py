@@ -19,7 +19,7 @@ from flowdebate.service.state import PendingInput
 from flowdebate.store.base import Store
 from flowdebate.store.open import StoreChoice, open_store
 from flowdebate.ui.statuses import status_text
-from flowdebate.web.forms import Asked, answer_fields
+from flowdebate.web.forms import OpenRequest, answer_fields
 from flowdebate.web.templates import asset, render, style_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class HumanTurn:
         self.widget: Any = _widget_class()(page=_page(note=_NOT_YET))
         """The widget, to put beside others of `ipywidgets`."""
         self.widget.on_msg(self._receive)
-        self._watch = None if self._store is None else self._loop.create_task(self._look_again())
+        self._watch = None if self._store is None else self._loop.create_task(self._poll())
 
     def _repr_mimebundle_(self, **options: object) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the widget for display in a notebook, or a sentence if widgets cannot be shown."""
@@ -94,11 +94,11 @@ class HumanTurn:
             try:
                 answer = await self._answer
             except asyncio.CancelledError:
-                self._say("Your answer is no longer needed: the run has ended, or its time is up.")
+                self._show_note("Your answer is no longer needed: the run has ended, or its time is up.")
                 raise
             finally:
                 self._answer = None
-            self._say("Your answer is in the debate.")
+            self._show_note("Your answer is in the debate.")
             return answer
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class HumanTurn:
         self._asked, self._answered = request, ""
         self.widget.page = _page(request, token=f"flowdebate-{id(self)}")
 
-    def _say(self, note: str, *, answered: bool = True) -> None:
+    def _show_note(self, note: str, *, answered: bool = True) -> None:
         self._asked = None
         self._answered = note if answered else ""
         self.widget.page = _page(note=note)
@@ -149,21 +149,21 @@ class HumanTurn:
         try:
             await submit_answer(self._store, self._run_id, answer, place=request.place)
         except NotAwaited:
-            self._say("This was already answered elsewhere; the first answer counts.")
+            self._show_note("This was already answered elsewhere; the first answer counts.")
         except FlowDebateError as error:
             self._refuse(error)
         else:
-            self._say(f"Your answer is recorded. {_RESUME}")
+            self._show_note(f"Your answer is recorded. {_RESUME}")
 
     # Requests of a durable run
 
-    async def _look_again(self) -> None:
+    async def _poll(self) -> None:
         is_open = True
         while is_open:
             try:
                 is_open = await self._look()
             except FlowDebateError as error:
-                self._say(error_text(error), answered=False)
+                self._show_note(error_text(error), answered=False)
             if self._handle is not None and not self._handle.done():
                 await self._handle.wait()
             else:
@@ -183,12 +183,12 @@ class HumanTurn:
         if own_requests:
             self._show(own_requests[0])
         elif self._asked is not None:
-            self._say(f"This was answered elsewhere. {_RESUME}")
+            self._show_note(f"This was answered elsewhere. {_RESUME}")
         elif status not in ("queued", "running", "interrupted", "awaiting"):
-            self._say(f"The run is over ({status_text(status)}). Thank you.")
+            self._show_note(f"The run is over ({status_text(status)}). Thank you.")
             return False
         elif not self._answered:
-            self._say(_NOT_YET, answered=False)
+            self._show_note(_NOT_YET, answered=False)
         return True
 
 
@@ -216,7 +216,7 @@ def _page(request: HumanRequest | None = None, *, note: str = "", token: str = "
     if request is None:
         return render("notebook/turn", pending=None, note=note)
     pending = PendingInput.of(request)
-    question = Asked.of(pending)
+    question = OpenRequest.of(pending)
     return render(
         "notebook/turn", pending=pending, asked=question, form=answer_fields(pending.answer_schema), token=token
     )

@@ -195,7 +195,7 @@ class BatchSummary:
     """Number of runs for each decision (the `decision_word` of the raw output), for patterns that decide."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """Number of failed runs for each error class."""
-    usage: Usage = Usage.none()  # noqa: RUF009 - a frozen value
+    usage: Usage = Usage.zero()  # noqa: RUF009 - a frozen value
     """Calls and tokens of all runs, including runs in progress and replayed answers."""
     cost: float | None = None
     """Cost according to the `prices` in the limits or the built-in prices; None if the prices are unknown."""
@@ -233,7 +233,7 @@ class BatchTally:
         self._statuses: Counter[RunStatus] = Counter()
         self._decisions: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
-        self._usage = Usage.none()
+        self._usage = Usage.zero()
         self._cost: float | None = None
         self._prices: str | None = None
 

@@ -29,10 +29,10 @@ _SPECIAL = re.compile(r"[%/\[\]#]")
 
 
 @lru_cache(maxsize=1024)  # cached, because each step of a loop needs the same value
-def place_of(name: str) -> str:
+def escape_path_segment(name: str) -> str:
     """Escape `name` for use in a path, so that different names lead to different paths.
 
-    >>> place_of("for/against")
+    >>> escape_path_segment("for/against")
     'for%2Fagainst'
     """
     return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", name)
@@ -236,7 +236,7 @@ class Context:
         raised. With `failures`, an exception is recorded too, and raised again on resume; without it, the call is
         repeated. `key` distinguishes concurrent steps of a block; steps under the same key are numbered.
         """
-        name = f"{self.path}#step:{place_of(key)}" if key else f"{self.path}#step"
+        name = f"{self.path}#step:{escape_path_segment(key)}" if key else f"{self.path}#step"
         if self._steps is None:  # created on first use: each path has a context, but few have steps
             self._steps = {}
         count = self._steps[name] = self._steps.get(name, 0) + 1

@@ -118,7 +118,7 @@ class Journal:
                 raise cancelled
             creating.result()
 
-    def takes_any(self, key: str) -> bool:
+    def accepts_any_request(self, key: str) -> bool:
         """Return whether an answer recorded at `key` is valid for any request."""
         return self._accepts_changes and key in self._done
 
@@ -161,7 +161,7 @@ class Journal:
         keys = [key for key in self._open if is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
-    async def _own(self) -> None:
+    async def _take_ownership(self) -> None:
         """Take ownership of a run before the first write to it; raise RunConflict if it changed after it was read."""
         if self._taking is None:  # take ownership only once, on behalf of all concurrent branches about to write
             self._taking = asyncio.ensure_future(self._take())
@@ -189,7 +189,7 @@ class Journal:
         ):
             raise RunUncertain(self.store.name, self.run_id, key, open_attempt.attempts)
         if not self.owned:
-            await self._own()
+            await self._take_ownership()
         await self.store.intend(self.run_id, key, kind, request)
 
     async def ask(self, key: str, request: str) -> None:
@@ -197,7 +197,7 @@ class Journal:
         open_attempt = self._open.get(key)
         if open_attempt is None or open_attempt.request != request:
             if not self.owned:
-                await self._own()
+                await self._take_ownership()
             await self.store.intend(self.run_id, key, "human", request)
 
     async def commit(self, key: str, kind: StepKind, body: str) -> None:
@@ -205,7 +205,7 @@ class Journal:
         # Wall clocks can be set back, and other machines' clocks may be slow.
         self._clock = max(self._clock, time.time() + self._ahead)
         if not self.owned:
-            await self._own()
+            await self._take_ownership()
         await self.store.commit(self.run_id, key, kind, body, self._clock)
 
     async def fail(self, key: str, failure: str) -> None:

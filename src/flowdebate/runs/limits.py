@@ -17,7 +17,7 @@ from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate._util.validation import check_count, check_number
 from flowdebate.errors import BudgetReached, ConfigurationError, LimitReached, StoreError
 from flowdebate.models.base import Attempt, ModelRequest, Usage, estimate_tokens
-from flowdebate.models.prices import GIVEN, HOW, known_price, prices_known, prices_source
+from flowdebate.models.prices import GIVEN, HOW, are_prices_known, known_price, prices_source
 
 if TYPE_CHECKING:
     from flowdebate.store.base import Store
@@ -87,7 +87,7 @@ class Limits:
         check_count("Limits", optional=True, calls=self.calls, tokens=self.tokens)
         bounds = {"cost": self.cost, "seconds": self.seconds, "working_seconds": self.working_seconds}
         check_number("Limits", bounds, above=0, optional=True)
-        if self.cost is not None and self.prices is None and not prices_known():
+        if self.cost is not None and self.prices is None and not are_prices_known():
             raise ConfigurationError(
                 "Limits", "prices", None, "is required with `cost`", hint=f"Or install some: {HOW}"
             )
@@ -154,7 +154,7 @@ class Budget:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._counts_tokens = limits.tokens is not None or limits.prices is not None or prices_known()
+        self._counts_tokens = limits.tokens is not None or limits.prices is not None or are_prices_known()
         self._in_flight: list[Reserved] = []
         self._calls = 0
         self._tokens = 0
@@ -176,7 +176,7 @@ class Budget:
         while self._unpriced and self._cost is not None:
             price = self.price_of(*self._unpriced.pop())
             self._cost = None if price is None else self._cost + price
-        return None if self._limits.prices is None and not prices_known() else self._cost
+        return None if self._limits.prices is None and not are_prices_known() else self._cost
 
     @property
     def prices(self) -> str | None:
@@ -199,11 +199,11 @@ class Budget:
             return prices(model, usage)
         if prices is not None and (price := prices.get(model)) is not None:
             return price.of(usage)
-        listed_price = known_price(model, usage) if prices_known() else None
+        listed_price = known_price(model, usage) if are_prices_known() else None
         if listed_price is None and (prices is not None or self._limits.cost is not None):
             names = ", ".join(prices or ()) or "none"
             problem = f"must include every model of the run; {model} is missing (the table has {names})"
-            hint = "Its price is not known either" if prices_known() else ""
+            hint = "Its price is not known either" if are_prices_known() else ""
             raise ConfigurationError("Limits", "prices", None, problem, hint=hint)
         return listed_price
 
@@ -358,7 +358,7 @@ class Account:
         """Raise BudgetReached if the budget is used up."""
         self._check(await self.used(), Used())
 
-    def owe(self, used: Used, instead: Used | None = None) -> None:
+    def add_pending(self, used: Used, instead: Used | None = None) -> None:
         """Add `used` to the next write, in place of the reservation `instead`.
 
         Raises BudgetReached if it would exceed the budget.
@@ -462,7 +462,7 @@ class Charge:
     async def end(self) -> None:
         """Replace the call's reserved usage with its actual usage."""
         for meter in self._meters:
-            meter.account.owe(meter.used, instead=meter.reserved)
+            meter.account.add_pending(meter.used, instead=meter.reserved)
             with suppress(StoreError):  # the answer has arrived, and the next write will count its usage
                 await meter.account.count()
 
@@ -471,7 +471,7 @@ class Charge:
         for meter in self._meters:
             expected = meter.account.expect(model, request)
             if self._sent:
-                meter.account.owe(expected)
+                meter.account.add_pending(expected)
                 meter.reserved = meter.reserved.plus(expected)
         self._sent = True
         return request, None if self._budget is None else self._budget.reserve(model, request)

@@ -74,7 +74,7 @@ class Records:
         for listener in self.listeners:
             listener(event)
 
-    def tell(self, event: object) -> None:
+    def notify(self, event: object) -> None:
         """Pass `event` to the listeners without recording it."""
         if self.held_events and self._is_held(event, "", recorded=False):
             return
@@ -99,7 +99,7 @@ class Records:
             if recorded:
                 self.emit(event, place)
             else:
-                self.tell(event)
+                self.notify(event)
 
     def _is_held(self, event: object, path: str, *, recorded: bool) -> bool:
         path = getattr(event, "path", path) or path
@@ -113,7 +113,7 @@ class Records:
         """Announce a model call, which stays in `calls` until `call_ended`."""
         event = CallStarted(block=request.block, role=request.role, model=model, path=path, at=self.now())
         self.calls[id(event)] = event
-        self.tell(event)
+        self.notify(event)
         return event
 
     def call_ended(self, started: CallStarted) -> None:

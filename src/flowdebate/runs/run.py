@@ -41,7 +41,7 @@ from flowdebate.models.codec import (
     read_call,
     read_record,
 )
-from flowdebate.models.prices import prices_known
+from flowdebate.models.prices import are_prices_known
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted, RunStatus
 from flowdebate.runs.journal import Journal
 from flowdebate.runs.limits import Account, Budget, Charge, Limits
@@ -171,11 +171,11 @@ class Run:
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
     """Observer of the run's calls, tools and events while the run is being executed."""
     records: Records = field(init=False)
-    """The run's events and states; `emit`, `tell` and `now` are shortcuts to it."""
+    """The run's events and states; `emit`, `notify` and `now` are shortcuts to it."""
     emit: _Emit = field(init=False)
-    tell: Callable[[object], None] = field(init=False)
+    notify: Callable[[object], None] = field(init=False)
     now: Callable[[], float] = field(init=False)
-    usage: Usage = field(default=Usage.none(), init=False)
+    usage: Usage = field(default=Usage.zero(), init=False)
     tokens: int = field(default=0, init=False)
     """Number of tokens used so far, in prompts and answers together; estimated if a server does not report them."""
     raw_output: object = field(default=None, init=False)
@@ -191,9 +191,9 @@ class Run:
     _opened_models: dict[int, Model] = field(default_factory=dict, init=False)
 
     def __post_init__(self, limits: Limits | None) -> None:
-        self.budget = Budget(limits or _NO_LIMITS) if limits or prices_known() else None
+        self.budget = Budget(limits or _NO_LIMITS) if limits or are_prices_known() else None
         self.records = Records(self.session.resources, time.time if self.journal is None else self.journal.now)
-        self.emit, self.tell, self.now = self.records.emit, self.records.tell, self.records.now
+        self.emit, self.notify, self.now = self.records.emit, self.records.notify, self.records.now
 
     # Start and end
 
@@ -354,13 +354,13 @@ class Run:
             if row is not None:
                 odd: tuple[Flag, ...] = () if digest in (None, row.request) else ("other_request",)
                 return self._replay(model, request, path, row, odd=odd)
-        # `tell` must not refer to the request: the request refers to `tell`, and such a cycle would keep the run in
+        # `notify` must not refer to the request: the request refers to `notify`, and such a cycle would keep the run in
         # memory
         role = request.role
         charge = Charge(self.accounts, self.budget)
         attempts = request.attempts.belong_to(
             meter=charge,
-            tell=lambda event: self._tell_of_call(event, path, role),
+            notify=lambda event: self._forward_call_event(event, path, role),
             seed=(self.seed, path),
         )
         calling = self.records.call_started(request, model.name, path)
@@ -413,10 +413,10 @@ class Run:
             await charge.end()
         return response
 
-    def _tell_of_call(self, event: object, path: str, role: str | None) -> None:
+    def _forward_call_event(self, event: object, path: str, role: str | None) -> None:
         """Forward an event of the model call at `path`; events about streamed text are live-only, like the text."""
         if isinstance(event, TextWithdrawn):
-            self.tell(replace(event, role=role, path=path, at=self.now()))
+            self.notify(replace(event, role=role, path=path, at=self.now()))
         else:
             self.emit(event, path, role)
 

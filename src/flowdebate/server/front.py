@@ -104,7 +104,7 @@ class Front:
         """Return the lock for starting a run, so that simultaneous requests with one `runId` start only one run."""
         return asyncio.Lock() if run_id is None else self._locks.setdefault(run_id, asyncio.Lock())
 
-    def may_be_given(self, options: type[PlanOptions], name: str) -> bool:
+    def is_option_allowed(self, options: type[PlanOptions], name: str) -> bool:
         """Check whether a request may set this option; `check_options` checks its value."""
         reaches = options.reaches(name)
         return not reaches.isdisjoint({"nothing", "model"}) or ("server" in reaches and bool(self.base_urls))

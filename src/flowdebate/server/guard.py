@@ -203,7 +203,7 @@ class Guard:
         """Treat the path for browsers as part of the application's mount path."""
         token = self.options.token
         name, _, _ = path_of(scope).removeprefix("/").partition("/")
-        if token is not None and name.startswith("~") and is_same(f"/{name}", root := browser_root(token)):
+        if token is not None and name.startswith("~") and are_secrets_equal(f"/{name}", root := browser_root(token)):
             scope["root_path"] = scope.get("root_path", "").rstrip("/") + root
             scope[_BROWSER] = root
 
@@ -215,7 +215,7 @@ class Guard:
         token_given = request.query_params[_TOKEN]
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != _TOKEN]
         scope["query_string"] = urlencode(rest).encode()  # as it appears in the server's access log
-        if not is_same(token_given, token):
+        if not are_secrets_equal(token_given, token):
             raise _unauthorized("The token in this URL is not valid for this server, or no longer valid.")
         root = f"{shared_root_of(request)}{browser_root(token)}"
         clean = f"{root}{path_of(scope)}{'?' if rest else ''}{urlencode(rest)}"
@@ -247,7 +247,7 @@ class Guard:
         elif token is not None:
             scheme, _, token_given = request.headers.get("authorization", "").partition(" ")
             if scheme.lower() == "bearer":
-                right = is_same(token_given.strip(), token)
+                right = are_secrets_equal(token_given.strip(), token)
             else:
                 right = await self._is_signed_in(request, token)
             if not right:
@@ -263,7 +263,7 @@ class Guard:
         if _BROWSER not in request.scope or not (issued.isascii() and issued.isdigit() and len(issued) < _DIGITS):
             return False
         at = int(issued) / 1000
-        if not is_same(cookie, _cookie_value(token, at)) or at + SESSION < time.time():
+        if not are_secrets_equal(cookie, _cookie_value(token, at)) or at + SESSION < time.time():
             return False
         signed_out = self.options.signed_out
         return signed_out is None or at > await signed_out()
@@ -352,7 +352,7 @@ def _cookie_value(token: str, at: float) -> str:
     return f"{issued}.{hmac.new(token.encode(), f'cookie {issued}'.encode(), sha256).hexdigest()}"
 
 
-def is_same(value: str, expected: str) -> bool:
+def are_secrets_equal(value: str, expected: str) -> bool:
     """Compare two secrets in constant time, so that the duration does not reveal where they differ."""
     return hmac.compare_digest(value.encode(errors="replace"), expected.encode())
 
@@ -416,7 +416,7 @@ class Links:
             return None
         # Base64 has several spellings of some bytes; only this library's is accepted, so that each link has a single
         # code.
-        if _encode(text) != body or not is_same(mac, self._mac(text)):
+        if _encode(text) != body or not are_secrets_equal(mac, self._mac(text)):
             return None
         link = Link(**dict(zip((link_field.name for link_field in fields(Link)), json.loads(text), strict=False)))
         return link if self.clock() < link.expires_at else None

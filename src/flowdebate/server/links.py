@@ -30,7 +30,7 @@ MAX_VOTES = 1_000
 router: APIRouter = APIRouter(tags=["links"])
 
 
-class LinkMade(BaseModel):
+class CreatedLink(BaseModel):
     """A new link: one for a person to answer requests, or a public one."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
@@ -46,7 +46,7 @@ class LinkMade(BaseModel):
 @router.post(
     "/runs/{run_id}/links",
     status_code=HTTPStatus.CREATED,
-    response_model=LinkMade,
+    response_model=CreatedLink,
     responses=responses(404, 409),
 )
 async def make_link(
@@ -63,9 +63,9 @@ async def make_link(
     if body.shows is not None:
         if (target := body.role or body.place) is not None:
             raise ConfigurationError("POST /runs/{id}/links", "shows", None, f"cannot be set for a link for {target}")
-        shared = made_of(await service.share(run_id, body.shows, seconds=body.seconds), run_id, front, request)
+        shared = created_link(await service.share(run_id, body.shows, seconds=body.seconds), run_id, front, request)
         return JSONData(shared.model_dump(by_alias=True), HTTPStatus.CREATED, {"location": shared.page})
-    place = None if body.role is not None else await _place(run_id, body.place, front, service)
+    place = None if body.role is not None else await _find_request_path(run_id, body.place, front, service)
     if body.role is not None and body.role not in (roles := await service.people(run_id)):
         raise ConfigurationError(
             "POST /runs/{id}/links",
@@ -78,11 +78,11 @@ async def make_link(
     link = Link(run_id=run_id, started_at=created_at, place=place, role=body.role, expires_at=expires_at)
     root, code = shared_root_of(request), front.links.sign(link)
     path = f"{root}{API}/links/{code}"
-    link_made = LinkMade(path=path, page=f"{root}/answer/{code}", place=place, role=link.role, expires_at=expires_at)
+    link_made = CreatedLink(path=path, page=f"{root}/answer/{code}", place=place, role=link.role, expires_at=expires_at)
     return JSONData(link_made.model_dump(by_alias=True), HTTPStatus.CREATED, {"location": path})
 
 
-def made_of(share: Share, run_id: str, front: Front, request: Request) -> LinkMade:
+def created_link(share: Share, run_id: str, front: Front, request: Request) -> CreatedLink:
     """Build the description of a public link for a response."""
     root = shared_root_of(request)
     link = Link(run_id=run_id, started_at=share.begun_at, expires_at=share.expires_at, share=share.id)
@@ -90,13 +90,15 @@ def made_of(share: Share, run_id: str, front: Front, request: Request) -> LinkMa
     page = f"{root}/shared/{code}"
     path = f"{root}{API}/links/{code}/votes" if share.shows == "vote" else page
     expires_at = share.expires_at
-    return LinkMade(path=path, page=page, place=None, role=None, shows=share.shows, id=share.id, expires_at=expires_at)
+    return CreatedLink(
+        path=path, page=page, place=None, role=None, shows=share.shows, id=share.id, expires_at=expires_at
+    )
 
 
-@router.get("/runs/{run_id}/links", response_model=list[LinkMade], responses=responses(404))
+@router.get("/runs/{run_id}/links", response_model=list[CreatedLink], responses=responses(404))
 async def public_links(run_id: str, front: FrontOf, service: ServiceOf, request: Request) -> Response:
     """List the valid public links of a run."""
-    links = [made_of(share, run_id, front, request) for share in await service.shares(run_id)]
+    links = [created_link(share, run_id, front, request) for share in await service.shares(run_id)]
     return JSONData([link.model_dump(by_alias=True) for link in links])
 
 
@@ -152,7 +154,7 @@ async def events_of_link(code: str, front: FrontOf) -> Response:
     return front.readers.page(front.service, stored.header.run_id, public=True, is_valid=is_valid)
 
 
-async def _place(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
+async def _find_request_path(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
     """Return the path of the pending request: `place`, or that of the only request; raise NotAwaited otherwise."""
     places = [request_pending.place for request_pending in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):

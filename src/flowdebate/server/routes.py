@@ -60,11 +60,11 @@ changes: APIRouter = APIRouter(tags=["runs"], dependencies=[Depends(check_writab
 """Router for the endpoints that are not available on a read-only server."""
 
 
-class _Shown(BaseModel):
+class _CamelCaseModel(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
 
 
-class ProposedSides(_Shown):
+class ProposedSides(_CamelCaseModel):
     """Sides of a question."""
 
     sides: list[Side] = Field(description="As `debaters` of a request to begin a run has them.")
@@ -275,7 +275,7 @@ def _begun(state: RunState, request: Request, status: HTTPStatus) -> Response:
 catalog: APIRouter = APIRouter(tags=["server"])
 
 
-class PatternDescription(_Shown):
+class PatternDescription(_CamelCaseModel):
     """A pattern available to runs."""
 
     name: str
@@ -287,7 +287,7 @@ class PatternDescription(_Shown):
     options: dict[str, Any] | None = Field(None, description="The JSON Schema of its options.")
 
 
-class ProviderState(_Shown):
+class ProviderState(_CamelCaseModel):
     """A model provider and its state."""
 
     name: str
@@ -295,7 +295,7 @@ class ProviderState(_Shown):
     ready: bool = Field(description="Whether its key is set, or none is needed.")
 
 
-class ModelsState(_Shown):
+class ModelsState(_CamelCaseModel):
     """Models available to runs."""
 
     default: str | None = Field(description="The model of runs that name none; null where none is set up.")
@@ -304,7 +304,7 @@ class ModelsState(_Shown):
     local: bool = Field(description="Whether the model `local` is installed.")
 
 
-class WrittenRequest(_Shown):
+class WrittenRequest(_CamelCaseModel):
     """A request to start a run, formatted as text for use elsewhere."""
 
     toml: str | None = Field(description="As a plan file; null for a pattern that the application registered.")
@@ -434,7 +434,7 @@ def _built_in(info: PatternInfo, front: Front) -> PatternDescription:
     options = info.load_page().options
     schema = options.model_json_schema(by_alias=True)
     for name in options.model_fields:
-        if name in options.WITHOUT or name == info.subject or not front.may_be_given(options, name):
+        if name in options.WITHOUT or name == info.subject or not front.is_option_allowed(options, name):
             del schema["properties"][name]
         else:
             schema["properties"][name]["description"] = option_of(options, name).help

@@ -187,7 +187,7 @@ class Readers:
                     continue
                 if item is None:
                     return
-                if chunk := frames.of(item) + b"".join(map(frames.of, _there(queue))):
+                if chunk := frames.of(item) + b"".join(map(frames.of, _available_items(queue))):
                     yield chunk
         finally:
             self._queues.discard(queue)
@@ -196,7 +196,7 @@ class Readers:
             await asyncio.wait([pump])
 
 
-def _there(queue: _Queue) -> Iterator[_Item]:
+def _available_items(queue: _Queue) -> Iterator[_Item]:
     """Return the items available now, leaving the end marker in the queue."""
     while not queue.empty():
         item = queue.get_nowait()

@@ -108,7 +108,7 @@ class ActiveRuns:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
 
-    def _tell_change(self) -> None:
+    def _notify_change(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -197,7 +197,7 @@ class ActiveRuns:
             handle = await starting
             executed = self._executed[handle.run_id] = _Executed(handle, Channel.of(handle), owner)
             handle.on_end(lambda: self._forget_later(handle.run_id, executed))
-            self._tell_change()
+            self._notify_change()
         finally:
             self._starting[owner] -= 1
             self._take_turns()  # after a failure, the next run may start
@@ -218,7 +218,7 @@ class ActiveRuns:
             if self._executed.get(run_id) is executed:  # the run may have been resumed here in the meantime
                 self.forget(run_id)
 
-        self._tell_change()
+        self._notify_change()
         self._take_turns()
         asyncio.get_running_loop().call_later(_LINGER, forget)
 

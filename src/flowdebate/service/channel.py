@@ -138,7 +138,7 @@ class Channel:
                     text = self.texts[event.path] = _Text(event)
                 text.add(event.text)
                 if self._timer is None:
-                    self._timer = asyncio.get_running_loop().call_later(_PACE, self._tell)
+                    self._timer = asyncio.get_running_loop().call_later(_PACE, self._notify)
                 return
             case CallRetried() | CallFellBack():
                 self._close_text(event.path)
@@ -155,13 +155,13 @@ class Channel:
                 self._append(event)
             case _:
                 self._append(event)
-        self._tell()
+        self._notify()
 
     def end(self) -> None:
         """Close the channel: readers leave once they have read everything."""
         self.ended = True
         self.calls.clear()
-        self._tell()
+        self._notify()
 
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
         """Add all events of a run executed by another process, and its calls in progress.
@@ -183,7 +183,7 @@ class Channel:
         now = {call.path: call for call in calls}
         # A call keeps its number, by which readers recognize it.
         self.calls = {path: self.calls.get(path) or self._numbered(call) for path, call in now.items()}
-        self._tell()
+        self._notify()
 
     def _numbered(self, call: CallStarted) -> tuple[int, CallStarted]:
         self._numbers += 1
@@ -205,7 +205,7 @@ class Channel:
         if text is not None and self.readers:  # readers who join later get the whole answer from the event
             self.log.append(text)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -223,7 +223,7 @@ class Channel:
         """Yield the run's updates to its end, starting at its beginning or after the mark `after`."""
         self.readers += 1
         try:
-            while self._may_still_come(after):
+            while self._may_be_replayed(after):
                 await self._news.wait()
             reader = _Reader(self, after)
             if reader.unknown:
@@ -243,7 +243,7 @@ class Channel:
             if not self.readers and self.on_deserted is not None:
                 self.on_deserted()
 
-    def _may_still_come(self, mark: str | None) -> bool:
+    def _may_be_replayed(self, mark: str | None) -> bool:
         """Check whether a resumed run may still replay the event of `mark`."""
         if self.ended or self._numbers or mark is None:  # calls in progress come after everything recorded
             return False

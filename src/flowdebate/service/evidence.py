@@ -17,7 +17,7 @@ from flowdebate.prompts import Profile
 from flowdebate.runs.durable.replay import Replay, replay
 from flowdebate.runs.execute import Runnable
 from flowdebate.runs.header import result_of
-from flowdebate.service.runs import SoFar, document_of_run, outcome_of, replayed
+from flowdebate.service.runs import UnfinishedRun, document_of_run, outcome_of, replayed
 from flowdebate.store.base import StepRow, Store, StoredRun
 from flowdebate.store.export import export_run, read_runs
 from flowdebate.ui.document import Document
@@ -64,7 +64,7 @@ class Evidence:
 
     async def document(self) -> Document:
         """Return the run's document; raise BadFile if it has none."""
-        so_far = None if self.replay is None else SoFar.of(self.replay)
+        so_far = None if self.replay is None else UnfinishedRun.of(self.replay)
         return await document_of_run(self.run, self.steps, so_far=so_far)
 
     async def check(self, *, same_version: bool) -> Finding:
@@ -80,10 +80,10 @@ class Evidence:
         if self.replay is None:
             outcome, problems = "unknown", (self.problem,)
         elif (different := await self._different_result()) is not None and (
-            same_version or not different.startswith("`raw.verdict") or not self.other_prompts()
+            same_version or not different.startswith("`raw.verdict") or not self.changed_requests()
         ):  # given different requests, a judge may also count differently
             outcome, problems = "differs", (different,)
-        elif other := self.other_prompts():
+        elif other := self.changed_requests():
             more = f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""
             places = f"{', '.join(map(shown, other[:_NAMED]))}{more}"
             outcome = "differs" if same_version else "unknown"
@@ -111,7 +111,7 @@ class Evidence:
         place, one, other = difference_found
         return f"`{place}`: the result has {one}, the journal gives {other}."
 
-    def other_prompts(self) -> list[str]:
+    def changed_requests(self) -> list[str]:
         """List the paths of recorded answers whose requests differ from the replay's, in journal order."""
         recorded = [step for step in self.steps if step.kind == "call" and step.body is not None]
         return [step.key for step in recorded if self.digests.get(step.key) != step.request]
@@ -160,11 +160,11 @@ async def evidence_of(
 
     try:
         evidence = await replayed_as("full")
-        if run.header.model is None and evidence.other_prompts():
+        if run.header.model is None and evidence.changed_requests():
             # A journal contains only a model object's name; the object's profile is the one that reproduces the
             # recorded prompts.
             concise = await replayed_as("concise")
-            return evidence if concise.other_prompts() else concise
+            return evidence if concise.changed_requests() else concise
     except FlowDebateError as error:
         return Evidence(run=run, steps=steps, votes=votes, replay=None, problem=f"It cannot be replayed: {error}")
     except RecursionError:  # the export is untrusted, and may be nested too deeply
@@ -206,12 +206,12 @@ def _leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:
         yield place, value
 
 
-class _Nothing:
+class _NoValue:
     def __repr__(self) -> str:
         return "nothing"
 
 
-_NOTHING = _Nothing()
+_NOTHING = _NoValue()
 
 
 def excerpts(one: str, other: str) -> tuple[str, str]:

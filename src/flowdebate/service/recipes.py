@@ -165,7 +165,7 @@ class Recipes:
     def _of_proposer(self, plan: Plan, limits: Limits | None) -> Recipe:
         """Build the recipe for the call that proposes a plan's speakers."""
         page = plan.info.load_page()
-        assigned_plan = self._on_own_model(plan)
+        assigned_plan = self._with_service_model(plan)
         return Recipe(
             name=plan.info.name,
             block=page.create_proposer(plan.options.instructions),
@@ -331,7 +331,7 @@ class Recipes:
             plan = replace(plan, archive=archive_of(self._store, labels))
         # stored as the caller passed it, without the service's default model
         stored = {**stored_plan(plan), **self._recover}
-        plan = with_policies(self._on_own_model(plan), recording=recording)
+        plan = with_policies(self._with_service_model(plan), recording=recording)
         bounds = self._bounded(plan.limits if limits is None else limits)
         return Recipe(
             name=plan.info.name,
@@ -344,7 +344,7 @@ class Recipes:
             plan=plan,
         )
 
-    def _on_own_model(self, plan: Plan) -> Plan:
+    def _with_service_model(self, plan: Plan) -> Plan:
         """Return `plan`, adding the service's model if the plan names none."""
         if plan.models is not None or self._model in (None, EACH):
             return plan

@@ -45,7 +45,7 @@ def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
 
 
 @dataclass(frozen=True, slots=True)
-class SoFar:
+class UnfinishedRun:
     """State of a run without an outcome, whether in progress in this process or replayed."""
 
     view: RunView
@@ -57,18 +57,18 @@ class SoFar:
         return cls(replay.handle, result_of(None, replay.output)["output"])
 
 
-async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | None = None) -> Document:
+async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: UnfinishedRun | None = None) -> Document:
     """Build the current document of a stored run, without calling a model or changing anything.
 
     If a plan's run has no outcome and `so_far` is not passed, the run is replayed. Only then are `steps` read, unless
     the run is a fork. Raises BadFile if there is nothing to show.
     """
     if not outcome_of(run) and so_far is None and pattern_of_run(run) is not None:
-        so_far = SoFar.of(await replayed(plan_of(run, {}, to_ask=False), run, steps))
+        so_far = UnfinishedRun.of(await replayed(plan_of(run, {}, to_ask=False), run, steps))
     return read_document(run, steps, so_far=so_far)
 
 
-def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | None) -> Document:
+def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: UnfinishedRun | None) -> Document:
     """Read a stored run's document from its outcome, or from `so_far` if it has none.
 
     Raises BadFile if there is nothing to show.
@@ -111,7 +111,7 @@ def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:
     return None if run.status in ("running", "queued") else run.outcome
 
 
-def _facts(run: StoredRun, steps: Sequence[StepRow], so_far: SoFar | None) -> dict[str, Any]:
+def _facts(run: StoredRun, steps: Sequence[StepRow], so_far: UnfinishedRun | None) -> dict[str, Any]:
     """Collect the document fields common to all patterns."""
     outcome = outcome_of(run) or {}
     tokens, summary = Tokens.read(outcome.get("usage")), outcome.get("summary")
@@ -155,7 +155,7 @@ async def replayed(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class OpenStore:
     """An open store."""
 
     store: Store
@@ -166,20 +166,20 @@ class Place:
 
 
 @contextmanager
-def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
+def opened(location: str | None, *, new: bool = False) -> Iterator[OpenStore]:
     """Open the store at `location`, a file or a URL; None means FLOWDEBATE_STORE, or the user's data directory.
 
     Raises ConfigurationError for an invalid location, and for a missing file unless the store may be `new`. Nothing is
     read or created yet.
     """
-    from flowdebate.store.address import read_place
+    from flowdebate.store.address import parse_address
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
     from flowdebate.store.sqlite.store import SqliteStore
 
     if location is not None and not is_text(location):
         raise ConfigurationError(COMMAND, "--store", location, "must be the path of a file, or postgresql://…")
     if location is not None:
-        read_place(location, location=COMMAND, field="--store")
+        parse_address(location, location=COMMAND, field="--store")
     store_location = location or os.environ.get(STORE_VARIABLE) or None
     store = open_store(location or (None if store_location else default_store_path()), location=COMMAND)
     assert store is not None  # noqa: S101 - only False means none
@@ -190,7 +190,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
         if is_file and not (new or Path(store.name).exists()):
             raise ConfigurationError(COMMAND, "--store", location, "does not exist")
     try:
-        yield Place(store=store, is_explicit=store_location is not None, option=option)
+        yield OpenStore(store=store, is_explicit=store_location is not None, option=option)
     finally:
         asyncio.run(close_store(store))
 

@@ -39,7 +39,7 @@ from flowdebate.service.evidence import Evidence, evidence_in
 from flowdebate.service.lifetime import Recovery
 from flowdebate.service.recipes import CheckOptions, Recipe, Recipes, make_recipe
 from flowdebate.service.runs import (
-    SoFar,
+    UnfinishedRun,
     archive_of,
     delete_run,
     each_run,
@@ -271,21 +271,21 @@ class Service(Readership):
             run_id=run_id,
             observe=self._observe,
         )
-        if run_id is not None and (same_run := await self._same(run, recipe)) is not None:
+        if run_id is not None and (same_run := await self._find_existing(run, recipe)) is not None:
             return same_run
 
-        async def made() -> tuple[Run, Any]:
+        async def prepared() -> tuple[Run, Any]:
             return run, recipe.value
 
         try:
             try:
-                return await self._start(recipe.block, made, labels)
+                return await self._start(recipe.block, prepared, labels)
             except TooManyRuns:
                 self._active.check_queue()
                 assert run.journal is not None  # noqa: S101 - it has a store
                 return await self._queue_new(run.journal.header, recipe)
         except RunExists:  # another request started the run at the same time
-            same_run = None if run_id is None else await self._same(run, recipe)
+            same_run = None if run_id is None else await self._find_existing(run, recipe)
             if same_run is None:
                 raise
             return same_run
@@ -402,7 +402,7 @@ class Service(Readership):
             return start_block(block, value, run)
 
         owner = (labels or {}).get(OWNER, "")
-        return self._told(await self._active.start(starting(), owner=owner, in_turn=in_turn))
+        return self._state_of(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
         """Raise BudgetReached if the budget is used up, except for a repeated request whose run has already started."""
@@ -414,7 +414,7 @@ class Service(Readership):
         for account in accounts:
             await account.check()
 
-    async def _same(self, run: Run, recipe: Recipe) -> RunState | None:
+    async def _find_existing(self, run: Run, recipe: Recipe) -> RunState | None:
         """Return the stored run with the same id as `run`; None if there is none.
 
         Raises RunChanged if it was started by a different request.
@@ -428,7 +428,7 @@ class Service(Readership):
         if recipe.seed is None:  # otherwise each request would draw a different seed
             del pairs["seed"]
         check_unchanged(self.store, run.run_id, pairs)
-        return self._told(stored)
+        return self._state_of(stored)
 
     # Reading
 
@@ -471,13 +471,13 @@ class Service(Readership):
         try:
             if handle is not None and outcome_of(stored) is None:
                 # Read it in this event loop, because the run continues there.
-                document = read_document(stored, steps, so_far=SoFar(handle))
+                document = read_document(stored, steps, so_far=UnfinishedRun(handle))
             else:
                 so_far = None
                 if outcome_of(stored) is None:
                     if isinstance(replayed, FlowDebateError):
                         raise replayed
-                    so_far = SoFar.of(replayed or await self._replayed(stored, steps))
+                    so_far = UnfinishedRun.of(replayed or await self._replayed(stored, steps))
                 document = await asyncio.to_thread(read_document, stored, steps, so_far=so_far)
         except FlowDebateError as error:
             problem = error_text(error)
@@ -534,7 +534,7 @@ class Service(Readership):
             before=None if before is None else RunPage.cursor(before),
             brief=True,
         )
-        return RunPage.of(map(self._told, runs[:limit]), more=len(runs) > limit)
+        return RunPage.of(map(self._state_of, runs[:limit]), more=len(runs) > limit)
 
     async def audited(
         self,
@@ -568,9 +568,9 @@ class Service(Readership):
         return archive_of(self.store, {})
 
     async def _state(self, run_id: str) -> RunState:
-        return self._told(await self.store.run(run_id))
+        return self._state_of(await self.store.run(run_id))
 
-    def _told(self, stored: StoredRun) -> RunState:
+    def _state_of(self, stored: StoredRun) -> RunState:
         is_here = self._active.in_progress(stored.header.run_id) is not None
         return RunState.of(stored, pattern=self._recipes.name_of(stored), is_here=is_here)
 
@@ -742,7 +742,7 @@ class Service(Readership):
         """Resume a run immediately, from `recipe` if passed; raise TooManyRuns if that is impossible now."""
         stored = await self.store.run(run_id)
         if stored.status in COMPLETE and not has_unanswered(await self.store.steps(run_id)):
-            return self._told(stored)
+            return self._state_of(stored)
         await self._check_budget(stored.header.labels)
         workers = self._workers_of(stored)
         if workers is not None:
@@ -802,7 +802,7 @@ class Service(Readership):
 
     def _workers_of(self, stored: StoredRun) -> Workers | None:
         """Return the workers responsible for a run; None if the run is not in their queue."""
-        return self.workers if self.workers is not None and self.workers.is_ours(stored.header) else None
+        return self.workers if self.workers is not None and self.workers.owns_run(stored.header) else None
 
     async def fork(  # noqa: PLR0913 - keyword-only options with defaults
         self,

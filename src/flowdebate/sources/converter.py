@@ -133,10 +133,10 @@ class Converter:
         memory.
         """
         try:
-            with self._place(path, self._quick):
+            with self._slot(path, self._quick):
                 answer = self._answer(data, kind, gives_way=True)
             if answer == "turn":
-                with self._place(path, self._slow):
+                with self._slot(path, self._slow):
                     answer = self._answer(data, kind, gives_way=False)
         except OSError as error:
             raise BadFile(path, f"cannot be read: no process can be started to read it ({error.strerror})") from None
@@ -159,7 +159,7 @@ class Converter:
             child.close()
 
     @contextmanager
-    def _place(self, path: str, places: BoundedSemaphore) -> Iterator[None]:
+    def _slot(self, path: str, places: BoundedSemaphore) -> Iterator[None]:
         """Hold one of the slots for documents; raise BadFile if no slot becomes free in time."""
         if not places.acquire(blocking=False):
             with self._lock:

@@ -675,10 +675,10 @@ class Kind:
     @property
     def is_installed(self) -> bool:
         """Return whether all required modules are installed."""
-        return all(map(_is_there, self.libraries))
+        return all(map(_is_installed, self.libraries))
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ValueError:  # raised if sys.modules maps the module to None, which blocks its import

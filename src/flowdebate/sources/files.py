@@ -229,7 +229,7 @@ def _read_content(name: str, path: str, data: bytes) -> Source:
         return Source.of_image(name, path, data, image)
     encoding = next((encoding for bom, encoding in _BOMS if data.startswith(bom)), "utf-8")
     if encoding == "utf-8" and (b"\0" in data or data.startswith(b"{\\rtf")):
-        raise BadFile(path, _why_no_text(suffix, data))
+        raise BadFile(path, _binary_reason(suffix, data))
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -240,7 +240,7 @@ def _read_content(name: str, path: str, data: bytes) -> Source:
     return Source.of(name, text, data)
 
 
-def _why_no_text(suffix: str, data: bytes) -> str:
+def _binary_reason(suffix: str, data: bytes) -> str:
     """Return the reason for rejecting a binary file, along with advice."""
     if data.startswith(b"{\\rtf"):
         suffix = ".rtf"
@@ -263,10 +263,10 @@ def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
             ignoring.append((folder, _spec_of(folder)))
         specs = [(base, spec) for base, spec in ignoring if folder.is_relative_to(base)]
         children = [*sorted(f"{child}/" for child in folders), *sorted(set(files).difference([".gitignore"]))]
-        folders[:] = [child for child in sorted(folders) if _why_not(folder / child, specs, folder=True) is None]
+        folders[:] = [child for child in sorted(folders) if _skip_reason(folder / child, specs, folder=True) is None]
         for child in children:
             path, label = folder / child, f"{name}/{(folder / child).relative_to(root).as_posix()}"
-            why = _why_not(path, specs, folder=child.endswith("/"))
+            why = _skip_reason(path, specs, folder=child.endswith("/"))
             try:
                 if why is None and not child.endswith("/"):
                     source = _read_file(path, entry, label)
@@ -281,7 +281,7 @@ def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
                 yield Source(name=label + "/" * child.endswith("/"), left_out=why)
 
 
-def _why_not(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, folder: bool) -> str | None:
+def _skip_reason(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, folder: bool) -> str | None:
     """Return the reason for skipping a path in a folder; None if its content has to be checked."""
     if path.is_symlink():
         return "is a link"

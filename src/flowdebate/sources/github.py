@@ -265,7 +265,7 @@ class GitHub:
         name = file.filename
         if matches_glob(name, exclude):
             return Source.of_excluded(name)
-        if (reason := self._why_left_out(file, new)) is not None:
+        if (reason := self._omission_reason(file, new)) is not None:
             return Source(name=name, left_out=reason)
         patch = file.patch or ""
         # GitHub omits or shortens a patch if it is long, or if attributes declare the file binary
@@ -276,7 +276,7 @@ class GitHub:
                 return Source(name=name, left_out=error.problem)
         return source_of_patch(name, f"{_head_of(file)}{patch.removesuffix(chr(10))}\n".encode(errors="replace"))
 
-    def _why_left_out(self, file: _File, commit: str) -> str | None:
+    def _omission_reason(self, file: _File, commit: str) -> str | None:
         """Return the reason for leaving out a file regardless of its content; None to include it."""
         if holds_secrets(file.filename):
             return HOLDS_SECRETS

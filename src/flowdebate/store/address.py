@@ -24,14 +24,14 @@ _PAIRS = re.compile(rf"{_PAIR}(?:\s+{_PAIR})*", re.DOTALL)
 _NAMES_DATABASE = re.compile(r"(?:^|\s)(?:host|hostaddr|dbname|service|password)\s*=")
 
 
-def read_place(text: str, *, location: str, field: str = "store") -> str:
+def parse_address(text: str, *, location: str, field: str = "store") -> str:
     """Parse the address of a store: "memory:", a postgresql:// address, or a file path.
 
     Raises ConfigurationError for any other address; the message leaves out the user and password.
 
-    >>> read_place("POSTGRES+psycopg://ann:s3cret@db/app", location="run")
+    >>> parse_address("POSTGRES+psycopg://ann:s3cret@db/app", location="run")
     'postgresql://ann:s3cret@db/app'
-    >>> read_place("sqlite:///runs.sqlite3", location="run")
+    >>> parse_address("sqlite:///runs.sqlite3", location="run")
     'runs.sqlite3'
     """
     plain = text.strip()

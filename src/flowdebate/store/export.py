@@ -102,7 +102,7 @@ async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *
     """
     target = Path(path)
     if not overwrite and await asyncio.to_thread(os.path.lexists, target):
-        raise _taken(target)
+        raise _file_exists_error(target)
     part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
     written = 0
     try:
@@ -176,7 +176,7 @@ async def import_runs(
                 done = replace(done, skipped=(*done.skipped, run_id))
             else:
                 done = replace(done, added=(*done.added, run_id))
-                await _put_all(store, documents_of(run_id), documents)
+                await _add_documents(store, documents_of(run_id), documents)
     except Exception as error:
         if done.added:
             add_note(error, f"imported before it: {', '.join(done.added)}")
@@ -197,16 +197,16 @@ def _publish(part: Path, target: Path, *, overwrite: bool) -> None:
         try:
             os.link(part, target)  # this fails if the target exists, whereas a rename would replace it
         except FileExistsError:
-            raise _taken(target) from None
+            raise _file_exists_error(target) from None
         except OSError:  # the file system does not support links
             if os.path.lexists(target):
-                raise _taken(target) from None
+                raise _file_exists_error(target) from None
         else:
             return
     part.replace(target)
 
 
-def _taken(path: Path) -> BadFile:
+def _file_exists_error(path: Path) -> BadFile:
     return BadFile(str(path), "already exists: write to another file, or pass overwrite=True")
 
 
@@ -247,7 +247,7 @@ def read_runs(
         yield current.run, current.rows, current.documents
 
 
-async def _put_all(store: Store, collection: str, documents: Mapping[str, str]) -> None:
+async def _add_documents(store: Store, collection: str, documents: Mapping[str, str]) -> None:
     for key, body in documents.items():
         # Documents outlive runs: keep existing documents, unless they were deleted.
         if not await store.put(collection, key, body):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from flowdebate._text import hide_credentials
 from flowdebate.errors import ConfigurationError
-from flowdebate.store.address import read_place
+from flowdebate.store.address import parse_address
 
 if TYPE_CHECKING:
     from flowdebate.store.base import Store
@@ -55,7 +55,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
             name = hide_credentials(choice)
             hint = f"`flowdebate import {name}`, or import_runs(), reads exported runs into a store"
             raise ConfigurationError(location, field, name, "must be a Store, a SQLite file or an address", hint=hint)
-        return _open_by_name(read_place(choice, location=location, field=field))
+        return _open_by_name(parse_address(choice, location=location, field=field))
     if not isinstance(choice, (bool, str)):
         from flowdebate.store.base import Store
 

@@ -170,7 +170,7 @@ class _Current(AbstractContextManager["Any"]):
 
     def __enter__(self) -> Any:  # noqa: ANN401 - what each kind of span gives
         self._token = context.attach(trace.set_span_in_context(self.span))
-        return self.given()
+        return self.bound_value()
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         if self._token is not None:
@@ -179,7 +179,7 @@ class _Current(AbstractContextManager["Any"]):
         self.finish()
         _end(self.span, self.error)
 
-    def given(self) -> object:
+    def bound_value(self) -> object:
         """Return the value for `with … as`."""
         return None
 
@@ -198,7 +198,7 @@ class _Delivery(_Current):
         super().__init__(span)
         self._first = first
 
-    def given(self) -> None:
+    def bound_value(self) -> None:
         _FIRST.set(self._first)  # set in the worker's task for this run, which ends with the run
 
 
@@ -251,7 +251,7 @@ class _Chat(_Current):
         """Attributes of the metrics."""
         self._began = time.perf_counter()
 
-    def given(self) -> Callable[[ModelResponse], object]:
+    def bound_value(self) -> Callable[[ModelResponse], object]:
         self._run.chats[self._path] = self.span
         return self._answered
 
@@ -312,7 +312,7 @@ class _ToolSpan(_Current):
         super().__init__(span)
         self._with_content = with_content
 
-    def given(self) -> Callable[[str], object] | None:
+    def bound_value(self) -> Callable[[str], object] | None:
         return (lambda result: self.span.set_attribute(names.TOOL_RESULT, result)) if self._with_content else None
 
 
@@ -353,7 +353,7 @@ class _RunTrace(_Current, Observer):
             _inject(span, labels)
         super().__init__(span)
 
-    def given(self) -> _RunTrace:
+    def bound_value(self) -> _RunTrace:
         return self
 
     def count_cost(self, attempts: Sequence[Attempt], attributes: Attributes) -> None:

@@ -95,7 +95,7 @@ class _Endless:
         raise AssertionError
 
 
-class _TheirFailure(Exception):
+class _FrameworkFailure(Exception):
     """Exception defined by the framework."""
 
 
@@ -262,9 +262,9 @@ class AdapterConformance:
     async def test_exception(self, make: MakeAdapter) -> None:
         """Check that an exception of the framework becomes a ModelError that names its class."""
         for listener in _LISTENERS:
-            model = make(_Answers([_TheirFailure("no engine")]))
+            model = make(_Answers([_FrameworkFailure("no engine")]))
             error = await _raised(ModelError, call.ask(model, _request(on_text=listener)))
-            assert "_TheirFailure" in error.message, error
+            assert "_FrameworkFailure" in error.message, error
             assert (error.model, error.block) == (model.name, "mayor")
 
     @_promise
@@ -276,7 +276,7 @@ class AdapterConformance:
         async def script(_: str) -> FakeAnswer:
             prompts.append("second" if prompts else "first")
             if broken and len(prompts) > 1:
-                raise _TheirFailure("no engine")
+                raise _FrameworkFailure("no engine")
             return FakeAnswer(pieces=("Two." if len(prompts) > 1 else "One.",))
 
         model, store = make(script), MemoryStore()

@@ -45,7 +45,7 @@ from flowdebate.testing.invariants import (
     Coverage,
     Played,
     Runs,
-    ends_within_its_rounds,
+    ends_within_rounds,
 )
 from flowdebate.testing.play import Clock, RunHangs, Wait, location_of_task, run_in_time, watching
 
@@ -254,7 +254,7 @@ class _Check:
                 broken = run_in_time(lambda: self._first_problem(pattern, example), self.clock)
             except RunHangs as hang:
                 self.finding.hung = True
-                broken = ends_within_its_rounds, _describe_hang(self.clock.seconds, hang.place)
+                broken = ends_within_rounds, _describe_hang(self.clock.seconds, hang.place)
         self.finding.seconds += monotonic() - start
         if broken is not None:
             promise, problem = broken

@@ -146,7 +146,7 @@ Problems: TypeAlias = Iterator[str]
 # One run
 
 
-def fails_only_for_a_reason(run: Played) -> Problems:
+def fails_only_with_known_errors(run: Played) -> Problems:
     """Check that runs fail, or continue without an answer, only if a model fails, and only with library errors."""
     for loss in run.raw.losses if run.raw is not None and not run.model.failed else ():
         if loss.instead not in _FLAGS:
@@ -158,7 +158,7 @@ def fails_only_for_a_reason(run: Played) -> Problems:
         yield f"{error_text(run.error)}{f' ({notes})' if notes else ''}"
 
 
-def ends_within_its_rounds(run: Played) -> Problems:
+def ends_within_rounds(run: Played) -> Problems:
     """Check that runs end: rounds count up from 1, at most to the declared maximum, and the output counts them."""
     if run.unending:
         yield run.hangs or f"{len(run.model.calls) - 1} calls, and no end"
@@ -174,7 +174,7 @@ def ends_within_its_rounds(run: Played) -> Problems:
         yield f"the output says {counted} rounds, {len(rounds)} began"
 
 
-def stops_for_the_reason_it_says(run: Played) -> Problems:
+def reports_true_stop_reason(run: Played) -> Problems:
     """Check that a complete run reports its true reason for stopping: the maximum of rounds, or a role's decision."""
     ended = run.events(RoundsEnded)
     rounds = run.events(RoundStarted)
@@ -195,7 +195,7 @@ def stops_for_the_reason_it_says(run: Played) -> Problems:
         yield "'settled', and the moderator's last report is not"
 
 
-def records_what_was_said(run: Played) -> Problems:
+def records_contributions(run: Played) -> Problems:
     """Check that the transcript has one entry per finished turn, by its speaker, in ascending rounds."""
     if run.raw is None:
         return
@@ -231,7 +231,7 @@ def tasks_match_the_transcript(run: Played) -> Problems:
             yield f"the transcript has {shown(text)}, which no task has as its output"
 
 
-def only_those_called_speak(run: Played) -> Problems:
+def only_scheduled_speakers_speak(run: Played) -> Problems:
     """Check that only called debaters speak in a moderated round, in the order of the call or of the debate.
 
     In a cross-examination, the same holds for the debaters who are questioned.
@@ -249,7 +249,7 @@ def only_those_called_speak(run: Played) -> Problems:
             yield f"round {decision.round}: {expected} were called, {spoke} spoke"
 
 
-def turns_keep_their_order(run: Played) -> Problems:
+def keeps_turn_order(run: Played) -> Problems:
     """Check that turns and entries follow the announced order of the round, and that nobody else speaks."""
     for event in run.events(TurnsOrdered):
         order = list(event.speakers)
@@ -262,7 +262,7 @@ def turns_keep_their_order(run: Played) -> Problems:
             yield f"round {event.round}: the order is {order}, the entries are of {spoken}"
 
 
-def arguments_say_something(run: Played) -> Problems:
+def has_no_empty_arguments(run: Played) -> Problems:
     """Check that no entry of the transcript is empty, unless a model has failed."""
     for entry in run.raw.entries if run.raw is not None and not run.model.failed else ():
         if is_blank(entry.text):
@@ -282,7 +282,7 @@ def winner_is_among_the_positions(run: Played) -> Problems:
         yield f"the winner is {winner!r}, the positions are {', '.join(sorted(map(repr, positions)))}"
 
 
-def tells_its_failures(run: Played) -> Problems:
+def reports_failures(run: Played) -> Problems:
     """Check that every tolerated provider failure is an event, is in `losses`, and affects the status of the run."""
     if run.raw is None:
         return
@@ -302,7 +302,7 @@ def tells_its_failures(run: Played) -> Problems:
 def counts_every_call(run: Played) -> Problems:
     """Check that the usage of a run is the sum of its calls, and that each request to a model is counted as a call."""
     called = [event for event in run.view.events if isinstance(event, ModelCalled)]
-    total = reduce(add, (event.usage for event in called), Usage.none())
+    total = reduce(add, (event.usage for event in called), Usage.zero())
     if total != run.view.usage:
         yield f"the run says {run.view.usage}, its calls add up to {total}"
     # Calls of real fallback models fail, and a fork also has its parent's answers.
@@ -311,7 +311,7 @@ def counts_every_call(run: Played) -> Problems:
         yield f"{len(run.model.calls)} requests, {len(answered)} calls"
 
 
-def events_tell_the_result(run: Played) -> Problems:
+def events_match_result(run: Played) -> Problems:
     """Check that the run's own events come first and last, and that events report everything in the output.
 
     This includes all decisions, reports and verdicts.
@@ -338,7 +338,7 @@ def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
                 yield kind, kind.output_item
 
 
-def reads_back_from_json(run: Played) -> Problems:
+def round_trips_json(run: Played) -> Problems:
     """Check that the raw output is unchanged after conversion to its wire form and back."""
     if run.raw is not None and run.complete:
         wire = run.raw.to_wire()
@@ -347,7 +347,7 @@ def reads_back_from_json(run: Played) -> Problems:
             yield _describe_difference(wire, read.to_wire()) or "its wire form leaves something out"
 
 
-def has_an_output_for_stores(run: Played) -> Problems:
+def has_storable_output(run: Played) -> Problems:
     """Check that a store accepts the output and the raw output: JSON, or data that pydantic can convert to JSON."""
     for what, value in (("output", run.output), ("raw output", run.raw)) if run.complete else ():
         try:
@@ -384,7 +384,7 @@ def _compare(first: Played, again: Played) -> str | None:
     return None
 
 
-def asks_the_question_as_it_is(runs: Runs) -> Problems:
+def keeps_question_verbatim(runs: Runs) -> Problems:
     """Check that the raw output and the prompts contain the question word for word.
 
     A block whose prompts show one question has to show every question.
@@ -400,7 +400,7 @@ def asks_the_question_as_it_is(runs: Runs) -> Problems:
                 yield f"the prompt of {block!r} does not show {two.example.question!r}"
 
 
-def answers_the_question_asked(runs: Runs) -> Problems:
+def answers_current_question(runs: Runs) -> Problems:
     """Check that a run does not mention the question of an earlier run, and equals a run of a newly built pattern."""
     for run in (runs.first, runs.at_once):
         material = f"{run.example.question} {' '.join(run.example.texts)}".casefold()
@@ -431,7 +431,7 @@ def judges_regardless_of_order(runs: Runs) -> Problems:
             yield f"with seed {one.view.seed} {winners[0]!r} wins, with seed {two.view.seed} {winners[1]!r}"
 
 
-def arrival_does_not_matter(runs: Runs) -> Problems:
+def ignores_arrival_order(runs: Runs) -> Problems:
     """Check that the order in which answers arrive does not affect the raw output."""
     one, two = runs.first, runs.changed
     if two is not None and one.view.seed == two.view.seed and _as_json(one.raw) != _as_json(two.raw):
@@ -451,7 +451,7 @@ def ends_when_cancelled(cancelled: Cancelled) -> Problems:
 # All runs
 
 
-def hears_every_side(seen: Coverage) -> Problems:
+def gives_every_side_a_turn(seen: Coverage) -> Problems:
     """Check that everybody with a turn in a pattern is heard in some example, if there are five per speaker."""
     patterns: dict[str, list[tuple[str, str]]] = {}
     for turn, speaker in sorted(seen.speakers):
@@ -472,30 +472,30 @@ def terminate_when_can_fire(seen: Coverage) -> Problems:
 
 
 OF_A_RUN: Sequence[Callable[[Played], Problems]] = (
-    fails_only_for_a_reason,
-    ends_within_its_rounds,
-    stops_for_the_reason_it_says,
-    records_what_was_said,
+    fails_only_with_known_errors,
+    ends_within_rounds,
+    reports_true_stop_reason,
+    records_contributions,
     tasks_match_the_transcript,
-    only_those_called_speak,
-    turns_keep_their_order,
-    arguments_say_something,
+    only_scheduled_speakers_speak,
+    keeps_turn_order,
+    has_no_empty_arguments,
     winner_is_among_the_positions,
-    tells_its_failures,
+    reports_failures,
     counts_every_call,
-    events_tell_the_result,
-    reads_back_from_json,
-    has_an_output_for_stores,
+    events_match_result,
+    round_trips_json,
+    has_storable_output,
 )
 OF_RUNS: Sequence[Callable[[Runs], Problems]] = (
     keeps_no_state,
-    asks_the_question_as_it_is,
-    answers_the_question_asked,
+    keeps_question_verbatim,
+    answers_current_question,
     judges_regardless_of_order,
-    arrival_does_not_matter,
+    ignores_arrival_order,
 )
 OF_A_CANCELLATION: Sequence[Callable[[Cancelled], Problems]] = (ends_when_cancelled,)
-OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire, hears_every_side)
+OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire, gives_every_side_a_turn)
 
 OTHER_WORDS = ("Quellfurt", "Ostermarn")
 """Invented names in the other question, too rare to occur by chance."""

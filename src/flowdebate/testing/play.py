@@ -86,7 +86,7 @@ def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
     thread.start()
     while not wait([outcome], timeout=clock.left + _GRACE).done:
         if clock.blocked:
-            raise RunHangs(_application_place(_outwards(sys._current_frames().get(thread.ident or 0))))  # noqa: SLF001
+            raise RunHangs(_application_frame(_outwards(sys._current_frames().get(thread.ident or 0))))  # noqa: SLF001
     thread.join(_GRACE)
     return outcome.result()
 
@@ -124,7 +124,7 @@ def _drive(call: Coroutine[Any, Any, Any], notice: Callable[[Wait | None], objec
             waits = call.send(None) if error is None else call.throw(error)
         except StopIteration as done:
             return done.value
-        notice(_application_place(_inwards(call)))
+        notice(_application_frame(_inwards(call)))
         try:
             yield waits
             error = None
@@ -134,7 +134,7 @@ def _drive(call: Coroutine[Any, Any, Any], notice: Callable[[Wait | None], objec
 
 def location_of_task(task: asyncio.Task[Any]) -> Wait | None:
     """Return the location in the application's code where a task waits."""
-    return _application_place(_inwards(task.get_coro()))
+    return _application_frame(_inwards(task.get_coro()))
 
 
 def _inwards(call: object) -> Iterator[FrameType]:
@@ -158,7 +158,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
     return reversed(frames)
 
 
-def _application_place(frames: Iterator[FrameType]) -> Wait | None:
+def _application_frame(frames: Iterator[FrameType]) -> Wait | None:
     """Return the innermost location outside this library and Python itself."""
     place = None
     for frame in frames:

@@ -18,7 +18,7 @@ from flowdebate.store.base import RunFilter, RunHeader, StepRow, Store, StoredRu
 MakeStore: TypeAlias = "Callable[[], Store]"
 """Factory for store objects that share one location per test."""
 
-NASTY = (
+TRICKY_TEXTS = (
     "plain",
     "with space and / and %s and %(x)s and $1 and {0} and ?",
     "quote ' and \" and \\ and -- and ; DROP TABLE runs",
@@ -157,7 +157,7 @@ class StoreConformance:
     examples = 25
 
     @_promise
-    async def test_a_new_run_is_there_whole(self, store: Store) -> None:
+    async def test_new_run_is_complete(self, store: Store) -> None:
         """Check that a new run is running and owned, has no steps or outcome, and keeps its header and ID."""
         # A seed may have more bits than a database integer, and later versions may add fields to a header.
         run_header = header(
@@ -180,7 +180,7 @@ class StoreConformance:
         assert await store.run("r") == run
 
     @_promise
-    async def test_an_unknown_run_is_not_found(self, store: Store) -> None:
+    async def test_unknown_run_raises_run_not_found(self, store: Store) -> None:
         """Check that every operation except `release` raises RunNotFound with the ID."""
         await store.create(header("other"))
         calls = [call("r") for call in (store.run, store.steps, store.take, store.delete)]
@@ -188,7 +188,7 @@ class StoreConformance:
         await store.release("r")  # called last during cleanup, where its error would hide the original one
 
     @_promise
-    async def test_a_finished_run_has_its_outcome_and_no_owner(self, store: Store) -> None:
+    async def test_finished_run_has_outcome_and_no_owner(self, store: Store) -> None:
         """Check that a finished run cannot be written until it is taken, and that it can then be finished again."""
         outcome = {"output": {"text": "ü\x00\ud800"}, "seconds": 1.5, "error": None}
         await store.create(header("r"))
@@ -205,7 +205,7 @@ class StoreConformance:
         assert (run.status, run.outcome, run.owned) == ("complete", None, False)
 
     @_promise
-    async def test_a_brief_list_has_outcomes_without_their_outputs(self, store: Store) -> None:
+    async def test_brief_list_omits_outputs(self, store: Store) -> None:
         """Check that a brief list omits only outputs, even for an added run, and that a full list omits nothing."""
         outcome = {"output": "ü\x00\ud800", "raw": {"a": 1}, "seconds": 1.5, "summary": {"decision": "ü\x00\ud800"}}
         await store.create(header("r"))
@@ -218,7 +218,7 @@ class StoreConformance:
         assert [run.outcome for run in await store.runs() if run.outcome] == [outcome, outcome]
 
     @_promise
-    async def test_a_released_run_is_as_it_was(self, store: Store) -> None:
+    async def test_release_changes_only_the_owner(self, store: Store) -> None:
         """Check that releasing a run changes only its owner, and that it cannot be written until it is taken."""
         await store.create(header("r"))
         await store.commit("r", "k", "call", "{}", 1.0)
@@ -232,7 +232,7 @@ class StoreConformance:
         assert await store.intend("r", "open", "call", None) == 2
 
     @_promise
-    async def test_a_run_is_taken_once(self, store: Store) -> None:
+    async def test_only_one_take_succeeds(self, store: Store) -> None:
         """Check that one of many concurrent attempts succeeds, while the others raise RunConflict."""
         await store.create(header("r"))
         await _refuses(RunConflict, store.take("r"))
@@ -241,7 +241,7 @@ class StoreConformance:
         assert sorted(type(result).__name__ for result in tries) == ["RunConflict"] * 9 + ["StoredRun"]
 
     @_promise
-    async def test_recoveries_are_counted_until_there_is_progress(self, store: Store) -> None:
+    async def test_progress_resets_recoveries(self, store: Store) -> None:
         """Check that taking a running run counts as a recovery, and that a committed step resets the count."""
         await store.create(header("r"))
         for number in (1, 2, 3):
@@ -252,7 +252,7 @@ class StoreConformance:
         assert (await store.run("r")).recoveries == 0
 
     @_promise
-    async def test_another_object_is_another_owner(self, one: Store, other: Store) -> None:
+    async def test_other_object_cannot_write_owned_run(self, one: Store, other: Store) -> None:
         """Check that a second store object can read an owned run, but cannot take, write, delete or release it."""
         await one.create(header("r"))
         await one.commit("r", "k", "call", "1", 1.0)
@@ -268,7 +268,7 @@ class StoreConformance:
         assert [row.key for row in await one.steps("r")] == ["k", "k2"]
 
     @_promise
-    async def test_an_abandoned_run_can_be_taken_and_resumed(self, one: Store, other: Store) -> None:
+    async def test_abandoned_run_can_be_resumed(self, one: Store, other: Store) -> None:
         """Check that a closed object owns nothing: a second object finds all its writes, and can take the run."""
         await one.create(header("r"))
         await one.commit("r", "a", "call", "1", 1.0)
@@ -293,7 +293,7 @@ class StoreConformance:
         assert await other.intend("r", "b", "effect", "hash") == 2
 
     @_promise
-    async def test_a_step_is_an_intent_and_its_result(self, store: Store) -> None:
+    async def test_steps_record_intents_and_results(self, store: Store) -> None:
         """Check that attempts count from 1, failures are in order, and finished steps have a number and a time."""
         await store.create(header("r"))
         assert await store.intend("r", "k", "call", "hash") == 1
@@ -311,7 +311,7 @@ class StoreConformance:
         assert abs(run.updated_at - time.time()) < 60
 
     @_promise
-    async def test_the_first_commit_wins(self, store: Store) -> None:
+    async def test_first_commit_wins(self, store: Store) -> None:
         """Check that a second commit for the same key changes nothing, even a simultaneous one."""
         await store.create(header("r"))
         await store.commit("r", "k", "call", "1", 1.0)
@@ -324,7 +324,7 @@ class StoreConformance:
         assert [(row.key, row.seq) for row in await store.steps("r")] == [("k", 1), ("at once", 2)]
 
     @_promise
-    async def test_documents_of_several_collections_are_read_at_once(self, store: Store) -> None:
+    async def test_several_collections_are_read_in_one_call(self, store: Store) -> None:
         """Check that collections without documents are omitted."""
         for collection, key in (("a", "note"), ("b", "other"), ("c", "note"), ("c", "a first one")):
             assert await store.put(collection, key, f"{collection} {key}")
@@ -336,7 +336,7 @@ class StoreConformance:
         assert await store.documents_in([]) == {}
 
     @_promise
-    async def test_the_steps_behind_a_number_are_read_alone(self, store: Store) -> None:
+    async def test_steps_after_a_number_can_be_read(self, store: Store) -> None:
         """Check that followers of a run can read the steps after a number, as well as all open ones."""
         await store.create(header("r"))
         for number in range(5):
@@ -362,18 +362,18 @@ class StoreConformance:
     @_promise
     async def test_any_text_is_stored_unchanged(self, store: Store) -> None:
         """Check that no ID, key, hash, body, failure, label, question or document is changed or confused."""
-        for text in NASTY:
+        for text in TRICKY_TEXTS:
             await store.create(header(text, block=text, question=text, labels={text: text}, plan={text: text}))
             await store.intend(text, text, "call", text)
             await store.fail(text, text, text)
-            for key in NASTY:
+            for key in TRICKY_TEXTS:
                 await store.commit(text, key, "effect", key, 1.0)
             assert await store.put(text, text, text)
-        for text in NASTY:
+        for text in TRICKY_TEXTS:
             run = await store.run(text)
-            assert (run.header.run_id, run.header.labels, run.steps) == (text, {text: text}, len(NASTY))
+            assert (run.header.run_id, run.header.labels, run.steps) == (text, {text: text}, len(TRICKY_TEXTS))
             rows = {row.key: row for row in await store.steps(text)}
-            assert {key: row.body for key, row in rows.items()} == dict(zip(NASTY, NASTY, strict=True))
+            assert {key: row.body for key, row in rows.items()} == dict(zip(TRICKY_TEXTS, TRICKY_TEXTS, strict=True))
             assert (rows[text].request, rows[text].failures) == (text, (text,))
             assert await _ids(store, labels={text: text}) == await _ids(store, block=text) == [text]
             assert await store.documents(text) == {text: text}
@@ -383,7 +383,7 @@ class StoreConformance:
         assert list(await store.runs()) == []
 
     @_promise
-    async def test_many_at_once_lose_nothing(self, store: Store) -> None:
+    async def test_concurrent_runs_lose_no_steps(self, store: Store) -> None:
         """Check that fifty concurrent runs of ten steps each lose nothing."""
 
         async def step(run_id: str, key: str) -> None:
@@ -406,7 +406,7 @@ class StoreConformance:
             assert run.outcome == {"id": run_id}
 
     @_promise
-    async def test_a_write_whose_caller_is_cancelled_is_written(self, store: Store) -> None:
+    async def test_cancelled_write_is_kept(self, store: Store) -> None:
         """Check that a write completes despite any number of cancellations, and that later writes follow it."""
         await store.create(header("r"))
         tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
@@ -420,7 +420,7 @@ class StoreConformance:
                 await task
         assert [row.key for row in await store.steps("r")] == [f"k{n}" for n in range(30)]
 
-    def test_it_can_be_used_from_several_event_loops_in_turn(self, make: MakeStore) -> None:
+    def test_store_works_across_event_loops(self, make: MakeStore) -> None:
         """Check that a store works with a new event loop for each run, as under `run_sync`."""
         store = make()
         asyncio.run(store.create(header("r")))
@@ -429,7 +429,7 @@ class StoreConformance:
         asyncio.run(store.close())
 
     @_promise
-    async def test_runs_are_found_by_all_filters(self, store: Store) -> None:
+    async def test_runs_can_be_filtered(self, store: Store) -> None:
         """Check each filter alone and in combination; newer runs come first, regardless of later writes."""
         sigma = "\N{GREEK CAPITAL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}"
         labels = {"t": "1"}
@@ -461,7 +461,7 @@ class StoreConformance:
         assert list(await store.runs()) == [await store.run(name) for name in "cba"]
 
     @_promise
-    async def test_runs_are_found_by_the_beginning_of_their_id(self, store: Store) -> None:
+    async def test_runs_are_found_by_id_prefix(self, store: Store) -> None:
         """Check that ID prefixes match exactly, in any script, and even with wildcard characters of databases."""
         ids = ("ab", "abc", "aBc", "a%c", "a_c", "b", "xab", "ä1", "a\x00", "a\x00b", "\ud800x", "ab\U0010ffff!", "\\a")
         for run_id in ids:
@@ -472,7 +472,7 @@ class StoreConformance:
         assert await _ids(store, prefix="a", limit=1) == ["ab\U0010ffff!"]
 
     @_promise
-    async def test_the_pages_of_a_list_are_the_list(self, store: Store) -> None:
+    async def test_pages_add_up_to_the_list(self, store: Store) -> None:
         """Check pages with every filter and of any size, even for runs with equal times or unusual IDs."""
         for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
             status: StoredStatus = "complete" if number % 4 == 1 else "failed"
@@ -490,7 +490,7 @@ class StoreConformance:
                     before = page[-1].position if page else None
 
     @_promise
-    async def test_a_list_is_read_while_runs_come_and_go(self, store: Store) -> None:
+    async def test_listing_survives_concurrent_changes(self, store: Store) -> None:
         """Check that no run is listed twice, and that no run present throughout is skipped."""
         for number in range(10, 20):
             await _add_old(store, f"r{number}", float(number))
@@ -508,7 +508,7 @@ class StoreConformance:
         assert list(await store.runs(limit=4, before=third[-1].position)) == []
 
     @_promise
-    async def test_a_page_that_cannot_be_is_refused(self, store: Store) -> None:
+    async def test_invalid_page_is_rejected(self, store: Store) -> None:
         """Check that an invalid page raises ConfigurationError naming the argument."""
         # A position may come from a client, so an invalid one must not reach a database comparison.
         positions: tuple[Any, ...] = (
@@ -530,7 +530,7 @@ class StoreConformance:
         assert len(await store.runs(limit=2**63 - 1, before=(2**80, ""))) == 1
 
     @_promise
-    async def test_a_deleted_run_leaves_nothing(self, store: Store) -> None:
+    async def test_deleted_run_leaves_nothing(self, store: Store) -> None:
         """Check that a new or added run with the same ID inherits nothing, and that an owned run is not deleted."""
         await store.create(header("stays"))
         await store.commit("stays", "k", "call", "1", 1.0)
@@ -554,7 +554,7 @@ class StoreConformance:
         assert len(await store.steps("stays")) == 1
 
     @_promise
-    async def test_a_run_of_another_store_is_added_as_it_is(self, store: Store) -> None:
+    async def test_added_run_is_unchanged(self, store: Store) -> None:
         """Check that an added run keeps its outcome and steps, even open ones, has no owner, and can be resumed."""
         rows = [
             StepRow(key="b", kind="call", request="h", attempts=3, failures=("x", "y"), seq=1, at=5.5, body="{}"),
@@ -586,7 +586,7 @@ class StoreConformance:
         assert list((await store.documents("c")).items()) == [("z", "2"), ("a", "1")]
         assert await store.documents("d") == {"z": "other"}
 
-    def test_many_change_one_document(self, make: MakeStore) -> None:
+    def test_concurrent_changes_to_one_document(self, make: MakeStore) -> None:
         """Check that concurrent changes are never lost if each one is repeated after a refusal."""
 
         async def add_one(store: Store) -> None:
@@ -606,7 +606,7 @@ class StoreConformance:
         asyncio.run(act())
 
     @_promise
-    async def test_a_closed_store_refuses_everything(self, store: Store) -> None:
+    async def test_closed_store_rejects_operations(self, store: Store) -> None:
         """Check that a closed store raises StoreError, keeps earlier writes, and can be closed again."""
         await store.create(header("r"))
         writing = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
@@ -618,7 +618,7 @@ class StoreConformance:
         await _refuses(StoreError, *calls, store.documents("c"), store.put("c", "k", "1"))
 
     @_promise
-    async def test_what_a_closed_store_has_written_is_there(self, one: Store, other: Store) -> None:
+    async def test_close_keeps_pending_writes(self, one: Store, other: Store) -> None:
         """Check that writes in progress when the store is closed are kept as well."""
         await one.create(header("r"))
         writing = [asyncio.create_task(one.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
@@ -628,13 +628,13 @@ class StoreConformance:
         assert (await other.run("r")).steps == 20
 
     @_promise
-    async def test_an_unused_store_can_be_closed(self, store: Store) -> None:
+    async def test_unused_store_can_be_closed(self, store: Store) -> None:
         """Check that an unused store has a name and can be closed."""
         assert isinstance(store, Store)
         assert store.name
         await store.close()
 
-    def test_any_sequence_comes_to_the_same_as_in_memory(self, make: MakeStore) -> None:
+    def test_operations_match_memory_store(self, make: MakeStore) -> None:
         """Check that any sequence of operations, on two objects if possible, has the same result as in memory."""
         from flowdebate.testing.store_sequences import check_sequences
 

@@ -24,10 +24,10 @@ from hypothesis.stateful import (
 from flowdebate.errors import StoreError
 from flowdebate.store.base import RunFilter, StepKind, Store, StoredRun, StoredStatus
 from flowdebate.store.memory import MemoryStore
-from flowdebate.testing.store import NASTY, header
+from flowdebate.testing.store import TRICKY_TEXTS, header
 
 T = TypeVar("T")
-_TEXTS = st.sampled_from(NASTY) | st.text(max_size=8)
+_TEXTS = st.sampled_from(TRICKY_TEXTS) | st.text(max_size=8)
 # Few values, so that random operations collide on one step, or find a document with the expected text.
 _KEYS = st.sampled_from(("a", "b", "\x00", "\ud800"))
 _BODIES = st.sampled_from("xyz")
@@ -62,7 +62,7 @@ class _StoreMachine(RuleBasedStateMachine):
     def create(self, name: str, which: int, question: str, block: str) -> str:
         run_id = f"{self.mark}:{name}"
         new_header = header(run_id, question=question, block=block, labels={"mark": self.mark})
-        if self.both(which, lambda store: store.create(new_header)) is None:
+        if self.call_both(which, lambda store: store.create(new_header)) is None:
             self.owners[run_id] = self.at(which)
         return run_id
 
@@ -109,7 +109,7 @@ class _StoreMachine(RuleBasedStateMachine):
 
     @rule(run_id=runs, which=_OBJECTS)
     def delete(self, run_id: str, which: int) -> None:
-        self.both(which, lambda store: store.delete(run_id))
+        self.call_both(which, lambda store: store.delete(run_id))
 
     @rule(source=runs, which=_OBJECTS, name=st.none() | _TEXTS)
     def add(self, source: str, which: int, name: str | None) -> None:
@@ -120,11 +120,11 @@ class _StoreMachine(RuleBasedStateMachine):
         run_id = source if name is None else f"{self.mark}:copy {name}"
         copy = replace(run, header=replace(run.header, run_id=run_id))
         rows = self.loop.run(self.model.steps(source))
-        self.both(which, lambda store: store.add(copy, rows))
+        self.call_both(which, lambda store: store.add(copy, rows))
 
     @rule(which=_OBJECTS, key=_KEYS, body=_BODIES, expected=st.none() | _BODIES)
     def put(self, which: int, key: str, body: str, expected: str | None) -> None:
-        self.both(which, lambda store: store.put(self.mark, key, body, expected=expected))
+        self.call_both(which, lambda store: store.put(self.mark, key, body, expected=expected))
         documents = self.loop.run(self.at(which).documents(self.mark))
         assert list(documents.items()) == list(self.loop.run(self.model.documents(self.mark)).items())
 
@@ -156,7 +156,7 @@ class _StoreMachine(RuleBasedStateMachine):
         assert [run.position for run in runs] == [run.position for run in expected]
 
     @invariant()
-    def all_see_the_same(self) -> None:
+    def stores_agree(self) -> None:
         expected = {run.header.run_id: _without_time(run) for run in self.loop.run(self.model.runs())}
         end = time.monotonic() + self.take_within
         for store in self.stores:
@@ -185,7 +185,7 @@ class _StoreMachine(RuleBasedStateMachine):
         except StoreError as error:
             return type(error).__name__
 
-    def both(self, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
+    def call_both(self, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
         """Make the call on both the object and the MemoryStore, and check that the results are equal."""
         got = self.done(call(self.at(which)))
         assert got == self.done(call(self.model))
@@ -194,7 +194,7 @@ class _StoreMachine(RuleBasedStateMachine):
     def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
         """Make a write, which gives the owner the same result as the MemoryStore, and is refused for others."""
         if self.owners.get(run_id) is self.at(which):
-            return self.both(which, call)
+            return self.call_both(which, call)
         # The memory store is a single object that owns the runs of both stores, so it cannot tell which writes are
         # refused.
         missing = isinstance(self.done(self.model.run(run_id)), str)

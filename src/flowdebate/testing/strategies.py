@@ -309,10 +309,10 @@ def debates(  # noqa: C901 - an option a step
     A hostile debate may raise a FlowDebateError, or `Sabotage` if one of its blocks does. It never exceeds its
     `max_rounds`, but may warn.
     """
-    texts = _said(hostile=hostile)
+    texts = _outputs(hostile=hostile)
     options: dict[str, Any] = {"name": "debate", **fixed}
     if "debaters" not in fixed:
-        options["debaters"] = [replace(side, block=_own(draw, texts)) for side in draw(_rosters())]
+        options["debaters"] = [replace(side, block=_custom_role(draw, texts)) for side in draw(_rosters())]
     roster = check_roster(options["debaters"], location="debates()")
     format_ = find_format(fixed.get("format"), location="debates()", pattern="debate")
     if not fixed.keys() & {"max_rounds", "phases"} and (format_ is None or not format_.phases):
@@ -328,7 +328,7 @@ def debates(  # noqa: C901 - an option a step
             if hostile
             else decisions.filter(lambda some: bool(some[0].get("next_speakers") or some[0].get("nextSpeakers")))
         )
-        moderator: Returns | Block[Any, Any] | None = _own(draw, side_names)
+        moderator: Returns | Block[Any, Any] | None = _custom_role(draw, side_names)
         if moderator is None:
             if options.get("transcript") is None:
                 options["transcript"] = create_debate_transcript()
@@ -338,9 +338,9 @@ def debates(  # noqa: C901 - an option a step
             )
         options["moderator"] = moderator
     if "judge" not in fixed and not fixed.get("audience") and (format_ is None or not format_.audience):
-        options["judge"] = _own(draw, _some(verdict))
+        options["judge"] = _custom_role(draw, _some(verdict))
     if "synthesizer" not in fixed and options.get("output_schema") is None:
-        options["synthesizer"] = _own(draw, texts) if draw(st.booleans()) else False
+        options["synthesizer"] = _custom_role(draw, texts) if draw(st.booleans()) else False
     if "terminate_when" not in fixed:
         ends = termination_predicates(hostile=hostile) | stop_conditions(hostile=hostile)
         options["terminate_when"] = draw(ends) if draw(st.booleans()) else None
@@ -375,7 +375,7 @@ def _rosters() -> SearchStrategy[list[Any]]:
 
 
 @cache
-def _said(*, hostile: bool) -> SearchStrategy[list[Any]]:
+def _outputs(*, hostile: bool) -> SearchStrategy[list[Any]]:
     """Draw return values of functions that play a debater or a synthesizer."""
     return _some(arguments() | (hostile_values() if hostile else arguments().map(lambda text: {"text": text})))
 
@@ -385,7 +385,7 @@ def _replies(*, hostile: bool) -> SearchStrategy[list[Any]]:
     return _some(arguments() | hostile_replies() if hostile else arguments())
 
 
-def _own(draw: DrawFn, values: SearchStrategy[list[Any]]) -> Returns | None:
+def _custom_role(draw: DrawFn, values: SearchStrategy[list[Any]]) -> Returns | None:
     """Draw a function for a role, or None to use the default block."""
     return Returns(*draw(values), wait=draw(st.booleans())) if draw(st.booleans()) else None
 

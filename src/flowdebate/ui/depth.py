@@ -44,7 +44,7 @@ def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
     if options.depth != "auto":
         return _filled(page, options, page.options_for(options.depth))
     location, field = options.place("depth")
-    if not _says_agreement(page):
+    if not _reports_agreement(page):
         name = page.document.model_fields["pattern"].default
         problem = f"cannot be auto: nobody in a {name} decides whether the speakers agree; choose {join_choices(STEPS)}"
         raise ConfigurationError(location, field, None, problem)
@@ -72,7 +72,7 @@ def _filled(page: PatternPage, options: PlanOptions, values: Mapping[str, Any]) 
     return options.replaced(**{name: getattr(read, name) for name in missing}) if missing else options
 
 
-def _says_agreement(page: PatternPage) -> bool:
+def _reports_agreement(page: PatternPage) -> bool:
     raw = page.document.model_fields["raw"].annotation
     return isinstance(raw, type) and issubclass(raw, PatternOutput) and "is_undisputed" in vars(raw)
 

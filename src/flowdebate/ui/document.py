@@ -167,7 +167,7 @@ class Document(InNotebooks, WireModel):
     """Relation of a fork to its parent run; omitted for other runs."""
 
     @model_validator(mode="after")
-    def _say_who_is_missing(self) -> Self:
+    def _set_incomplete(self) -> Self:
         object.__setattr__(self, "incomplete", self.raw.incomplete)  # a file may contain anything
         return self
 

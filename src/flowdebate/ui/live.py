@@ -110,7 +110,7 @@ class Live:
         """Clock in seconds, to tell for how long somebody has been working."""
         self._names = {speaker.name for speaker in self.speakers}
         self._budget = None if plan is None else Budget(plan.limits or Limits())
-        self.usage: Usage = Usage.none()
+        self.usage: Usage = Usage.zero()
         """Calls and tokens so far."""
         self.cost: float = 0.0
         """Cost so far, by the plan's prices or known prices; 0 if there are none."""
@@ -164,7 +164,7 @@ class Live:
             self._flags[event.name] = event.instead
         return self._changes_work(event)
 
-    def tell(self, event: object) -> Iterator[Section]:
+    def handle(self, event: object) -> Iterator[Section]:
         """Process an `event` other than streamed text, and return its sections for a page of complete contributions."""
         self.take(event)
         if type(event) not in _UNSEEN:
@@ -215,7 +215,7 @@ class Live:
         return turn.agent_name if turn is not None else event.role or event.block
 
     @property
-    def others_at_work(self) -> list[str]:
+    def describe_other_roles(self) -> list[str]:
         """Describe in a sentence what each role other than a speaker is currently doing."""
         speaking = {turn.agent_name for turn, _ in self.speaking}
         return list(dict.fromkeys(f"{who} is {do}" for who, do, _ in self.at_work if who not in speaking))
@@ -239,7 +239,7 @@ class Live:
         """Build the sections of the result if `event` contains it."""
         yield from ()
 
-    def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:
+    def turn_sections(self, turn: TurnFinished, text: str) -> Iterator[Section]:
         flag = self._flags.pop(turn.agent_name, None)
         does = doing(turn.phase, turn.target)
         yield Entry(name=turn.agent_name, about=self.about_turn(turn), text=text, flag=flag, does=does)
@@ -248,7 +248,7 @@ class Live:
         """Build the sections for `event` on a page of complete contributions."""
         match event:
             case TurnFinished():
-                yield from self.said(event, self._speech.finished)
+                yield from self.turn_sections(event, self._speech.finished)
             case RoleFailed() if event.instead in FLAGS:  # shown with the contribution
                 pass
             case _:
@@ -352,7 +352,7 @@ class OneByOne(Live):
         if block in self._open and block != next(iter(self._open)):
             self._open[block].append(event)
             return
-        yield from self._shown(event)
+        yield from self._visible_sections(event)
         if _ends_turn(event) and self._open.pop(str(block), None) is not None:
             yield from self._released()
 
@@ -361,7 +361,7 @@ class OneByOne(Live):
         for block in list(self._open):
             pieces, self._open[block] = self._open[block], []
             for event in pieces:
-                yield from self._shown(event)
+                yield from self._visible_sections(event)
             if not all_turns and not any(map(_ends_turn, pieces)):
                 return
             del self._open[block]
@@ -376,7 +376,7 @@ class OneByOne(Live):
             else super().progress()
         )
 
-    def _shown(self, event: object) -> Iterator[LiveSection]:
+    def _visible_sections(self, event: object) -> Iterator[LiveSection]:
         match event:
             case RoleFailed() if event.instead != "cut_off":
                 yield from self._sections(event)
@@ -384,17 +384,17 @@ class OneByOne(Live):
             case TurnStarted():
                 yield Speaking(name=event.agent_name, about=self.about_turn(event))
                 self._speaking, self._streamed = event.block, False
-            case TextDelta() if self._is_shown(event.block):
+            case TextDelta() if self._is_visible(event.block):
                 if event.block == self._synthesizer and not self._streamed:
                     yield OutputHeading()
                 self._streamed = True
                 yield Piece(text=event.text)
-            case TextWithdrawn() if self._is_shown(event.block):
+            case TextWithdrawn() if self._is_visible(event.block):
                 if self._streamed:
                     yield Ending()
                     yield Remark(text=f"that does not count: {WITHDRAWN}")
                     self._streamed = False
-            case BlockAnswered() if self._is_shown(event.block):
+            case BlockAnswered() if self._is_visible(event.block):
                 yield from self._answered(event)
             case TurnFinished():
                 yield Ending()
@@ -405,7 +405,7 @@ class OneByOne(Live):
             case _:
                 yield from self._sections(event)
 
-    def _is_shown(self, block: str) -> bool:
+    def _is_visible(self, block: str) -> bool:
         if block == self._synthesizer and block != self._speaking:  # the synthesizer speaks outside of turns
             self._speaking, self._streamed = block, False
         return block == self._speaking
@@ -469,7 +469,7 @@ class Together(Live):
         if answer is not None:  # humans already see what they type
             if answer.truncated:
                 self._flags[turn.agent_name] = "cut_off"
-            yield from self.said(turn, str(answer.output))
+            yield from self.turn_sections(turn, str(answer.output))
 
 
 def sections_of(event: object) -> Iterable[Section]:

@@ -18,8 +18,8 @@ from flowdebate.models.resolve import (
     EACH,
     ModelResolver,
     ModelSpec,
-    found_models,
     full_name,
+    list_available_models,
     maker_of,
     vendor_of,
     with_maker,
@@ -55,13 +55,13 @@ class AllowedModels:
     def names(self) -> list[str]:
         """Allowed names and name patterns."""
         default_names = [self.service_model] if self.service_model not in (None, EACH) else []
-        models = () if self.patterns else found_models()
+        models = () if self.patterns else list_available_models()
         every = [f"{name}/*" for name in dict.fromkeys(map(vendor_of, models)) if name in PROVIDERS]
-        allowed = [*default_names, *(self.patterns or models), *(every if self._is_own else ())]
+        allowed = [*default_names, *(self.patterns or models), *(every if self._is_payer else ())]
         return list(dict.fromkeys(map(with_maker, allowed)))
 
     @property
-    def _is_own(self) -> bool:
+    def _is_payer(self) -> bool:
         """Whether the sender of the request also pays for it, as on a user's own server without a proxy."""
         return self.providers and not FORWARDED.get()
 
@@ -70,13 +70,13 @@ class AllowedModels:
         provider = PROVIDERS.get(vendor_of(model))
         if provider is None:
             return "Name it as provider/model"
-        if self._is_own and provider.key_env is not None:
+        if self._is_payer and provider.key_env is not None:
             return f"Set {provider.key_env} and start the server again to use its models"
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def found(self) -> list[str]:
         """Return the models for "each": every configured vendor's default model, or the first one allowed."""
-        names, installed = self.names, found_models()
+        names, installed = self.names, list_available_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
         if installed and not any(allowed):
@@ -120,7 +120,7 @@ class Models:
     def find(self) -> list[str]:
         """Find the models that "each" assigns, leaving out excluded vendors."""
         if self._allowed is None:
-            return found_models(without=self._without)
+            return list_available_models(without=self._without)
         excluded = set(map(maker_of, self._without))
         return [name for name in self._allowed.found() if maker_of(name) not in excluded]
 
@@ -195,19 +195,19 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
             make = _record(make, make(meant("chat")), policies.record)
     efforts = policies.effort or Seats()
 
-    def told(spec: Model | str, seat: str, intent: str) -> Model:
+    def with_effort(spec: Model | str, seat: str, intent: str) -> Model:
         effort: Any = _effort_of(efforts, seat, intent)
         return make(spec) if effort is None else Thinking(make(spec), effort)
 
     speakers = tuple(
-        replace(speaker, model=told(speaker.model or meant("chat"), speaker.name, "chat"))
+        replace(speaker, model=with_effort(speaker.model or meant("chat"), speaker.name, "chat"))
         if speaker.model is not None or speaker.name in efforts.members
         else speaker
         for speaker in plan.speakers
     )
-    models = {intent: told(meant(intent), intent, intent) for intent in ("chat", "synthesize")}
+    models = {intent: with_effort(meant(intent), intent, intent) for intent in ("chat", "synthesize")}
     seats = {
-        role: told(plan.seats.get(role, meant("synthesize")), role, "synthesize")
+        role: with_effort(plan.seats.get(role, meant("synthesize")), role, "synthesize")
         for role in {**plan.seats, **efforts.roles}
     }
     return replace(
@@ -216,7 +216,7 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
         seats=seats,
         speakers=speakers,
         policies=Policies(),
-        apply=lambda model: told(model, "chat", "chat"),
+        apply=lambda model: with_effort(model, "chat", "chat"),
     )
 
 
@@ -248,7 +248,7 @@ def _apply(policies: Policies) -> Callable[[Model | str], Model]:
     return make
 
 
-_ASKED: ContextVar[Model] = ContextVar("asked")
+_CURRENT_MODEL: ContextVar[Model] = ContextVar("asked")
 """Model intended for the current call; a recording contains all models' calls in order, and calls may overlap."""
 
 
@@ -261,23 +261,23 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
     if TYPE_CHECKING:
         from flowdebate.models.base import ModelRequest, ModelResponse
 
-    class Asked(Wrapper):
+    class CurrentModel(Wrapper):
         """Model that forwards each call to the model intended for it."""
 
         async def request(self, request: ModelRequest, /) -> ModelResponse:
-            return await answer(_ASKED.get(), request)
+            return await answer(_CURRENT_MODEL.get(), request)
 
     class Through(Wrapper):
         """Model whose answers pass through the recording."""
 
         async def request(self, request: ModelRequest, /) -> ModelResponse:
-            before = _ASKED.set(self.inner)
+            before = _CURRENT_MODEL.set(self.inner)
             try:
                 return await answer(recording, request)
             finally:
-                _ASKED.reset(before)
+                _CURRENT_MODEL.reset(before)
 
-    recording = RecordingModel(Asked(first), path)
+    recording = RecordingModel(CurrentModel(first), path)
     through: dict[Model, Model] = {}
 
     def make(spec: Model | str) -> Model:

@@ -14,7 +14,7 @@ from flowdebate.chassis.roles import CommonKeywords
 from flowdebate.chassis.seats import DEFAULT, Seats, deal_roles, seat_models, with_first
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import address_of
-from flowdebate.models.prices import HOW, prices_known
+from flowdebate.models.prices import HOW, are_prices_known
 from flowdebate.models.programs import PROGRAMS
 from flowdebate.models.resolve import EACH, full_name, model_of_environment
 from flowdebate.sources.source import Source, matches_glob
@@ -185,7 +185,7 @@ def make_plan(
     options, schema = _read_schema(with_depth(page, options))
     options = _read_sources(options)
     if begins:
-        options = _with_each_vendor(page, options, models, allow)
+        options = _with_vendor_models(page, options, models, allow)
     limits = _limits_in(options)
     place, field = options.place("fallback")
     fallback = [models(spec, place, f"{field}[{index}]") for index, spec in enumerate(options.fallback or ())]
@@ -231,7 +231,7 @@ def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) ->
     return options
 
 
-def _with_each_vendor(
+def _with_vendor_models(
     page: PatternPage, options: PlanOptions, models: Models, allow: AllowedModels | None
 ) -> PlanOptions:
     """Return the options with all configured vendors' models, if the page asks for them and no model is set."""
@@ -249,7 +249,7 @@ def _limits_in(options: PlanOptions) -> Limits:
     from flowdebate.runs.limits import Limits
 
     prices = prices_of(options.price or ())
-    if options.max_cost is not None and prices is None and not prices_known():
+    if options.max_cost is not None and prices is None and not are_prices_known():
         sentence = f"No prices are known: give --price, or install some: {HOW}"
         raise misuse(options.place("max_cost")[1], options.max_cost, sentence)
     return Limits(
@@ -501,7 +501,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     """
     stored = run.header.plan
     if stored is None:
-        raise _of_another(run, verb)
+        raise _foreign_run_error(run, verb)
     info, options, name = _read_stored(run)
     if changes and "model" in changes:
         changes = {**changes, "model": join_models(options.get("model"), changes["model"])}
@@ -531,7 +531,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     return make_plan(info, values, file=options, location=location, name=name, ask=ask, allow=allow)
 
 
-def going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
+def continuation_option(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
     """Build the option for a fork that continues a finished debate; empty for other forks."""
     continuation = {"rounds": more_rounds, "ask": ask}
     values = {key: value for key, value in continuation.items() if value is not None}
@@ -553,7 +553,7 @@ def plan_of_fork(
     `location` is where errors say that `changes` were made. A changed subject also raises ConfigurationError.
     """
     if run.header.plan is None:
-        raise _of_another(run, "fork")
+        raise _foreign_run_error(run, "fork")
     info, options, _ = _read_stored(run)
     changes = dict(info.load_page().fork_changes(run, dict(changes or {})))
     if info.subject in changes:
@@ -635,7 +635,7 @@ def with_stored_sources(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "sources": {name: SourceEntry.of_stored(value) for name, value in sources.items()}}
 
 
-def _of_another(run: StoredRun, verb: str) -> ConfigurationError:
+def _foreign_run_error(run: StoredRun, verb: str) -> ConfigurationError:
     run_id = run.header.run_id
     hint = f"{verb.capitalize()} it where its block is built: await block.{verb}({run_id!r}) in Python."
     return misuse("RUN", run_id, f"Run {run_id} was started by a program, not by this command. {hint}")

@@ -105,10 +105,10 @@ def as_json(value: object) -> str:
     >>> as_json("é\x7f")
     '"é\\u007f"'
     """
-    return seen_json(json.dumps(value, ensure_ascii=False, indent=2))
+    return escape_json(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def seen_json(text: str) -> str:
+def escape_json(text: str) -> str:
     """Escape the characters in JSON `text` that a terminal would interpret or not display."""
 
     def escape(match: re.Match[str]) -> str:
@@ -140,25 +140,25 @@ class PrintableStream:
         self._held = ""
         if text and text[-1] in _JOINERS:
             text, self._held = text[:-1], text[-1]
-        return self._shown(text, self._held)
+        return self._escape(text, self._held)
 
     def end(self) -> str:
         """Return the remaining text; afterwards the stream can be reused."""
-        text = self._shown(self._held, "")
+        text = self._escape(self._held, "")
         self._held = self._before = ""
         return text
 
-    def _shown(self, text: str, after: str) -> str:
+    def _escape(self, text: str, after: str) -> str:
         if not text:
             return ""
         before, self._before = self._before, text[-1]
         if not _SUSPICIOUS.search(text):
             return text
         befores, afters = before + text if before else "\n" + text, text[1:] + (after or "\n")
-        return "".join(map(_one, befores, text, afters))
+        return "".join(map(_escape_char, befores, text, afters))
 
 
-def _one(before: str, char: str, after: str) -> str:
+def _escape_char(before: str, char: str, after: str) -> str:
     if not _SUSPICIOUS.match(char):
         return char
     if char in _JOINERS and _is_joined(before) and _is_joined(after):

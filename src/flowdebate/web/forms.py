@@ -9,7 +9,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from flowdebate.blocks.human.prompt import RequestParts, Said, kind_of, parse_request
-from flowdebate.runs.context import place_of
+from flowdebate.runs.context import escape_path_segment
 from flowdebate.runs.suspend import role_in_name
 from flowdebate.ui.options import Panel, PlanOptions, option_of
 from flowdebate.ui.sections import Entry
@@ -193,7 +193,7 @@ def form_of(
     *,
     question: str = "",
     example: bool = False,
-    may_be_given: Callable[[type[PlanOptions], str], bool],
+    is_option_allowed: Callable[[type[PlanOptions], str], bool],
 ) -> Form:
     """Build a built-in pattern's form from its options class, filled in with its sample if `example`.
 
@@ -207,7 +207,7 @@ def form_of(
     for name in options.model_fields:
         # People are chosen next to the speakers, and options that the server would reject are left out.
         hidden = options.WITHOUT | _ELSEWHERE | _SPECIAL | {info.subject, options.ROSTER}
-        if name in hidden or not may_be_given(options, name):
+        if name in hidden or not is_option_allowed(options, name):
             continue
         option = option_of(options, name)
         field = _field(name, schema["properties"][name], schema)
@@ -440,7 +440,7 @@ def _without_flags(help: str) -> str:  # noqa: A002 - as in Option
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OpenRequest:
     """A request to a human, reduced to the information meant for that person."""
 
     parts: RequestParts
@@ -448,7 +448,7 @@ class Asked:
     """Letters that replace the stances for a judge who does not see names."""
 
     @classmethod
-    def of(cls, pending: PendingInput) -> Asked:
+    def of(cls, pending: PendingInput) -> OpenRequest:
         """Build the request; it is blind if the recipient chooses a winner among the stances of all speakers."""
         parts = parse_request(pending.shown)
         # Only judges pick a winner from several stances; other requests have no names to hide.
@@ -484,13 +484,13 @@ def role_title(block: str, pattern: str) -> str:
     >>> role_title("rent-judge", "rent"), role_title("rent-debater-Ann", "rent"), role_title("chair", "rent")
     ('the judge', 'Ann', 'chair')
     """
-    role = role_in_name(block, place_of(pattern))
+    role = role_in_name(block, escape_path_segment(pattern))
     if role is None:
         return block
     return block.removeprefix(f"{pattern}-").partition("-")[2] if role in ("debater", "reviewer") else f"the {role}"
 
 
-def said_since(document: Document, answer: object) -> list[Turn]:
+def contributions_since(document: Document, answer: object) -> list[Turn]:
     """Return the contributions that follow the `answer`; empty if the document does not contain it."""
     parties = parties_of(document)
     entries = [section for section in document.sections() if isinstance(section, Entry)]

@@ -216,7 +216,7 @@ def live_html(run: RunView, live: Live | None = None) -> str:
     context: dict[str, Any] = {
         "facts": facts,
         "speaking": speaking,
-        "work": live_state.others_at_work,
+        "work": live_state.describe_other_roles,
         "waits": _waits(run),
     }
     return render("notebook/live", sheet=sheet, run=run, style=style_of("notebook/style.css"), **context)
@@ -323,7 +323,7 @@ def summary_html(summary: Summary) -> str:
         "notebook/summary",
         title=summary.title,
         subtitle=shortened(summary.subtitle, _SENTENCE),
-        sections=[(_cut_row(section), _rows_left_out(section)) for section in summary.sections],
+        sections=[(_cut_row(section), _omitted_rows_note(section)) for section in summary.sections],
     )
 
 
@@ -332,7 +332,7 @@ def summary_markdown(summary: Summary) -> str:
     suffix = f": {escaped(shortened(summary.subtitle, _SENTENCE))}" if summary.subtitle else ""
     lines = [f"**{escaped(summary.title)}**{suffix}", ""]
     for section in summary.sections:
-        lines += _markdown_lines(_cut_row(section), more=_rows_left_out(section))
+        lines += _markdown_lines(_cut_row(section), more=_omitted_rows_note(section))
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -373,6 +373,6 @@ def _cut_row(section: ReportSection) -> ReportSection:
             assert_never(section)
 
 
-def _rows_left_out(section: ReportSection) -> str:
+def _omitted_rows_note(section: ReportSection) -> str:
     rows_left = len(section.rows) - _ROWS if isinstance(section, Table) else 0
     return f"{counted(rows_left, 'more row')}." if rows_left > 0 else ""

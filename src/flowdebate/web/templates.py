@@ -78,7 +78,7 @@ def _environment() -> Environment:
         auto_reload=False,  # Otherwise, every piece of a live page would check whether its template has changed.
         undefined=StrictUndefined,
         # Escaping only handles markup, not characters that hide or reverse text.
-        finalize=_seen,
+        finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -88,9 +88,9 @@ def _environment() -> Environment:
         inline=inline,
         json=as_json,
         exact=json.dumps,  # ASCII only, so `finalize` finds no hidden characters in it
-        words=_words,
+        words=_humanize,
         singular=_singular,
-        error=_error_words,
+        error=_humanize_error,
         failure=_failure,
         role=role_title,
         count=lambda number: _UNKNOWN if number is None else f"{number:,}",
@@ -111,7 +111,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _seen(value: object) -> object:
+def _printable(value: object) -> object:
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
@@ -130,10 +130,10 @@ def shares(values: Sequence[float]) -> list[tuple[float, float]]:
     return bars
 
 
-def _error_words(name: str) -> str:
+def _humanize_error(name: str) -> str:
     """Convert an error's name to words.
 
-    >>> _error_words("CircuitOpen"), _error_words("SchemaViolation")
+    >>> _humanize_error("CircuitOpen"), _humanize_error("SchemaViolation")
     ('circuit open', 'the answer could not be read')
     """
     if name in ("SchemaViolation", "MalformedResponse"):
@@ -169,10 +169,10 @@ def _singular(plural: str) -> str:
     return f"{'an' if noun[:1] in set('aeiou') else 'a'} {noun}"
 
 
-def _words(name: object) -> str:
+def _humanize(name: object) -> str:
     """Convert a name to words.
 
-    >>> _words("round_robin")
+    >>> _humanize("round_robin")
     'Round robin'
     """
     if str(name) in _SPELLINGS:

@@ -145,7 +145,7 @@ class Workers:
             try:
                 await self.store.add(queued, ())
             except RunExists:
-                stored = await self._find_same(queued.header, seeded=seed is not None)
+                stored = await self._find_existing(queued.header, seeded=seed is not None)
             # Deliver an existing run too, because the client that stored it may have died before queueing it.
             if stored.status in ("queued", "running"):
                 await self._deliver(stored.header)
@@ -269,7 +269,7 @@ class Workers:
         from flowdebate.workers.worker import Worker
 
         worker = Worker(self, patience=patience)
-        server = None if health is None else await asyncio.start_server(worker.tell_health, None, health)
+        server = None if health is None else await asyncio.start_server(worker.answer_health, None, health)
         try:
             await worker.work(stop or asyncio.Event())
         finally:
@@ -283,7 +283,7 @@ class Workers:
             await store.close()
         await asyncio.to_thread(self.queue.close)
 
-    def is_ours(self, header: RunHeader) -> bool:
+    def owns_run(self, header: RunHeader) -> bool:
         """Return whether the run was submitted to this queue and this version of the workers."""
         plan = header.plan or {}
         return plan.get("workers") == self.name and plan.get("version") == self.version
@@ -299,7 +299,7 @@ class Workers:
         if header.foreign and not self.allow_imported:
             problem += ", and not imported"
             hint = "Check its models, limits and recorded answers, then use Workers(…, allow_imported=True)"
-        elif self.is_ours(header):
+        elif self.owns_run(header):
             return
         raise ConfigurationError("Workers", "run_id", header.run_id, problem, hint=hint)
 
@@ -326,7 +326,7 @@ class Workers:
             raise ConfigurationError(f"Workers.{location}()", "limits.cost", bounded.cost, problem)
         return bounded
 
-    async def _find_same(self, header: RunHeader, *, seeded: bool) -> StoredRun:
+    async def _find_existing(self, header: RunHeader, *, seeded: bool) -> StoredRun:
         """Return the stored run with this id; raise RunExists if it differs from this one."""
         existing = await self.store.run(header.run_id)
         then = existing.header

@@ -303,7 +303,7 @@ class RunQueue:
             self._send(run_id, deliveries, History(), queue_partition_key=partition, **turn)
         return "PENDING" not in active
 
-    def send_again(self, old: str, run_id: str, history: History, *, delay: float) -> None:
+    def redeliver(self, old: str, run_id: str, history: History, *, delay: float) -> None:
         """Put the run first on the queue after `delay` seconds, replacing the delivery `old`; safe to repeat."""
         deliveries = self.of(run_id)
         if {delivery.workflow_id for delivery in deliveries if delivery.status in ACTIVE} <= {old}:
@@ -360,7 +360,7 @@ class RunQueue:
         [[turn]] = self._query(_TURN, **values, owner=partition)
         return int(turn)
 
-    def taken_by(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
+    def delivery_of(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
         """Return the delivery in the form passed to observers, and the history of earlier deliveries."""
         workflows = self.open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
         origin = {"queue": self.name, "worker": worker, "version": self.version.removeprefix(f"{self.name}/")}

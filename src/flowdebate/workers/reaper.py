@@ -124,12 +124,12 @@ class Reaper:
                     # Set the status "queued", so that the next take does not count as a recovery.
                     await store.finish(run_id, "queued", stored.outcome)
                     name = delivery.workflow_id
-                    await asyncio.to_thread(queue.send_again, name, run_id, history, delay=history.delay)
+                    await asyncio.to_thread(queue.redeliver, name, run_id, history, delay=history.delay)
                     await asyncio.to_thread(queue.drop, name)
                     return
         await asyncio.to_thread(queue.hand_back, [delivery.workflow_id])
 
-    async def sweep_left(self) -> None:
+    async def redeliver_lost(self) -> None:
         """Redeliver running runs whose deliveries have ended, and queued runs without a delivery.
 
         Such runs exist if a worker loses its connection and dies, or if a client dies between storing a run and
@@ -140,7 +140,7 @@ class Reaper:
             unowned += [
                 stored_run.header.run_id
                 for stored_run in page
-                if not stored_run.owned and workers.is_ours(stored_run.header)
+                if not stored_run.owned and workers.owns_run(stored_run.header)
             ]
             before = page[-1].position
         unowned += await self._undelivered()

@@ -271,7 +271,7 @@ class Worker:
 
     async def _resume_in_turn(self, delivery: str, run_id: str) -> str:
         """Resume the run; if it may be killing its workers, execute it alone."""
-        delivered, history = await asyncio.to_thread(self._workers.queue.taken_by, self.id, delivery)
+        delivered, history = await asyncio.to_thread(self._workers.queue.delivery_of, self.id, delivery)
         ticket, suspect = await self._provider.admit(), history.suspect
         self._suspects += suspect
         try:
@@ -286,7 +286,7 @@ class Worker:
                     raise
                 _LOGGER.warning("run %s waits for its provider: %s", run_id, error_text(error))
                 delay = max(later.delay, min(error.retry_after or 0.0, self._workers.outage))
-                await asyncio.to_thread(self._workers.queue.send_again, delivery, run_id, later, delay=delay)
+                await asyncio.to_thread(self._workers.queue.redeliver, delivery, run_id, later, delay=delay)
                 return "queued"
             except FlowDebateError as error:
                 # this has no effect if the run is stored as failed
@@ -359,7 +359,7 @@ class Worker:
 
     # Maintenance
 
-    async def tell_health(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer_health(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer an HTTP request: report that the worker is running or, for /ready, whether its database answers."""
         with suppress(OSError, TimeoutError, ValueError):
             request = await asyncio.wait_for(reader.readline(), 5.0)
@@ -378,7 +378,7 @@ class Worker:
                 await self._provider.look()
                 await self._reaper.sweep()
                 if number % _SWEEPS_PER_STORE_SWEEP == 0:
-                    await self._reaper.sweep_left()
+                    await self._reaper.redeliver_lost()
                 await self._give_up()
             except Exception as error:  # noqa: BLE001 - the server may be unreachable until the next sweep
                 if not failing:

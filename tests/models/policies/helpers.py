@@ -98,7 +98,7 @@ def make_request(
     """Return a request for text, or for `output`. Events of its attempts are appended to `events`."""
     options.setdefault("settings", ModelSettings(timeout=timeout))
     options.setdefault("messages", [{"role": "user", "content": "Who is right?"}])
-    options.setdefault("attempts", Attempts(tell=None if events is None else events.append))
+    options.setdefault("attempts", Attempts(notify=None if events is None else events.append))
     return ModelRequest(block="judge", output=None if output is None else OutputSchema.of(output), **options)
 
 

@@ -356,7 +356,7 @@ def test_reviews_end_whatever_the_outputs(answers: list[Any]) -> None:
 
     pattern = review(name="x", reviewers=[{"name": name, "block": block} for name in NAMES[:2]], merger=block)
     with suppress(OutputError):
-        assert pattern.run_sync(QUESTION).output.stop_reason in ("examined", "nothing_found")
+        assert pattern.run_sync(QUESTION).output.stop_reason in ("examined", "explain_no_models")
 
 
 FLAW = {"title": "Divides by zero", "claim": "It fails.", "severity": "major"}
@@ -373,7 +373,7 @@ def test_silence_is_neither_confirmation_nor_refutation(
     reviewers = Reviewers(findings, verdicts)
     reviewers.silent = silent
     raw = run_review(reviewers, names=sorted(findings), models=models).output
-    assert raw.stop_reason in ("examined", "nothing_found")
+    assert raw.stop_reason in ("examined", "explain_no_models")
     answers = [answer for finding in raw.findings for answer in (*finding.verdicts, *finding.defences)]
     assert not {(answer.agent_name, int(answer.finding[1:])) for answer in answers} & silent
 

@@ -117,12 +117,12 @@ async def test_the_live_page_shows_text_in_progress() -> None:
     await read_until(events, lambda _: list_texts_in_progress(live).get("bob"))
     assert list_texts_in_progress(live) == {"bob": "Homes come"}
     gate.release()
-    await read_until(events, lambda _: live.others_at_work)
+    await read_until(events, lambda _: live.describe_other_roles)
     assert "The judge is weighing the arguments" in str(live_html(handle, live))
     gate.release()
     await handle
     assert list_texts_in_progress(live) == {}
-    assert live.others_at_work == []
+    assert live.describe_other_roles == []
 
 
 @pytest.mark.parametrize("end", ["Should we move to a monorepo?", "\u0647\u0644 \u0646\u0646\u062a\u0642\u0644\u061f"])

@@ -16,7 +16,7 @@ import typer
 from flowdebate._util.validation import check_library, check_number
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import Show, execute
-from flowdebate.cli.terminal.process import report_problems, tell
+from flowdebate.cli.terminal.process import print_message, report_problems
 from flowdebate.ui.options import COMMAND, Option
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ async def _serve(plan: Plan, description: str) -> None:
 
     def started(base: str, _: object) -> None:
         url = f"{base.rstrip('/')}/runs/{playing.run_id}?{urlencode({'token': token})}"
-        tell(f"{description}\nPlaying at {url}")
+        print_message(f"{description}\nPlaying at {url}")
         webbrowser.open(url)
 
     await serve(create_app(service, token=token, read_only=True), port=0, started=started)

@@ -16,8 +16,8 @@ from flowdebate._text import counted
 from flowdebate._util.option_types import Count, Text
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import Show, begin_named, execute
-from flowdebate.cli.patterns import ask_here, select_options
-from flowdebate.cli.terminal.process import check_target, tell
+from flowdebate.cli.patterns import select_options, terminal_asker
+from flowdebate.cli.terminal.process import check_target, print_message
 from flowdebate.errors import ConfigurationError, NotAwaited, RunExists
 from flowdebate.ui.options import COMMAND, FilePath, Option, misuse
 
@@ -105,9 +105,11 @@ def _resume(
     check_target(markdown)
     with opened(store) as place:
         stored = asyncio.run(last_resumable(place.store) if run is None else find_run(place.store, run))
-        plan = plan_of(stored, values, trusted=trust_plan or _confirm(stored, values), ask=ask_here())
+        plan = plan_of(stored, values, trusted=trust_plan or _confirm(stored, values), ask=terminal_asker())
         if plan.policies.record is not None:
-            tell(f"Warning: {plan.policies.record} ends where the run was interrupted; the rest is not recorded")
+            print_message(
+                f"Warning: {plan.policies.record} ends where the run was interrupted; the rest is not recorded"
+            )
         show = Show(as_json=as_json, quiet=quiet, head=[models_line(plan, environment=_environment(stored))])
 
         def resumed(service: Service) -> Awaitable[RunState]:
@@ -129,12 +131,14 @@ def _confirm(run: StoredRun, values: Mapping[str, Any]) -> bool:
     reached = reached_by(run, values)
     if not reached or not sys.stdin.isatty():
         return False
-    tell(f"Run {run.header.run_id} was imported. Its plan names:")
+    print_message(f"Run {run.header.run_id} was imported. Its plan names:")
     for flag, texts in reached.items():
         for text in texts:
-            tell(f"  {flag} {text}")
-    tell("A server receives the key and everything sent to its models; models may be shown the content of files.")
-    tell("A model named cli/… is a program on this machine, which runs with your permissions.")
+            print_message(f"  {flag} {text}")
+    print_message(
+        "A server receives the key and everything sent to its models; models may be shown the content of files."
+    )
+    print_message("A model named cli/… is a program on this machine, which runs with your permissions.")
     return typer.confirm("Use them?", err=True)
 
 
@@ -170,13 +174,15 @@ def answer(
         pending = asyncio.run(_answer(opened_store.store, stored, data if text is None else text, place))
         short, option = short_id(stored.header.run_id), opened_store.option
     for request in pending:  # resuming now would only suspend the run again
-        tell(f"It still waits for {request.block}: flowdebate runs answer {short} --place '{request.place}'{option}")
+        print_message(
+            f"It still waits for {request.block}: flowdebate runs answer {short} --place '{request.place}'{option}"
+        )
     if pending:
         return
     if stored.header.plan is None:
-        tell(f"To resume: await block.resume({stored.header.run_id!r}) in Python, where its block is built")
+        print_message(f"To resume: await block.resume({stored.header.run_id!r}) in Python, where its block is built")
     elif later:
-        tell(f"To resume: flowdebate resume {short}{option}")
+        print_message(f"To resume: flowdebate resume {short}{option}")
     else:
         _resume(stored.header.run_id, {}, store=store, trust_plan=trust_plan, as_json=False, markdown=markdown)
 
@@ -194,7 +200,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
         if not waiting:
             raise NotAwaited(store.name, run_id, "is not waiting for an answer")
         for request in waiting:
-            tell(f"{request.place}\n{request.to_read}\n\n[{request.block}] {request.expects}")
+            print_message(f"{request.place}\n{request.to_read}\n\n[{request.block}] {request.expects}")
         text = sys.stdin.read(_MAX_LENGTH).removesuffix("\n")
     if text is not None or not waiting:  # raises if there is no open request
         await submit_answer(store, run_id, text, place=place)
@@ -274,7 +280,7 @@ def fork(  # noqa: PLR0913 - the options of the command
     """
     from flowdebate.service.runs import chosen_run, opened, short_id
     from flowdebate.ui.models import models_line
-    from flowdebate.ui.plan import going_on, pattern_of_run, plan_of_fork
+    from flowdebate.ui.plan import continuation_option, pattern_of_run, plan_of_fork
 
     check_target(markdown)
     if say is not None and at is None:
@@ -289,10 +295,10 @@ def fork(  # noqa: PLR0913 - the options of the command
         plan = plan_of_fork(
             stored,
             known_values,
-            changes=dict(map(_read_setting, setting or ())) | going_on(more_rounds, ask),
+            changes=dict(map(_read_setting, setting or ())) | continuation_option(more_rounds, ask),
             location="--set",
             trusted=trust_plan or _confirm(stored, known_values),
-            ask=ask_here(),
+            ask=terminal_asker(),
         )
         answers = [step for step in steps if step.body is not None and step.kind in ("call", "human")]
         at, edits = _find_changes([step.key for step in answers], at, say, edit or ())
@@ -346,19 +352,19 @@ def _find_changes(
     """Return the path from which models are called again, along with the edited answers keyed by path."""
     from flowdebate.ui.files import read_text
 
-    place_found = None if at is None else _find_place(at, places, option="--at")
+    place_found = None if at is None else _find_path(at, places, option="--at")
     edits: dict[str, str] = {}
     for edit_text in edit:
         name, sign, text = edit_text.partition("=")
         if not sign:
             raise ConfigurationError(COMMAND, "--edit", edit_text, "must be PLACE=TEXT")
-        edits[_find_place(name, places, option="--edit")] = text
+        edits[_find_path(name, places, option="--edit")] = text
     if say is None or place_found is None:
         return place_found, edits
     return None, {**edits, place_found: read_text(say, megabytes=_MEGABYTES).removesuffix("\n")}
 
 
-def _find_place(abbreviation: str, places: Sequence[str], *, option: str) -> str:
+def _find_path(abbreviation: str, places: Sequence[str], *, option: str) -> str:
     """Find the path that `abbreviation` refers to; raise ConfigurationError unless exactly one matches."""
     if abbreviation in places:
         return abbreviation

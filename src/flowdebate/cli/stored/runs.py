@@ -16,12 +16,12 @@ from flowdebate._text import counted, error_text
 from flowdebate._util.option_types import Count, Text
 from flowdebate._util.validation import check_count, check_library
 from flowdebate.cli import options as opt
-from flowdebate.cli.serving import kept_token, read_token
+from flowdebate.cli.serving import load_token, read_token
 from flowdebate.cli.terminal.process import (
     ExitCode,
     check_target,
     open_page,
-    tell,
+    print_message,
     write_json,
     write_report,
     write_whole,
@@ -198,12 +198,12 @@ def delete(
                 _list([[run] for run in listed])
                 if not typer.confirm(f"Delete {counted(len(listed), 'run')}?"):
                     raise typer.Exit(ExitCode.FAILED)
-            selected = _each(listed)
+            selected = _iterate(listed)
         number = asyncio.run(delete_all(place.store))
     open_page().line(f"Deleted {counted(number, 'run')}.")
 
 
-async def _each(runs: Sequence[StoredRun]) -> AsyncIterator[StoredRun]:
+async def _iterate(runs: Sequence[StoredRun]) -> AsyncIterator[StoredRun]:
     for run in runs:
         yield run
 
@@ -279,7 +279,7 @@ def report(
     write_report(asyncio.run(evidence.document()), markdown)
     for path, more in ((html, ": open it in a browser"), (markdown, "")):
         if path is not None:
-            tell(f"Wrote {path}{more}.")
+            print_message(f"Wrote {path}{more}.")
 
 
 @opt.command()
@@ -326,7 +326,7 @@ def export(
     """Export runs to a file. Each run and each step is one line of JSON."""
     from flowdebate.service.runs import each_run, find_run, opened
     from flowdebate.store.export import export_run, write_export
-    from flowdebate.ui.text import seen_json
+    from flowdebate.ui.text import escape_json
 
     if everything == bool(runs):
         say = "Run ids cannot be combined with --all." if runs else "Say which runs to export: their ids, or --all."
@@ -345,7 +345,7 @@ def export(
             return
         for run_id in run_ids:
             async for line in export_run(store, run_id):
-                write_json(seen_json(line))
+                write_json(escape_json(line))
 
     with opened(store) as place:
         asyncio.run(write(place.store))
@@ -481,7 +481,7 @@ def share(  # noqa: PLR0913 - the options of the command
     from flowdebate.service.runs import chosen_run, opened
 
     check_count(COMMAND, {"--days": days}, maximum=365)
-    links = Links(kept_token(needed=True) if token_file is None else read_token(token_file))
+    links = Links(load_token(needed=True) if token_file is None else read_token(token_file))
     with opened(store) as place:
         run_chosen = asyncio.run(chosen_run(place.store, run, last=last, verb="runs share"))
         run_id = run_chosen.header.run_id

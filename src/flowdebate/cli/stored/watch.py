@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.execute import POLL, Followed, advice_on, end_of_stored, finish, follow_run, service_of
-from flowdebate.cli.terminal.process import ExitCode, check_target, exit_code_of_signal, tell, write_json, write_report
+from flowdebate.cli.execute import POLL, Followed, end_of_stored, finish, follow_run, resume_advice, service_of
+from flowdebate.cli.terminal.process import (
+    ExitCode,
+    check_target,
+    exit_code_of_signal,
+    print_message,
+    write_json,
+    write_report,
+)
 from flowdebate.cli.terminal.screen import View
 from flowdebate.errors import ConfigurationError
 from flowdebate.ui.options import Option
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from flowdebate.service.channel import Update
-    from flowdebate.service.runs import Place
+    from flowdebate.service.runs import OpenStore
     from flowdebate.store.base import StoredRun
     from flowdebate.ui.plan import Plan
 
@@ -52,7 +59,7 @@ def watch(
     raise typer.Exit(code)
 
 
-def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markdown: Path | None) -> int:
+def _watch(stored: StoredRun, place: OpenStore, *, as_json: bool, quiet: bool, markdown: Path | None) -> int:
     """Show a run until it ends or an interrupt is received; return the exit code."""
     from flowdebate.cli.stored.run_view import document_of
     from flowdebate.service.runs import short_id
@@ -60,7 +67,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
     run_id = stored.header.run_id
     plan, problem = _plan_of(stored)
     if plan is None:
-        tell(f"{problem}; watch shows its steps and its status")
+        print_message(f"{problem}; watch shows its steps and its status")
     view = _Lines() if as_json else _Steps(stored, quiet=quiet) if plan is None else _page(stored, plan, quiet)
 
     async def follow() -> Followed:
@@ -70,7 +77,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
 
     seen = asyncio.run(follow())
     if seen.signal is not None:
-        tell(f"The run continues. To watch it again: flowdebate runs watch {short_id(run_id)}{place.option}")
+        print_message(f"The run continues. To watch it again: flowdebate runs watch {short_id(run_id)}{place.option}")
         return exit_code_of_signal(seen.signal)
     if plan is not None:
         end = asyncio.run(end_of_stored(place, run_id))
@@ -80,8 +87,8 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
     stored = asyncio.run(place.store.run(run_id))
     if isinstance(view, (_Lines, _Steps)):
         view.end(stored)
-    if advice := advice_on(stored, place):
-        tell(advice)
+    if advice := resume_advice(stored, place):
+        print_message(advice)
     if markdown is not None:
         write_report(document_of(stored, asyncio.run(place.store.steps(run_id))), markdown)
     if stored.status == "failed":
@@ -133,9 +140,9 @@ class _Lines(View):
                 self.write({"kind": "reset"})
 
     def write(self, data: object) -> None:
-        from flowdebate.ui.text import seen_json
+        from flowdebate.ui.text import escape_json
 
-        write_json(seen_json(json.dumps(data, ensure_ascii=False)))  # one line; `as_json` would indent it
+        write_json(escape_json(json.dumps(data, ensure_ascii=False)))  # one line; `as_json` would indent it
 
     def end(self, stored: StoredRun) -> None:
         """Write the status of a run that was shown step by step."""
@@ -147,7 +154,7 @@ class _Lines(View):
 # Runs without a plan
 
 
-async def _follow_steps(place: Place, run_id: str) -> AsyncGenerator[Update, None]:
+async def _follow_steps(place: OpenStore, run_id: str) -> AsyncGenerator[Update, None]:
     """Yield the finished steps of a run as updates, until the run ends or is suspended."""
     from flowdebate.service.channel import Update
     from flowdebate.service.runs import state_of

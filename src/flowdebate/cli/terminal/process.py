@@ -100,7 +100,7 @@ def log_to(target: str) -> Callable[[], None]:
     return stop
 
 
-def tell(message: str) -> None:
+def print_message(message: str) -> None:
     """Write `message` to stderr, with control characters escaped and continuation lines indented."""
     from flowdebate.ui.text import printable
 
@@ -123,7 +123,7 @@ def report_warnings() -> Iterator[None]:
     """Print the library's warnings as lines on stderr."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        tell(f"Warning: {message}")
+        print_message(f"Warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", FlowDebateWarning)
@@ -192,7 +192,7 @@ class _Lines(logging.Handler):
         return record.name != "flowdebate.runs" and bool(super().filter(record))
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell(f"{record.levelname.capitalize()}: {record.getMessage()}")
+        print_message(f"{record.levelname.capitalize()}: {record.getMessage()}")
 
 
 @contextmanager
@@ -301,7 +301,7 @@ def report_problems() -> Iterator[None]:
     except (KeyboardInterrupt, typer.Abort):
         raise typer.Exit(exit_code_of_signal(_SIGINT)) from None
     except FlowDebateError as error:
-        tell(f"Error: {sentence_of(error)}")
+        print_message(f"Error: {sentence_of(error)}")
         raise typer.Exit(exit_code_of(error)) from None
     except WriteFailed as error:
         leave_stdout()
@@ -309,7 +309,7 @@ def report_problems() -> Iterator[None]:
         # process.
         if error.reader_left:
             raise typer.Exit(exit_code_of_signal(_SIGPIPE)) from None
-        tell(f"Error: {error}")
+        print_message(f"Error: {error}")
         raise typer.Exit(ExitCode.FAILED) from None
 
 

@@ -347,7 +347,7 @@ class TextFlow:
                 self._end_word()
                 self._space += piece.replace("\t", _TAB)
             elif self._width is None:
-                self._place(piece, 0, None)
+                self._write_word(piece, 0, None)
             else:
                 self._extend(piece, max(self._width(), _NARROWEST))
 
@@ -366,11 +366,11 @@ class TextFlow:
 
     def _end_word(self) -> None:
         if self._word:
-            self._place(self._word, self._word_cells, self._width)
+            self._write_word(self._word, self._word_cells, self._width)
             self._word = ""
             self._word_cells = 0
 
-    def _place(self, word: str, cells: int, width: Callable[[], int] | None) -> None:
+    def _write_word(self, word: str, cells: int, width: Callable[[], int] | None) -> None:
         room = None if width is None else max(width(), _NARROWEST)
         if self._newlines and self._begun:
             self._write("\n" * min(self._newlines, 2))

@@ -158,7 +158,7 @@ class Clients:
         clients, key = _pool().clients, (type(self), self._sdk, self._transport, endpoint)
         if key not in clients:
             # in a thread: `import openai` takes a second, and certificates are read from files
-            library = self._sdk if self._needs_sdk(endpoint) else "aiohttp"
+            library = self._sdk if self._requires_sdk(endpoint) else "aiohttp"
             module = f"flowdebate.models.openai.{'http' if library == 'aiohttp' else 'sdk'}"
             if not sys.modules.keys() >= {module, library}:
                 await load(warm_up, library)
@@ -181,7 +181,7 @@ class Clients:
         _check_proxies()
         secure = endpoint.base_url.startswith("https")
         context = _trusted(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR"))) if secure else None
-        if not self._needs_sdk(endpoint):
+        if not self._requires_sdk(endpoint):
             from flowdebate.models.openai.http import HttpClient
 
             return HttpClient(endpoint, context)
@@ -192,7 +192,7 @@ class Clients:
         context = context or httpx2.create_ssl_context(verify=False)
         return self._connect_sdk(endpoint, options_of(endpoint, names=self._sdk != "openai", context=context))
 
-    def _needs_sdk(self, endpoint: Endpoint) -> bool:
+    def _requires_sdk(self, endpoint: Endpoint) -> bool:
         """Return whether an SDK client was requested, or is needed because aiohttp does not support the proxy."""
         if self._sdk != "openai" or self._transport != "aiohttp":
             return True

@@ -319,7 +319,7 @@ class Chat:
     async def _choice(self, request: ModelRequest) -> ModelResponse:
         """Request a single token, and the log-probabilities of the most likely tokens if the server returns them."""
         if "logprobs" in self._learned.dropped:
-            return ModelResponse(finish="stop", usage=Usage.none())
+            return ModelResponse(finish="stop", usage=Usage.zero())
         parameters = self._parameters(request) | {"temperature": 0, self.dialect.room: 1}
         parameters |= {"messages": list(request.messages), "logprobs": True, "top_logprobs": TOP_LOGPROBS}
         _, completion, response = await self._ask(lambda _: parameters, request)
@@ -367,7 +367,7 @@ class Chat:
             skipped = min(request.skipped_modes, len(modes) - 1)
             for other in reversed(modes[len(modes) - skipped : -1]):
                 if learned.prose[other]:
-                    learned.put_last(other)
+                    learned.try_last(other)
         return replace(answered, asked_as=mode)
 
     def _parameters(self, request: ModelRequest) -> Parameters:

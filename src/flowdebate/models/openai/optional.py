@@ -242,7 +242,7 @@ class Learned:
         if request.skipped_modes == 0:  # later retries rely on the order set at the start of the call
             for mode in modes:
                 if self.prose[mode] >= _IGNORED:
-                    self.put_last(mode)
+                    self.try_last(mode)
         ordered = [
             *(mode for mode in modes if mode not in self.last),
             *(mode for mode in list(self.last) if mode in modes),
@@ -251,7 +251,7 @@ class Learned:
         request.attempts.modes_left = len(ordered) - 1 - skipped
         return [*ordered[skipped:], *reversed(ordered[:skipped])]
 
-    def put_last(self, mode: StructuredMode) -> None:
+    def try_last(self, mode: StructuredMode) -> None:
         """From now on, try `mode` after all others."""
         self.last.pop(mode, None)
         self.last[mode] = None
@@ -352,7 +352,7 @@ class Negotiation:
     def _remember(self) -> None:
         """Remember the accepted form for all later requests, and log the omitted user settings."""
         for mode in self._modes[: self._modes.index(self.form.mode)] if self.form.mode else ():
-            self._learned.put_last(mode)
+            self._learned.try_last(mode)
         dropped = self.form.dropped - self._learned.dropped
         if dropped:
             _LOGGER.info("model %s refuses %s: left out from now on", self._model, ", ".join(sorted(dropped)))

@@ -106,12 +106,12 @@ async def bound_parts(
     """
     bounded = _bounded(parts if encoding is None else _unpacked(parts, encoding), limit)
     if recorded := exchanges.get():
-        bounded = _kept(bounded, recorded[-1])
+        bounded = _record_parts(bounded, recorded[-1])
     async for part in event_lines(bounded, names=names) if events else bounded:
         yield part
 
 
-async def _kept(parts: AsyncIterator[bytes], exchange: Exchange) -> AsyncIterator[bytes]:
+async def _record_parts(parts: AsyncIterator[bytes], exchange: Exchange) -> AsyncIterator[bytes]:
     async for part in parts:
         exchange.received += part
         yield part

@@ -137,8 +137,8 @@ class CouncilLive(Together):
     def heading(self, event: RoundStarted) -> Iterator[Section]:
         yield Heading(title=_PHASES[event.round])
 
-    def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:
-        return iter(()) if turn.phase == "review" else super().said(turn, text)
+    def turn_sections(self, turn: TurnFinished, text: str) -> Iterator[Section]:
+        return iter(()) if turn.phase == "review" else super().turn_sections(turn, text)
 
 
 def review_group(review: CouncilReview) -> Group:

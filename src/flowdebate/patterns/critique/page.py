@@ -207,8 +207,8 @@ class CritiqueLive(Together):
     def heading(self, event: RoundStarted) -> Iterator[Section]:
         yield Heading(title=_PHASES[event.round])
 
-    def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:
-        return iter(()) if turn.phase == "criticize" else super().said(turn, text)
+    def turn_sections(self, turn: TurnFinished, text: str) -> Iterator[Section]:
+        return iter(()) if turn.phase == "criticize" else super().turn_sections(turn, text)
 
 
 class CritiquePage(PatternPage):

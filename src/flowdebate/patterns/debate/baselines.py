@@ -289,7 +289,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         if self._equal == "cost" and (
             budget is None
             or budget.cost is None
-            or any(budget.price_of(ctx.model(model).name, Usage.none()) is None for model in self._models)
+            or any(budget.price_of(ctx.model(model).name, Usage.zero()) is None for model in self._models)
         ):
             problem = "cannot be cost without `prices` in the run's limits (--price on the command line)"
             raise ConfigurationError(self.name, "equal", None, problem)
@@ -434,7 +434,7 @@ def _remaining_calls(budget: float | None, spent: float | None, calls: int, vote
 
 def _used(ctx: Context, place: str) -> Usage:
     """Return the combined usage of all calls made below `place` so far."""
-    return sum((event.usage for event in _calls(ctx, place)), start=Usage.none())
+    return sum((event.usage for event in _calls(ctx, place)), start=Usage.zero())
 
 
 def _price(ctx: Context, place: str) -> float | None:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from flowdebate._text import counted
 from flowdebate.ui.markdown import escaped
-from flowdebate.ui.text import as_json, cost_text, in_line, models_text, printable, seen_json
+from flowdebate.ui.text import as_json, cost_text, escape_json, in_line, models_text, printable
 
 from .schemas import STATES, Defence, Finding, ReviewRawOutput, Severity, Verdict
 
@@ -213,4 +213,4 @@ def findings_lines(document: Document) -> str:
         *(finding.model_dump(mode="json", by_alias=True) for finding in raw.findings),
         *([summary] if summary else []),
     ]
-    return "\n".join(seen_json(json.dumps(row, ensure_ascii=False)) for row in rows)
+    return "\n".join(escape_json(json.dumps(row, ensure_ascii=False)) for row in rows)

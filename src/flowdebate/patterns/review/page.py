@@ -96,7 +96,7 @@ class ReviewDocument(Document):
     SPEAKERS: ClassVar[str] = "Reviewers"
     ROSTER: ClassVar[str] = "reviewers"
     UNIT: ClassVar[str] = "report"
-    STOP_REASONS: ClassVar[Mapping[str, str]] = {"examined": "examined", "nothing_found": "nothing found"}
+    STOP_REASONS: ClassVar[Mapping[str, str]] = {"examined": "examined", "explain_no_models": "nothing found"}
     CHANGING: ClassVar[str | None] = "verdicts"
     pattern: str = "review"
     reviewers: list[Speaker] = Field(default_factory=list)
@@ -231,7 +231,7 @@ class ReviewLive(Together):
     def heading(self, event: RoundStarted) -> Iterator[Section]:
         yield Heading(title=_PHASES[event.round])
 
-    def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:  # noqa: ARG002 - its own events show it
+    def turn_sections(self, turn: TurnFinished, text: str) -> Iterator[Section]:  # noqa: ARG002 - its own events show it
         yield from ()
 
 

@@ -41,7 +41,7 @@ FindingState = Literal["confirmed", "disputed", "refuted", "resolved"]
 longer applies.
 """
 STATES: tuple[FindingState, ...] = get_args(FindingState)
-StopReason = Literal["examined", "nothing_found"]
+StopReason = Literal["examined", "explain_no_models"]
 """Reason why a review ended: all findings were examined, or there were no findings."""
 
 REVIEWERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from flowdebate._text import error_text, is_blank, typed
 from flowdebate._util.validation import check_count, check_text
 from flowdebate.errors import ConfigurationError, JournalMismatch, RunNotFound
-from flowdebate.models.codec import edited_text, json_text, models_asked, reused_text
+from flowdebate.models.codec import called_models, edited_text, json_text, reused_text
 from flowdebate.runs.header import StoreOptions
 from flowdebate.runs.journal import DECISION, UNANSWERED, Journal, JournalOptions, is_within
 from flowdebate.runs.suspend import answer_text, read_answer
@@ -147,7 +147,7 @@ class ForkJournal(Journal):
         """Steps taken from the parent that are not recorded yet, in order."""
         self._writing = asyncio.Lock()
 
-    def takes_any(self, key: str) -> bool:  # noqa: ARG002 - the request shows whether the parent has the same step
+    def accepts_any_request(self, key: str) -> bool:  # noqa: ARG002 - the request shows whether the parent has the same step
         return False
 
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:
@@ -173,7 +173,7 @@ class ForkJournal(Journal):
             return replace(row, request=request, body=reused_text(row.body) if row.kind == "call" else row.body)
         if row.kind in ("call", "human"):
             # The model may be any of those called, including fallbacks; an answer edited by the parent has no model.
-            same = row.request == request and (model is None or model in (models_asked(row.body) or (model,)))
+            same = row.request == request and (model is None or model in (called_models(row.body) or (model,)))
             return replace(row, body=reused_text(row.body)) if same else None
         # Decisions are not reused: forking is a cheap way to let a run continue for longer, or stop earlier, than its
         # parent.
@@ -186,7 +186,7 @@ class ForkJournal(Journal):
             if row.key not in self._parent.edits:
                 raise
             edit = self._parent.edits[row.key]
-            raise unfit(row.key, edit, error_text(error.__cause__ or error)) from error
+            raise invalid_edit_error(row.key, edit, error_text(error.__cause__ or error)) from error
 
     def has_steps(self, place: str) -> bool:
         if not self._differs and any(is_within(key, place) for key in self._parent.rows):
@@ -195,24 +195,24 @@ class ForkJournal(Journal):
 
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
         self._differs = True
-        await self._write_taken()
+        await self._write_reused()
         await super().intend(key, kind, request)
 
     async def ask(self, key: str, request: str) -> None:
         self._differs = True
-        await self._write_taken()
+        await self._write_reused()
         await super().ask(key, request)
 
     async def commit(self, key: str, kind: StepKind, body: str) -> None:
-        await self._write_taken()
+        await self._write_reused()
         await super().commit(key, kind, body)
 
     async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         if self.owned:
-            await self._write_taken()
+            await self._write_reused()
         await super().finish(status, outcome)
 
-    async def _write_taken(self) -> None:
+    async def _write_reused(self) -> None:
         """Record all steps reused from the parent so far."""
         async with self._writing:  # written in order, because a fork killed halfway would otherwise have a gap
             while self._unwritten:
@@ -240,12 +240,12 @@ def fork_header(
     check_text(location, optional=True, fork_id=fork_id)
     rows_by_key = {row.key: row for row in rows if row.body is not None and row.kind in ("call", "human")}
     if at is not None and at not in rows_by_key:
-        raise _unknown_place(location, "at", at, rows_by_key)
+        raise _unknown_path_error(location, "at", at, rows_by_key)
     if edits is not None and not isinstance(edits, Mapping):
         raise ConfigurationError(location, "edits", edits, "must be a dict of paths to answers")
     for place, edit in (edits or {}).items():
         if place not in rows_by_key:
-            raise _unknown_place(location, "edits", place, rows_by_key)
+            raise _unknown_path_error(location, "edits", place, rows_by_key)
         edited_body(rows_by_key[place], edit)
     first = min((rows_by_key[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
     before = [row.at or 0.0 for row in rows if row.body is not None and (first is None or (row.seq or 0) < first)]
@@ -309,15 +309,17 @@ def edited_body(row: StepRow, edit: object) -> str:
         return edited_text(row.body or "", edit)
     except (ValueError, TypeError, RecursionError) as error:
         problem = "it is data, and this text is not JSON: " if isinstance(error, json.JSONDecodeError) else ""
-        raise unfit(row.key, edit, f"{problem}{error}") from None
+        raise invalid_edit_error(row.key, edit, f"{problem}{error}") from None
 
 
-def unfit(place: str, edit: object, why: str) -> ConfigurationError:
+def invalid_edit_error(place: str, edit: object, why: str) -> ConfigurationError:
     """Create the error for an edit that does not fit the step at `place`."""
     return ConfigurationError("fork()", f"edits.{place}", edit, f"must be an answer that the step accepts ({why})")
 
 
-def _unknown_place(location: str, field: str, place: object, known_keys: Mapping[str, StepRow]) -> ConfigurationError:
+def _unknown_path_error(
+    location: str, field: str, place: object, known_keys: Mapping[str, StepRow]
+) -> ConfigurationError:
     places = ", ".join(map(typed, list(known_keys)[:_NAMED])) + (", …" if len(known_keys) > _NAMED else "")
     return ConfigurationError(
         location, field, place, f"must be the path of a recorded answer: {places or 'there is none'}"

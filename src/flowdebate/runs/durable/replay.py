@@ -15,7 +15,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateError, JournalMismat
 from flowdebate.models.base import Model, ModelRequest, ModelResponse, profile_of
 from flowdebate.models.resolve import ModelChoice, ModelResolver, ModelSpec, Override
 from flowdebate.prompts import Profile
-from flowdebate.runs.durable.fork import edited_body, unfit
+from flowdebate.runs.durable.fork import edited_body, invalid_edit_error
 from flowdebate.runs.events import CallStarted, RunFinished, RunStatus
 from flowdebate.runs.execute import Runnable, start_block
 from flowdebate.runs.header import DEFAULT_MODEL, models_of, session_of
@@ -88,7 +88,7 @@ async def replay(
     run.on_request = on_request
     try:
         await _wait_for_end_of_journal(run, journal)
-        _tell_end_of_journal(run, journal, stored)
+        _emit_end_of_journal(run, journal, stored)
         events, calls = _events_of(handle), _calls_of(handle, run)
         if stored.owned:  # determined before the replay is cancelled, since cancelling it sets the status "interrupted"
             run.build_partial_output("running")
@@ -138,7 +138,7 @@ class Follower:
         self._steps += [row for row in steps if row.seq is not None]
         anew = self._replay is None or not self._replay[1].add(steps) or stored.status == "awaiting"
         if not anew:
-            anew = not await self._go_on(stored)
+            anew = not await self._catch_up(stored)
         if anew:
             self.close()
             open_steps = [row for row in steps if row.seq is None]
@@ -146,7 +146,7 @@ class Follower:
                 self._block, stored, [*self._steps, *open_steps], model=self._model, limits=self._limits
             )
             self._events = 0
-            await self._go_on(stored)
+            await self._catch_up(stored)
         assert self._replay is not None  # noqa: S101 - it has started
         run, _, handle = self._replay
         events = _events_of(handle, self._events)
@@ -158,14 +158,14 @@ class Follower:
             self.close()
         return News(anew=anew, events=events, calls=calls)
 
-    async def _go_on(self, stored: StoredRun) -> bool:
+    async def _catch_up(self, stored: StoredRun) -> bool:
         """Wait until the replay has read the journal; return False if it passed a step before the step was recorded."""
         assert self._replay is not None  # noqa: S101 - the caller has looked
         run, journal, _ = self._replay
         await _wait_for_end_of_journal(run, journal)
         if journal.has_unread():
             return False
-        _tell_end_of_journal(run, journal, stored)
+        _emit_end_of_journal(run, journal, stored)
         return True
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ def _start_replay(
     return run, journal, start_block(block, header.input, run)
 
 
-def _tell_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
+def _emit_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
     """Emit the events at the end of the journal that only the executing process knows about."""
     for path in () if stored.owned else [*run.records.held_events]:  # the events that both halves have finished so far
         run.records.release(path)
@@ -235,9 +235,9 @@ async def check_edits(
         if (isinstance(failure, JournalMismatch) and failure.key == place) or (
             isinstance(failure, OutputError) and failure.block == asking
         ):
-            raise unfit(place, edit, error_text(failure.__cause__ or failure)) from failure
+            raise invalid_edit_error(place, edit, error_text(failure.__cause__ or failure)) from failure
         if f"{place}#2" in replayed.parked:
-            raise unfit(place, edit, "the human would be asked once more")
+            raise invalid_edit_error(place, edit, "the human would be asked once more")
 
 
 async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
@@ -322,7 +322,7 @@ class _ReadOnlyJournal(Journal):
         self.stops = 0
         """Number of times that a branch reached the end of the journal."""
 
-    def takes_any(self, key: str) -> bool:  # noqa: ARG002 - nobody is asked if there is no answer
+    def accepts_any_request(self, key: str) -> bool:  # noqa: ARG002 - nobody is asked if there is no answer
         return True
 
     def lacks(self, key: str) -> bool:

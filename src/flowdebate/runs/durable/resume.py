@@ -221,7 +221,7 @@ one small query.
 """
 
 
-async def load_same(
+async def load_existing(
     run: Run,
     *,
     seed: int | None,

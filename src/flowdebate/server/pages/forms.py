@@ -26,7 +26,7 @@ from flowdebate.ui.models import models_line
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.plan import make_plan
 from flowdebate.ui.statuses import OVER
-from flowdebate.web.forms import Asked, Form, answer_fields, form_of, role_title, said_since
+from flowdebate.web.forms import Form, OpenRequest, answer_fields, contributions_since, form_of, role_title
 from flowdebate.web.manual import INDEX, manual_page
 
 _Question = Annotated[str, Query(max_length=20_000)]
@@ -53,7 +53,9 @@ async def new(
     if pattern_chosen in own_patterns:
         form = Form(pattern=pattern_chosen, subject="question", question=question)
     else:
-        form = form_of(PATTERNS[pattern_chosen], question=question, example=example, may_be_given=front.may_be_given)
+        form = form_of(
+            PATTERNS[pattern_chosen], question=question, example=example, is_option_allowed=front.is_option_allowed
+        )
     models = await routes.models(front)
     names = [*models.allowed, *filter(None, [models.default])]
     return await page(
@@ -68,7 +70,7 @@ async def new(
         limits=await asyncio.to_thread(limits_of, names),
         asked=None
         if pattern_chosen in own_patterns
-        else await asyncio.to_thread(_asked, PATTERNS[pattern_chosen], front),
+        else await asyncio.to_thread(_models_of_run, PATTERNS[pattern_chosen], front),
         written=routes.written(form.body, request),
     )
 
@@ -88,7 +90,7 @@ async def help_page(name: str, request: Request, front: FrontOf) -> Response:
     return await page("help", request, front, here="/help", manual=manual, is_index=name == INDEX)
 
 
-def _asked(info: PatternInfo, front: Front) -> str | None:
+def _models_of_run(info: PatternInfo, front: Front) -> str | None:
     """Describe the models used by default if a run names none; None unless there is more than one."""
     page = info.load_page()
     if front.service.model_name is not None or not page.each_by_default:
@@ -109,7 +111,7 @@ async def answer(
     if not requests:
         raise HTTPException(404, "The run does not wait for this answer, or no longer waits for it.")
     address = quote(run_id, safe="")
-    view = _shown(details, requests[0].block, requests[0])
+    view = _page_values(details, requests[0].block, requests[0])
     run_address = f"{root_of(request)}/runs/{address}"
     return await page(
         "answer", request, front, **view, to=f"/runs/{address}/answers", then=run_address, seen="", code=""
@@ -136,18 +138,18 @@ async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str 
     block = link.role or next(
         (request_asked.block for request_asked, _ in requests if request_asked.place == link.place), ""
     )
-    view = _shown(details, block, pending)
+    view = _page_values(details, block, pending)
     if link.role is None and pending is None:
         view["waits"] = False
     elif pending is None and details.document is not None:
         answers = [reply for request_asked, reply in requests if request_asked.block == block]
-        view["since"] = said_since(details.document, answers[-1] if answers else None)
+        view["since"] = contributions_since(details.document, answers[-1] if answers else None)
     return await page("answer", request, front, menu=False, **view, to=f"/links/{code}", then="", seen=mark, code=code)
 
 
-def _shown(details: RunDetails, block: str, pending: PendingInput | None) -> dict[str, Any]:
+def _page_values(details: RunDetails, block: str, pending: PendingInput | None) -> dict[str, Any]:
     """Collect the template values for a person's page."""
-    question = None if pending is None else Asked.of(pending)
+    question = None if pending is None else OpenRequest.of(pending)
     return {
         "question": details.question,
         "you": role_title(block, details.block),

@@ -24,7 +24,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.debate.judging.views import BlindReading, blind_views
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, root_of
 from flowdebate.server.guard import shared_root_of
-from flowdebate.server.links import made_of, share_of
+from flowdebate.server.links import created_link, share_of
 from flowdebate.server.requests import (
     AuditQuery,
     RunsQuery,
@@ -311,7 +311,7 @@ async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf)
         kicker=() if sheet is None else sheet.kicker,
         note=record.readers.note,
         people=[person for person in people if person not in waiting_blocks],
-        shares=[made_of(share, run_id, front, request) for share in record.readers.shares],
+        shares=[created_link(share, run_id, front, request) for share in record.readers.shares],
         live=details.status in LIVE,
         api=f"{root_of(request)}{API}/runs/{address}",
         step_link=f"{root_of(request)}/runs/{address}/travel",

@@ -89,7 +89,7 @@ class AgUi:
         self._numbers: Counter[str] = Counter()
         self._collections: set[str] = set()
         self._calls = 0
-        self._usage: defaultdict[str, Usage] = defaultdict(Usage.none)
+        self._usage: defaultdict[str, Usage] = defaultdict(Usage.zero)
 
     def start(self, run: RunState) -> Iterator[ag_ui.BaseEvent]:
         """Emit the first events: the start of the run and its state."""
@@ -165,7 +165,7 @@ class AgUi:
 
     def _close_all(self) -> Iterator[ag_ui.BaseEvent]:
         for closed in self._speech.end():
-            yield from self._say(closed)
+            yield from self._convert_speech(closed)
         for name in self._steps.values():
             yield ag_ui.StepFinishedEvent(step_name=name)
         self._steps.clear()
@@ -179,10 +179,10 @@ class AgUi:
             yield ag_ui.StateSnapshotEvent(snapshot=self._state)
         elif update.event is not None:
             for spoken in self._speech.of(update.event, update.start):
-                yield from self._say(spoken)
-            yield from self._tell(update.event)
+                yield from self._convert_speech(spoken)
+            yield from self._convert_event(update.event)
 
-    def _tell(self, event: object) -> Iterator[ag_ui.BaseEvent]:
+    def _convert_event(self, event: object) -> Iterator[ag_ui.BaseEvent]:
         match event:
             case RoundStarted():
                 # Nested patterns can have several open steps, but AG-UI identifies steps only by name.
@@ -237,7 +237,7 @@ class AgUi:
         self._numbers[place] += 1
         return f"{self._run}/{place}~{self._numbers[place]}"
 
-    def _say(self, spoken: Spoken) -> Iterator[ag_ui.BaseEvent]:
+    def _convert_speech(self, spoken: Spoken) -> Iterator[ag_ui.BaseEvent]:
         match spoken:
             case Opened() if f"{self._run}/{spoken.path}" not in self._known:
                 place, _, number = spoken.id.rpartition("~")

@@ -428,7 +428,7 @@ def chat_models(service: Service) -> Iterator[ChatModel]:
         yield ChatModel(pattern=name, info=None, answer_only=True)
     if service.plans:
         for info in PATTERNS.values():
-            if _needs_only_a_question(info):
+            if _accepts_plain_question(info):
                 yield ChatModel(pattern=info.name, info=info, answer_only=False)
                 if _has_answer(info):
                     yield ChatModel(pattern=info.name, info=info, answer_only=True)
@@ -441,7 +441,7 @@ def find_chat_model(service: Service, name: str) -> ChatModel | None:
 
 # Cached, because making a plan loads the pattern, and clients list models often.
 @cache
-def _needs_only_a_question(info: PatternInfo) -> bool:
+def _accepts_plain_question(info: PatternInfo) -> bool:
     try:
         return bool(make_plan(info, {info.subject: _PLAIN}).speakers)
     except ConfigurationError:

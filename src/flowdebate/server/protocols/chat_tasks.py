@@ -143,7 +143,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
     outside = _without(text, _BOXES)
     # Ignore code and the chat, which are not part of the task's own text.
     rest = _excerpt(_FENCE.sub("\n", outside).strip())
-    if _asks_about_it(rest):
+    if _is_about_task(rest):
         return False
     if boxed and any(name.lower() in _KEYS for name in _EXAMPLE.findall(rest)):
         return True  # recognized in any language
@@ -179,7 +179,7 @@ def _orders(sentence: str) -> bool:
     return any(_ORDERS.match(sentence, start) for start in starts)
 
 
-def _asks_about_it(text: str) -> bool:
+def _is_about_task(text: str) -> bool:
     """Check whether the last lines are a user's question about the preceding task."""
     *before, last = [*filter(None, map(str.strip, text.split("\n\n")))] or [""]
     if not before or not last.endswith("?") or _SPEAKER.match(last) or before[-1].endswith(":"):

@@ -48,25 +48,27 @@ class ChatText:
         if isinstance(event, TurnStarted):
             self._turns[event.path] = _Part([])
             self._parts.append(self._turns[event.path])
-        self._say(self._speech.of(event, update.start))
+        self._add_speech(self._speech.of(event, update.start))
         if text := sections_text(_sections(event)):
             self._parts.append(_Part([text], done=True))
         skipped = isinstance(event, RoleFailed) and event.instead == "skipped"
         if (skipped or isinstance(event, TurnFinished)) and (end := self._turns.pop(event.path, None)) is not None:
             end.done = True
-        return self._shown()
+        return self._visible_text()
 
     def finish(self, details: RunDetails, output: object = None) -> str:
         """Return the last piece: the result of the run, or its pending request.
 
         `output` is the output of a run that has no document.
         """
-        self._say(self._speech.end())
+        self._add_speech(self._speech.end())
         for end in self._turns.values():
             end.done = True
-        return f"{self._shown()}{_outcome(details.document, output)}{sections_text(_ending(details))}".rstrip("\n")
+        return f"{self._visible_text()}{_outcome(details.document, output)}{sections_text(_ending(details))}".rstrip(
+            "\n"
+        )
 
-    def _say(self, spoken: Iterable[Spoken]) -> None:
+    def _add_speech(self, spoken: Iterable[Spoken]) -> None:
         for utterance in spoken:
             match utterance:
                 case Opened(turn=turn) if turn is not None:
@@ -84,7 +86,7 @@ class ChatText:
                 case _:
                     pass
 
-    def _shown(self) -> str:
+    def _visible_text(self) -> str:
         """Return the text that can be shown now: everything up to the first unfinished contribution."""
         parts = []
         while self._parts:

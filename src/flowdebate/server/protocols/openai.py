@@ -34,7 +34,7 @@ from flowdebate.server.protocols.chat_request import (
 )
 from flowdebate.server.protocols.chat_sources import End, RunSource, Source, TaskSource
 from flowdebate.server.protocols.chat_tasks import is_hidden_task
-from flowdebate.server.protocols.streams import PING, data_frame, unless_disconnected
+from flowdebate.server.protocols.streams import PING, cancel_on_disconnect, data_frame
 from flowdebate.server.sse import EventStream
 from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service
@@ -167,7 +167,7 @@ async def _respond(
         response: Response = EventStream(answer.frames(), ended=leave)
     else:
         try:
-            response = await unless_disconnected(request, answer.whole()) or Response(status_code=499)
+            response = await cancel_on_disconnect(request, answer.whole()) or Response(status_code=499)
         finally:
             leave()
     if ignored:
@@ -220,7 +220,7 @@ class _Answer(ABC):
     def frames(self) -> AsyncGenerator[bytes]:
         """Yield the frames of a stream; if the run fails, the failure is the last frame."""
 
-    async def _said(self) -> tuple[str, End]:
+    async def _full_text(self) -> tuple[str, End]:
         """Return the complete text and its end."""
         async with aclosing(self.source.texts()) as texts:
             text = "".join([text async for text in texts if text is not None])
@@ -231,7 +231,7 @@ class _Completion(_Answer):
     """A chat completion, as a whole or in chunks."""
 
     async def whole(self) -> Response:
-        text, end = await self._said()
+        text, end = await self._full_text()
         reason = self._reason(end)
         message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
         if reason == "tool_calls":
@@ -250,7 +250,7 @@ class _Completion(_Answer):
         function = {"name": "" if tool is None else tool.name, "arguments": arguments}
         return {"id": f"call_{self.source.id}", "type": "function", "function": function}
 
-    def _said_delta(self, text: str) -> dict[str, Any]:
+    def _text_delta(self, text: str) -> dict[str, Any]:
         """Build the delta for a piece of the answer; an answer with a schema consists of a single piece."""
         if self.body.forced_tool is None:
             return {"content": text}
@@ -263,7 +263,7 @@ class _Completion(_Answer):
         try:
             async with aclosing(self.source.texts()) as texts:
                 async for text in texts:
-                    yield PING if text is None else self._frame([_delta(self._said_delta(text))], **nothing)
+                    yield PING if text is None else self._frame([_delta(self._text_delta(text))], **nothing)
             end = await self.source.end()
         except (FlowDebateError, HTTPException) as error:
             yield data_frame(_error_body(error))
@@ -293,7 +293,7 @@ class _Response(_Answer):
     """A response: a single message of the assistant, as a whole or as events."""
 
     async def whole(self) -> Response:
-        text, end = await self._said()
+        text, end = await self._full_text()
         return JSONData(self._object(end, text), headers=_incomplete(end))
 
     async def frames(self) -> AsyncGenerator[bytes]:

@@ -112,7 +112,7 @@ class Reader:
                 await items.aclose()
 
 
-async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
+async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T | None:
     """Return the result of `work`; if the client disconnects first, cancel `work` and return None."""
     # Servers notice a disconnected client only while streaming, and here nothing would be sent for minutes.
     doing = asyncio.ensure_future(work)

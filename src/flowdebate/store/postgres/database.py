@@ -123,7 +123,7 @@ class Address:
         """Return whether the driver raised `error`."""
         return isinstance(error, self._driver.Error)
 
-    def may_pass(self, error: BaseException) -> bool:
+    def is_transient(self, error: BaseException) -> bool:
         """Return whether a retry may succeed, because a session or server was lost or transactions conflicted."""
         if not isinstance(error, self._driver.Error):
             return False

@@ -56,7 +56,7 @@ class _Worker:
                     self._drop()  # the session is not idle, so it is either lost or busy
                 # Time spent in the queue counts towards the limit.
                 remaining = since + self._address.patience - time.monotonic()
-                if remaining <= 0 or not self._address.may_pass(error):
+                if remaining <= 0 or not self._address.is_transient(error):
                     job.error = error
                     return
                 time.sleep(min(pause, remaining))

@@ -132,7 +132,7 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
         os.close(open_private(os.path.realpath(path), os.O_RDWR | os.O_EXCL))
     connection = _open(path, patience)
     try:
-        connection.create_function("flowdebate_found", 2, _found, deterministic=True)
+        connection.create_function("flowdebate_found", 2, _contains, deterministic=True)
         connection.create_function("flowdebate_labelled", 2, _labelled, deterministic=True)
         _check_names(path, name)
         _prepare(connection, name, patience)
@@ -247,7 +247,7 @@ def _decode(data: bytes) -> str:
         raise sqlite3.DatabaseError(f"it holds invalid text: {error}") from error
 
 
-def _found(question: str, text: str) -> bool:
+def _contains(question: str, text: str) -> bool:
     return decode_text(text).casefold() in decode_text(question).casefold()
 
 

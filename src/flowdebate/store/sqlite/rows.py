@@ -190,7 +190,7 @@ def save_open_steps(connection: sqlite3.Connection, run_id: str, attempts: Mappi
         connection.execute(_SAVE_ATTEMPT, values)
 
 
-def known_steps(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Attempt], list[str]]:
+def list_open_steps(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Attempt], list[str]]:
     """Read the latest attempts at a run's open steps, and the keys of its finished steps."""
     rows = connection.execute(_KNOWN, (run_id,)).fetchall()
     attempts = {key: Attempt(kind, request, number) for key, kind, request, number, done in rows if not done}

@@ -84,7 +84,7 @@ class SqliteStore(Store):
         def work(connection: sqlite3.Connection) -> None:
             self._check_version(connection)
             parameters = (header.question, header.question.casefold())
-            values = (run_id, header.block, *parameters, header.created_at, time.time(), self._own().id, text)
+            values = (run_id, header.block, *parameters, header.created_at, time.time(), self._ensure_owner().id, text)
             try:
                 connection.execute(rows.CREATE, values)
             except sqlite3.IntegrityError:
@@ -106,7 +106,7 @@ class SqliteStore(Store):
             if before.owned:
                 raise RunConflict(self.name, run_id)
             recoveries = before.recoveries + (before.status == "running")
-            connection.execute(rows.TAKE, (self._own().id, recoveries, time.time(), run_id))
+            connection.execute(rows.TAKE, (self._ensure_owner().id, recoveries, time.time(), run_id))
             owner = rows.owner_of(row)
             self._track(connection, run_id, owner)
             if owner is not None:
@@ -120,7 +120,7 @@ class SqliteStore(Store):
         taken_run = await self._write(work, durably=False)
         if dead_owners:
             dead = dead_owners[0]
-            log = self._own().log_of(dead)
+            log = self._ensure_owner().log_of(dead)
             # The dead owner may have owned other runs.
             query = "SELECT 1 FROM runs WHERE owner = ? ORDER BY rowid DESC LIMIT 1"
             if log.exists() and await self._do(lambda opened: opened.execute(query, (dead,)).fetchone()) is None:
@@ -128,13 +128,13 @@ class SqliteStore(Store):
         return taken_run
 
     async def release(self, run_id: str) -> None:
-        await self._end(run_id, lambda connection: connection.execute(rows.RELEASE, (run_id, self._own().id)))
+        await self._end(run_id, lambda connection: connection.execute(rows.RELEASE, (run_id, self._ensure_owner().id)))
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         text, brief = rows.outcome_texts(outcome)
 
         def end(connection: sqlite3.Connection) -> sqlite3.Cursor:
-            done = connection.execute(rows.FINISH, (status, text, brief, time.time(), run_id, self._own().id))
+            done = connection.execute(rows.FINISH, (status, text, brief, time.time(), run_id, self._ensure_owner().id))
             self._check_owned(connection, done, run_id)
             return done
 
@@ -195,9 +195,9 @@ class SqliteStore(Store):
 
         def work(connection: sqlite3.Connection) -> int:
             """Handle finished steps, and runs of this owner not tracked yet."""
-            self._check_own(connection, run_id)
+            self._check_ownership(connection, run_id)
             if not self._open_steps.has_run(run_id):
-                self._track(connection, run_id, self._own().id)
+                self._track(connection, run_id, self._ensure_owner().id)
             number = self._open_steps.begin(run_id, key, kind, request)
             if number is None:
                 values = {"run": run_id, "key": key, "kind": kind, "request": request}
@@ -214,7 +214,7 @@ class SqliteStore(Store):
         def work(connection: sqlite3.Connection) -> None:
             # Later than any earlier step, even if the clock was set back.
             self._latest = max(self._latest + 1, time.time_ns())
-            done = connection.execute(rows.COMMIT, values | {"seq": self._latest, "owner": self._own().id})
+            done = connection.execute(rows.COMMIT, values | {"seq": self._latest, "owner": self._ensure_owner().id})
             self._check_owned(connection, done, run_id)
             if run_id in self._recovered:
                 connection.execute("UPDATE runs SET recoveries = 0 WHERE run_id = ?", (run_id,))
@@ -228,9 +228,9 @@ class SqliteStore(Store):
 
         def work(connection: sqlite3.Connection) -> None:
             if key in attempts:
-                self._check_own(connection, run_id)
+                self._check_ownership(connection, run_id)
                 rows.save_open_steps(connection, run_id, {key: attempts[key]})
-            values = {"run": run_id, "key": key, "failure": failure, "owner": self._own().id}
+            values = {"run": run_id, "key": key, "failure": failure, "owner": self._ensure_owner().id}
             self._check_owned(connection, connection.execute(rows.FAIL, values), run_id)
 
         await self._write(work, durably=False)
@@ -239,7 +239,10 @@ class SqliteStore(Store):
         def work(connection: sqlite3.Connection) -> list[StepRow]:
             owner = rows.owner_of(self._row(connection, run_id))
             return rows.steps_of(
-                connection, run_id, {} if owner is None else read_open_steps(self._own().log_of(owner), run_id), after
+                connection,
+                run_id,
+                {} if owner is None else read_open_steps(self._ensure_owner().log_of(owner), run_id),
+                after,
             )
 
         return await self._do(work)
@@ -277,7 +280,7 @@ class SqliteStore(Store):
         def save_open_steps(connection: sqlite3.Connection) -> None:
             for run_id in self._open_steps.runs:
                 with suppress(RunConflict, RunNotFound):  # the run was taken over or deleted
-                    self._check_own(connection, run_id)
+                    self._check_ownership(connection, run_id)
                     rows.save_open_steps(connection, run_id, self._open_steps.attempts(run_id))
 
         if self._owner is not None and not (self._writer.closed or self._writer.forked):
@@ -333,7 +336,7 @@ class SqliteStore(Store):
         existing = [place for place in places if os.path.exists(place)]  # noqa: PTH110 - of a name that is too long, too
         return any(not os.access(place, os.W_OK, effective_ids=effective) for place in existing)
 
-    def _own(self) -> Owner:
+    def _ensure_owner(self) -> Owner:
         """Return this process's owner object, creating it on first use."""
         if self._owner is None:
             real = Path(os.path.realpath(self._path))  # the folder is the same whatever links point to the file
@@ -362,8 +365,8 @@ class SqliteStore(Store):
     def _track(self, connection: sqlite3.Connection, run_id: str, owner: str | None) -> None:
         """Track a run's open and finished steps, including attempts found only in the log of `owner`."""
         if owner is not None:
-            rows.save_open_steps(connection, run_id, read_open_steps(self._own().log_of(owner), run_id))
-        self._open_steps.add_run(run_id, *rows.known_steps(connection, run_id))
+            rows.save_open_steps(connection, run_id, read_open_steps(self._ensure_owner().log_of(owner), run_id))
+        self._open_steps.add_run(run_id, *rows.list_open_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
         """Raise StoreError if another version has changed the file since; work in progress ends, and no more begins."""
@@ -385,18 +388,18 @@ class SqliteStore(Store):
             updated_at=updated_at,
             steps=steps,
             recoveries=recoveries,
-            owned=owner is not None and self._own().is_alive(owner),
+            owned=owner is not None and self._ensure_owner().is_alive(owner),
             outcome=None if outcome is None else unpack_outcome(json.loads(outcome)),
         )
 
     def _check_owned(self, connection: sqlite3.Connection, done: sqlite3.Cursor, run_id: str) -> None:
         if not done.rowcount:
-            self._check_own(connection, run_id)
+            self._check_ownership(connection, run_id)
 
-    def _check_own(self, connection: sqlite3.Connection, run_id: str) -> None:
+    def _check_ownership(self, connection: sqlite3.Connection, run_id: str) -> None:
         """Raise RunNotFound or RunConflict if this process does not own the run."""
         row = connection.execute("SELECT owner FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
-        if row[0] != self._own().id:
+        if row[0] != self._ensure_owner().id:
             raise RunConflict(self.name, run_id, "is not owned by this process, or was taken over")

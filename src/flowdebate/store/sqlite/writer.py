@@ -135,7 +135,7 @@ class Writer:
         if not jobs:
             return
         self._last_batch = len(jobs)
-        if not self._run_here(jobs):
+        if not self._run_inline(jobs):
             self._submit_all(jobs)
             return
         # Another process is writing: let the thread, rather than the event loop, wait for it, with the store's
@@ -161,7 +161,7 @@ class Writer:
             job.error = None
             self._submit(job)
 
-    def _run_here(self, jobs: list[_Job]) -> bool:
+    def _run_inline(self, jobs: list[_Job]) -> bool:
         """Execute `jobs` immediately; if that is impossible, do nothing and return False."""
         idle = self._connected and self._submitted == self._done
         if not idle or self._disk.check() or not self._quick_lock.acquire(blocking=False):

@@ -20,7 +20,7 @@ Follows = Literal["majority", "last"]
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
 
 
-class Said(NamedTuple):
+class StatedPosition(NamedTuple):
     """Position, with the tag of its speaker."""
 
     tag: str
@@ -143,6 +143,6 @@ def stubborn(position: str, *, name: str | None = None) -> SimDebater:
     return SimDebater(position, name=name)
 
 
-def read_positions(prompt: str) -> list[Said]:
+def read_positions(prompt: str) -> list[StatedPosition]:
     """Read the positions of simulated debaters in a prompt, in order, with their tags."""
-    return [Said(unescaped(tag), unescaped(position)) for tag, position in _SAID.findall(prompt)]
+    return [StatedPosition(unescaped(tag), unescaped(position)) for tag, position in _SAID.findall(prompt)]

@@ -386,14 +386,14 @@ def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[
     if not all(map(_is_number, values)):
         raise ConfigurationError("SimJudge()", field, value, "must be a number, or one for each position")
 
-    def one_each(places: int) -> list[float]:
+    def expand(places: int) -> list[float]:
         if len(values) != places:
             raise ConfigurationError(
                 "SimJudge()", field, value, f"must be a number, or one for each of {places} positions"
             )
         return [float(number) for number in values]
 
-    return one_each
+    return expand
 
 
 def _views_first(value: ArrayLike) -> Integers:

@@ -97,7 +97,7 @@ class LivePage:
                 self._record(event)
             case _:
                 pass
-        sections = self._live.tell(event)
+        sections = self._live.handle(event)
         for section in _published(sections) if self._public else sections:
             self._show(section)
         return True

@@ -204,7 +204,7 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
                 case Entry():
                     turns += 1
                     unshown = calls.setdefault(part.name, [*trace.calls_of(part.name)])
-                    party, call = parties.get(part.name), _taken(unshown, part.text)
+                    party, call = parties.get(part.name), _take_call(unshown, part.text)
                     cited = citations_in(part, party, after=quotes)
                     quotes += len(cited)
                     shown_parts.append(Turn(number=turns, entry=part, party=party, call=call, citations=cited))
@@ -232,7 +232,7 @@ def _is_mark(section: Section) -> TypeGuard[Fact]:
     return isinstance(section, Fact) and section.label == INCOMPLETE
 
 
-def _taken(calls: list[Call], text: str) -> Call | None:
+def _take_call(calls: list[Call], text: str) -> Call | None:
     """Remove and return the first call that matches `text`, unless it belongs to another contribution.
 
     If a speaker answers only with structured data, no answer contains the displayed words; the last call of the first

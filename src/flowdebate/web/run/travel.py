@@ -239,7 +239,7 @@ def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None)
     in common, every step is shown.
     """
     pairs: list[Pair | Same] = []
-    for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _is_same(*pair)):
+    for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _are_equal(*pair)):
         if same:
             steps = [(first, second) for first, second in group if first is not None and second is not None]
             calls = [first for first, _ in steps]
@@ -279,7 +279,7 @@ def _pair_steps(
             yield None, extra
 
 
-def _is_same(one: Call | None, other: Call | None) -> bool:
+def _are_equal(one: Call | None, other: Call | None) -> bool:
     return (
         one is not None and other is not None and one.text == other.text and "edited" not in (one.origin, other.origin)
     )
