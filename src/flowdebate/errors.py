@@ -286,7 +286,7 @@ class RequestRejected(ModelError):
     certain: bool = True
     """True if it is clear which part was rejected; False if a different form of the request may be accepted."""
     words: str = ""
-    """Complete text of the rejection, with its codes and parameters, in lower case."""
+    """Complete text of the rejection in lower case, including its codes and parameters."""
 
     def __init__(self, message: str, *, status: int | None = None, **asker: Unpack[_Asker]) -> None:
         self.status = status
@@ -475,7 +475,7 @@ class RealModelForbidden(ModelError):
 
 
 class CassetteMismatch(ModelError, AssertionError):
-    """A replayed run made a call that is missing from the cassette, or left recorded calls unused."""
+    """A replayed run made a call missing from the cassette, or left recorded calls unused."""
 
     providers_fault = False
 
@@ -600,7 +600,7 @@ class TooManyRuns(FlowDebateError):
 
 
 class QuorumLost(FlowDebateError):
-    """Fewer stances than `quorum` were `heard` in `round`, so the debate cannot continue.
+    """In `round`, fewer stances were `heard` than the `quorum`, so the debate cannot continue.
 
     `failures` contains the errors, keyed by name.
     """
@@ -790,7 +790,7 @@ class NotAwaited(StoreError):
 
 
 class DeadLetter(StoreError):
-    """The run has crashed its process `recoveries` times in a row without progress."""
+    """The run has crashed its process `recoveries` times in a row without making progress."""
 
     def __init__(self, store: str, run_id: str, recoveries: int) -> None:
         self.run_id = run_id

@@ -61,7 +61,7 @@ class BatchControls(CommonOptions, total=False):
 
 
 class BatchOptions(BatchControls, total=False):
-    """Options of `Block.batch()`."""
+    """Options for `Block.batch()`."""
 
     question: Callable[[Any], Any] | None
     """Function that extracts the question from a row."""
@@ -196,7 +196,7 @@ class BatchSummary:
     failures: Mapping[str, int] = field(default_factory=dict)
     """Number of failed runs for each error class."""
     usage: Usage = Usage.zero()  # noqa: RUF009 - a frozen value
-    """Calls and tokens of all runs, including runs in progress and replayed answers."""
+    """Calls made and tokens used by all runs, including runs in progress and replayed answers."""
     cost: float | None = None
     """Cost according to the `prices` in the limits or the built-in prices; None if the prices are unknown."""
     prices: str | None = None
@@ -223,7 +223,7 @@ class BatchSummary:
 
 
 class BatchTally:
-    """Running counts of one batch."""
+    """Running counts for one batch."""
 
     def __init__(self, total: int | None) -> None:
         self._total = total
@@ -439,7 +439,7 @@ class Batch(Generic[OutT, RawT]):
                     self._check_stored(self._make_run(self._make_job(index, row)))
 
     def _check_stored(self, run: Run) -> None:
-        """Raise RunChanged if the stored run was started with a different header than `run`."""
+        """Raise RunChanged if the stored run was started with a header different from that of `run`."""
         assert self._store is not None  # noqa: S101 - `run` is durable
         assert run.journal is not None  # noqa: S101 - as above
         then, now = self._stored[run.run_id].header, run.journal.header
@@ -650,7 +650,7 @@ class WorkerPool(Generic[JobT, DoneT]):
             self._free.release()
 
     def _check_cancelled(self, task: asyncio.Task[None]) -> None:
-        """End all jobs if one was cancelled from outside, because a cancelled job never delivers a result."""
+        """End all jobs if one was cancelled from outside, because a cancelled job will never deliver a result."""
         if task.cancelled():
             self._fail(asyncio.CancelledError())
 

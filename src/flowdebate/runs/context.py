@@ -48,7 +48,7 @@ class SequencerHandle:
     path: str = ""
     """The sequencer's path in the run."""
     protected: bool = field(default=False, kw_only=True)
-    """True if only the sequencer's steps may change the state; other blocks see it through `SequencerView`."""
+    """True if only the sequencer's own steps may change the state; other blocks see it through `SequencerView`."""
     deadline: float | None = field(default=None, init=False)
     """Deadline of the sequencer's current round, on the event loop's clock; None if it has no deadline."""
     derived: dict[object, Any] = field(default_factory=dict, init=False)
@@ -137,7 +137,7 @@ class Scope:
 
 
 class _Named(Protocol):
-    """Protocol for the attributes of a block that determine its path."""
+    """Protocol for the attributes that determine a block's path."""
 
     name: str
     place: str
@@ -191,7 +191,7 @@ class Context:
 
     @property
     def usage(self) -> Usage:
-        """Usage of the run's calls so far."""
+        """Usage by the run's calls so far."""
         return self.run.usage
 
     @property
@@ -202,7 +202,7 @@ class Context:
         return self._random
 
     def model(self, spec: ModelSpec | None = None) -> Model:
-        """Resolve `spec` to the model for a block at this path; None means `"intent/chat"`."""
+        """Resolve `spec` to the model for a block at this path; None stands for `"intent/chat"`."""
         return self.run.models.resolve(spec, self.scope.models)
 
     def now(self) -> float:

@@ -60,13 +60,13 @@ class CommonOptions(TypedDict, total=False):
 
 
 class SessionOptions(CommonOptions, total=False):
-    """Options of a single run; batches have no session option, because their runs would all share the session."""
+    """Options for a single run; batches have no session option, because their runs would all share the session."""
 
     session: SessionLike
 
 
 class RunOptions(SessionOptions, total=False):
-    """Options of `Block.run()`."""
+    """Options for `Block.run()`."""
 
     seed: int | None
     store: StoreChoice | StoreOptions
@@ -74,7 +74,7 @@ class RunOptions(SessionOptions, total=False):
 
 
 class ResumeOptions(SessionOptions, total=False):
-    """Options of `Block.resume()`."""
+    """Options for `Block.resume()`."""
 
     store: StoreChoice
     on_uncertain: OnUncertain
@@ -83,7 +83,7 @@ class ResumeOptions(SessionOptions, total=False):
 
 
 class ForkOptions(SessionOptions, total=False):
-    """Options of `Block.fork()`."""
+    """Options for `Block.fork()`."""
 
     seed: int | None
     store: StoreChoice | StoreOptions
@@ -118,7 +118,7 @@ class Runnable(Protocol[OutT_co]):
 
     @property
     def resources(self) -> Mapping[str, Resource]:
-        """Resources shared with the enclosing blocks."""
+        """Resources that the block shares with the enclosing blocks."""
 
     def outline(self) -> object:
         """Return the block's outline, whose text reveals whether the block has changed."""
@@ -280,7 +280,7 @@ async def _check_seats(block: Runnable[Any], run: Run) -> None:
 
 
 async def _check_models(block: Runnable[Any], run: Run) -> None:
-    """Raise the error of the first seat whose model cannot be called."""
+    """Raise the error for the first seat whose model cannot be called."""
     ready: set[int] = set()
     for seat in block.seats():
         model: Model | None = None
@@ -330,7 +330,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
 
 
 def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
-    """End the run with `failure`, and return the failure's text."""
+    """End the run with `failure`, and return the text of the failure."""
     text, run.failure = error_text(failure), failure
     for trail in RunView(run).task_collections:
         for task in trail.list(status="awaiting_review"):  # nobody is waiting for these answers anymore

@@ -213,7 +213,7 @@ def limits_of(store: Store, header: RunHeader) -> Limits | None:
 
 
 def _unusable(store: Store, header: RunHeader, field: str, got: object, problem: str) -> StoreError:
-    """Return the error for a stored (perhaps imported) run with an unusable header."""
+    """Return the error for a stored (possibly imported) run whose header is unusable."""
     return StoreError(store.name, f"run {header.run_id}: `{field}` of its header {problem} (got {typed(got)})")
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OnUncertain: TypeAlias = Literal["retry", "raise"]
-"""Policy for a call that was started but has no recorded result when its run is resumed."""
+"""Policy for a call that was started but has no recorded result when the run is resumed."""
 
 UNANSWERED = "#unanswered:"
 """Part of a key that marks a role's fatal failure; the block's name follows it."""
@@ -157,7 +157,7 @@ class Journal:
         return any(is_within(key, place) for rows in (self._done, self._open) for key in rows)
 
     def take_failures(self, place: str) -> list[tuple[str, str]]:
-        """Return the failures of earlier processes at or below `place`, with their keys; each is returned only once."""
+        """Return failures from earlier processes at or below `place`, with their keys; each is returned only once."""
         keys = [key for key in self._open if is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 

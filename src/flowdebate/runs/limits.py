@@ -167,7 +167,7 @@ class Budget:
 
     @property
     def seconds(self) -> float | None:
-        """Time limit of the run, in seconds."""
+        """Time limit for the run, in seconds."""
         return self._limits.seconds
 
     @property
@@ -224,7 +224,7 @@ class Budget:
         return reserved
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
-        """Replace a reservation with the actual usage of the attempt."""
+        """Replace a reservation with the attempt's actual usage."""
         assert isinstance(reserved, Reserved)  # noqa: S101 - the result of `reserve`
         self.release(reserved)
         self._calls += 1
@@ -248,14 +248,14 @@ class Budget:
             self.settle(reserved, attempt)
 
     def release(self, reserved: object) -> None:
-        """Release the reservation of an unsent request."""
+        """Release the reservation for an unsent request."""
         for index, other in enumerate(self._in_flight):
             if other is reserved:  # compare by identity, because concurrent requests may have equal estimates
                 del self._in_flight[index]
                 return
 
     def time_is_up(self) -> LimitReached:
-        """Return the error for a run that has exceeded its `seconds`."""
+        """Return the error for a run that has used up its `seconds`."""
         assert self._limits.seconds is not None  # noqa: S101 - the caller has a limit
         self.raised.append(LimitReached("seconds", limit=self._limits.seconds, used=self._limits.seconds))
         return self.raised[-1]
@@ -485,7 +485,7 @@ class Charge:
             self._budget.settle(reserved[1], attempt)
 
     def release(self, reserved: object) -> None:
-        """Release the reservation of an unsent request."""
+        """Release the reservation for an unsent request."""
         assert isinstance(reserved, tuple)  # noqa: S101 - the result of `reserve`
         if self._budget is not None:
             self._budget.release(reserved[1])

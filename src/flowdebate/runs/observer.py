@@ -1,4 +1,4 @@
-"""Observers of runs, for tracing, and log records of tolerated failures."""
+"""Observers of runs, for tracing, and logging of tolerated failures."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Records:
     listeners: list[Callable[[object], None]] = field(default_factory=list)
     """Callbacks for each event; text is streamed only if there is at least one."""
     observe: Callable[[object], None] | None = None
-    """Callback for each recorded event, for the run's observer, which needs no streamed text."""
+    """Callback for each recorded event, for the run's observer, which does not need streamed text."""
     calls: dict[int, CallStarted] = field(default_factory=dict)
     """Model calls in progress, reported to readers who join later."""
     saved_states: dict[str, Any] = field(init=False)
@@ -122,7 +122,7 @@ class Records:
 
 
 class ResourcePlace:
-    """`ResourceScope` of a resource opened at a path of a run."""
+    """`ResourceScope` for a resource opened at a path in a run."""
 
     __slots__ = ("emit", "now", "saved_states")
 

@@ -95,7 +95,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
         return None if self._run.budget is None else self._run.budget.prices
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
-        """Return the cost of `usage` for the model named `model`; None if its price or token counts are unknown."""
+        """Return the cost of `usage` for the model named `model`; None if its price or the token counts are unknown."""
         if self._run.budget is None or usage.total_tokens is None:
             return None
         return self._run.budget.price_of(model, usage)
@@ -122,7 +122,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def raw(self) -> RawT_co:
-        """Raw output of the pattern (for example `DebateRawOutput`); None if there is none yet."""
+        """The pattern's raw output (for example a `DebateRawOutput`); None if there is none yet."""
         return cast("RawT_co", self._run.raw_output)
 
     @property
@@ -150,14 +150,14 @@ class RunView(InNotebooks, Generic[RawT_co]):
     def tasks(self) -> TaskCollection:
         """Audit trail: the outermost pattern's `TaskCollection`, or the last one if there are several.
 
-        Raises LookupError if no block has one. `task_collections` contains all of them.
+        Raises LookupError if no block has an audit trail. `task_collections` contains all of them.
         """
         trails = [(depth, handle) for depth, handle in self._run.opened if isinstance(handle, TaskCollection)]
         return self._outermost(trails, "TaskCollection")
 
     @property
     def transcript(self) -> Any:  # noqa: ANN401 - each pattern has a transcript of its own type
-        """Transcript of the outermost pattern so far, or the last one if there are several.
+        """The outermost pattern's transcript so far, or the last one if there are several.
 
         Raises LookupError if there is none.
         """

@@ -179,7 +179,7 @@ class Run:
     tokens: int = field(default=0, init=False)
     """Number of tokens used so far, in prompts and answers together; estimated if a server does not report them."""
     raw_output: object = field(default=None, init=False)
-    """Raw output of the last finished or interrupted pattern; None if there is none."""
+    """Raw output of the latest pattern to be finished or interrupted; None if there is none."""
     _unfinished: dict[str, Callable[[RunStatus], object]] = field(default_factory=dict, init=False)
     _raw_outputs: dict[str, object] = field(default_factory=dict, init=False)
     """Latest raw output at each watched path."""
@@ -322,7 +322,7 @@ class Run:
         return self._add_opened(resource.open_within(around, ResourcePlace(self.records, path)), path)
 
     def open_shared(self, resource: Resource, path: str) -> object:
-        """Return the run's shared handle of `resource`, opened on first use."""
+        """Return the run's shared handle for `resource`, opened on first use."""
         if resource not in self.shared:
             self.shared[resource] = self.open(resource, path)
         return self.shared[resource]

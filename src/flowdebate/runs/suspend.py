@@ -25,7 +25,7 @@ class HumanRequest:
     block: str
     """Name of the calling block."""
     role: str | None = field(default=None, compare=False)
-    """Role of the block in its pattern, such as "judge"; None outside any role."""
+    """Role of the block in its pattern, such as "judge"; None if it has no role."""
     place: str
     """Unique path of the request within the run."""
     shown: str
@@ -35,7 +35,7 @@ class HumanRequest:
     schema: Mapping[str, Any] | None = None
     """JSON Schema for the answer; None if the answer is text."""
     problem: str | None = None
-    """Problem with the previous answer; None for a first request."""
+    """Problem with the previous answer; None for the first request."""
     sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
     """Sources from which the reader may quote; they are stored once, in the journal or the plan, and are not part of
     `text`.
@@ -56,7 +56,7 @@ class HumanRequest:
 
 
 def request_of(place: str, text: str) -> HumanRequest:
-    """Read a request from its stored `text`; raise ValueError, KeyError or TypeError if the text is invalid."""
+    """Parse a request from its stored `text`; raise ValueError, KeyError or TypeError if the text is invalid."""
     stored = json.loads(text)
     names = ("block", "shown", "expects", "schema", "problem")
     role = role_in_name(stored["block"], place)

@@ -223,11 +223,11 @@ class ActiveRuns:
         asyncio.get_running_loop().call_later(_LINGER, forget)
 
     def forget(self, run_id: str) -> None:
-        """Forget a run, so that from now on its events are read from its journal."""
+        """Forget a run, so that its events are read from its journal from now on."""
         self._executed.pop(run_id, None)
 
     async def follow(self, run_id: str, after: str | None) -> AsyncGenerator[Update]:
-        """Yield the updates of a run after the mark `after`; raise RunNotFound if the run is unknown."""
+        """Yield a run's updates after the mark `after`; raise RunNotFound if the run is unknown."""
         while True:
             channel = await self._channel(run_id)
             async for update in channel.read(after):

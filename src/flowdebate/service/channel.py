@@ -1,4 +1,4 @@
-"""Channel of a run: the log of its events, with cursors for any number of readers."""
+"""Channel for following a run: the log of the run's events, with a cursor for each reader."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ class Channel:
                 self.on_deserted()
 
     def _may_be_replayed(self, mark: str | None) -> bool:
-        """Check whether a resumed run may still replay the event of `mark`."""
+        """Check whether a resumed run may still replay the event at `mark`."""
         if self.ended or self._numbers or mark is None:  # calls in progress come after everything recorded
             return False
         # Marks come from outside, and int() rejects numbers with thousands of digits.

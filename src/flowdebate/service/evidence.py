@@ -1,4 +1,4 @@
-"""Evidence of a run: its exported journal, and the results of replaying the run without a model."""
+"""Evidence from a run: its exported journal, and the results of replaying the run without a model."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Evidence:
     votes: Votes
     """Votes cast by readers before they saw the verdict."""
     replay: Replay | None
-    """Replay of the run; None if its pattern is unknown here."""
+    """Replay of the run; None if the run's pattern is unknown here."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """Hashes of the requests in the replay, keyed by call path."""
     problem: str = ""

@@ -43,7 +43,7 @@ class Recipe:
     seed: int | None = None
     stored: Mapping[str, Any] | None = None
     queued: bool = False
-    """True if workers execute the run."""
+    """True if the run is executed by workers."""
     plan: Plan | None = None
     """Plan from which the run is built; None for a registered pattern."""
 

@@ -205,7 +205,7 @@ _NAMED = 5
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MONTH = 30 * _DAY
 _PAGE = 50
-"""Number of runs read at once."""
+"""Number of runs to read at once."""
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 """Earliest and latest times that are valid in every time zone."""
 
@@ -368,7 +368,7 @@ def ago(seconds: float) -> str | None:
 
 
 def moment(seconds: float) -> datetime:
-    """Convert seconds since the epoch to a datetime; times outside the calendar become its first or last moment.
+    """Convert seconds since the epoch to a datetime; times beyond the calendar become its first or last moment.
 
     >>> moment(0).isoformat(), moment(1e18).year, moment(-1e18).year
     ('1970-01-01T00:00:00+00:00', 9999, 1)

@@ -591,7 +591,7 @@ class Service(Readership):
                 yield update
 
     async def events(self, run_id: str) -> Sequence[object]:
-        """Return the recorded events of a run so far; raise ConfigurationError for an unknown pattern."""
+        """Return a run's recorded events so far; raise ConfigurationError for an unknown pattern."""
         if (events := self._active.events(run_id)) is not None:
             return events
         return (await self._replayed(await self.store.run(run_id), await self.store.steps(run_id))).events

@@ -28,7 +28,7 @@ class PendingInput(WireModel):
     block: str
     """Name of the block that made the request."""
     role: str | None = None
-    """Role of the block in its pattern, such as "judge"; None outside any role."""
+    """Role of the block in its pattern, such as "judge"; None if it has no role."""
     place: str
     """Path of the request in the run, to be passed as `place=` with the answer."""
     shown: str
@@ -76,7 +76,7 @@ class RunSummary(WireModel):
     models: tuple[str, ...] = ()
     """Models called in this run."""
     cost: float | None = None
-    """Cost based on the prices in the run's limits, or on known prices; None if the prices are unknown."""
+    """Cost based on the prices in the run's limits or on built-in prices; None if the prices are unknown."""
     prices: str | None = None
     """Unit of `cost`: the currency, and the price list with its date; None if unknown."""
 
@@ -101,7 +101,7 @@ class RunState(WireModel):
     status: str
     """Stored status, or "left_behind" for a running run whose process is gone."""
     created_at: float
-    """Time when the run was created, in seconds since the epoch."""
+    """Time at which the run was created, in seconds since the epoch."""
     updated_at: float
     steps: int
     """Number of finished steps."""
@@ -112,7 +112,7 @@ class RunState(WireModel):
     models: dict[str, list[str]] | None
     """Models that gave the recorded answers, keyed by seat; None until the run ends."""
     usage: Tokens | None
-    """Token usage of the run; None until it ends."""
+    """Tokens used by the run; None until it ends."""
     seconds: float | None
     error: str | None
     summary: RunSummary | None
@@ -237,11 +237,11 @@ class BudgetState(WireModel):
     used: int | float
     limit: int | float
     until: float | None = None
-    """Time of the next reset, in seconds since the epoch; None if there is none."""
+    """Time of the next reset, in seconds since the epoch; None if the budget is never reset."""
 
 
 def pending_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> tuple[PendingInput, ...]:
-    """Return the requests of a suspended run."""
+    """Return a suspended run's requests."""
     return tuple(map(PendingInput.of, requests_in(run, steps, store=store)))
 
 

@@ -54,7 +54,7 @@ class StoredArchive(Archive):
     """An archive kept as documents in a store; its records of a debate can be corrected and removed."""
 
     logs: Mapping[str, _StoredLog]
-    """Logs of the archive's parts, keyed by collection name."""
+    """Logs for the parts of the archive, keyed by collection name."""
 
     async def debates(self) -> list[ArchivedDebate]:
         """List all debates, newest first."""

@@ -66,7 +66,7 @@ class RunHeader:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels set by the application."""
     plan: Mapping[str, Any] | None = None
-    """Plan from which the command line can rebuild the block; None for runs of other programs."""
+    """Plan from which the command line can rebuild the block; None for runs started by other programs."""
     foreign: bool = False
     """True if the run was imported, in which case its input, options and recorded answers are untrusted."""
     parent: Mapping[str, Any] | None = None

@@ -413,7 +413,7 @@ def _parse_line(line: str | bytes) -> object:
 
 
 def _check_rows(run: StoredRun, rows: Sequence[StepRow]) -> None:
-    """Raise ValueError if the rows do not match `run`."""
+    """Raise ValueError if the rows are inconsistent with each other or with `run`."""
     finished = sorted(row.seq for row in rows if row.seq is not None)
     keys = [row.key for row in rows]
     if len(set(keys)) != len(keys):

@@ -327,7 +327,7 @@ class Workers:
         return bounded
 
     async def _find_existing(self, header: RunHeader, *, seeded: bool) -> StoredRun:
-        """Return the stored run with this id; raise RunExists if it differs from this one."""
+        """Return the stored run with this id; raise RunExists if it is a different run from this one."""
         existing = await self.store.run(header.run_id)
         then = existing.header
         # A submission without a seed draws a new seed each time it is repeated.

@@ -80,7 +80,7 @@ AND split_part(key, ':', -1)::bigint NOT IN (SELECT number FROM {ALIVE} AS held 
 
 
 def workers_of(queue: str) -> str:
-    """Return the name of the document collection in which a queue's workers announce themselves."""
+    """Return the name of the document collection in which a queue's workers register."""
     return f"workers/{queue}"
 
 
@@ -130,7 +130,9 @@ def read_queue(workers: Workers) -> QueueState:
 
 WORKFLOW = "flowdebate.deliver"  # name of the only DBOS workflow here
 _TURNS = 2**24
-"""Number of turns per priority, out of DBOS's 2**31; few are needed, because numbering restarts with an empty queue."""
+"""Number of turns per priority, out of 2**31 in DBOS; few are needed, because numbering restarts when the queue is
+empty.
+"""
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
@@ -199,7 +201,7 @@ class History:
 
     @property
     def suspect(self) -> bool:
-        """True if the run must be executed alone, because it may be killing its workers."""
+        """True if the run must be executed by itself, because it may be killing its workers."""
         return self.deaths >= _DEATHS_TOGETHER
 
     @property
@@ -412,7 +414,7 @@ class RunQueue:
             self.open().cancel_workflows(list(ids))
 
     def hand_back(self, ids: Sequence[str]) -> None:
-        """Put deliveries back on the queue, for any worker to take."""
+        """Put deliveries back on the queue for any worker to take."""
         if ids:
             self.open().resume_workflows(list(ids), queue_name=self.name)
 

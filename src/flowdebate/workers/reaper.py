@@ -95,7 +95,7 @@ class Reaper:
             await self._ask(b"SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
 
     async def _give_up(self, delivery: str) -> None:
-        """Make a run with a foreign delivery a dead letter, and remove the delivery from the queue."""
+        """Turn a run with a foreign delivery into a dead letter, and remove the delivery from the queue."""
         run_id, store = decode_text(delivery.rpartition("/")[0]), self._workers.store
         _LOGGER.error("delivery %s: %s", delivery, FOREIGN)
         with suppress(RunNotFound, RunConflict):

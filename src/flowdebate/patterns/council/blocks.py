@@ -41,7 +41,7 @@ def create_council_member(
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-member-{agent_name}`, which answers the question without seeing other answers."""
+    """Create the block `{name}-member-{agent_name}`, which answers the question without seeing any other answers."""
 
     def opinion(wording: Wording[CouncilMemberTemplate], value: object, ctx: Context) -> str:
         return filled(wording.template.opinion, question=quoted(question_of(value, ctx)), length=wording.length)

@@ -48,7 +48,7 @@ OutT = TypeVar("OutT")
 
 
 class CouncilKeywords(CommonKeywords, total=False):
-    """Options of `council()` that do not affect its output type; see `council()` for details."""
+    """Options for `council()` that do not affect its output type; see `council()` for details."""
 
     max_concurrency: int | None
     transcript: CouncilTranscript | None

@@ -28,7 +28,7 @@ _PHASES = {1: "Opinions", 2: "Reviews"}
 
 
 class CouncilPlanOptions(OutputOptions):
-    """Options of a council."""
+    """Options for a council."""
 
     SUBJECT: ClassVar[str] = "question"
     ROSTER: ClassVar[str] = "members"

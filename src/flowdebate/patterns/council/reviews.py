@@ -299,7 +299,7 @@ def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
 
 
 def _centred_sums(rankings: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Return the sum of each answer's centered ranks, doubled to make it a whole number."""
+    """Return the sum of each answer's centered ranks, doubled so that it is a whole number."""
     sums: dict[str, int] = {}
     for ranking in rankings:
         for index, name in enumerate(ranking):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LABEL = re.compile(r"\s*(?:Settled by|In the answer|Kind|Quote from [^:\n]{1,200}): ")
 """Label at the start of a prompt line; models copy it along with the words that follow."""
 QUESTION = "question"
-"""Name of the question when it serves as a source of evidence."""
+"""Name of the question when it is used as a source of evidence."""
 
 
 def collect_claims(drafts: Mapping[str, Sequence[ClaimDraft]], answer: str) -> list[Claim]:

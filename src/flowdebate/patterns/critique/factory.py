@@ -165,9 +165,9 @@ def _critics(loop: Loop[CritiqueOptions], member: Any) -> list[Block[Any, Any]]:
 
 
 def _author_turn(loop: Loop[CritiqueOptions], phase: str) -> Turn:
-    """Create the turn in which the author writes or revises the answer.
+    """Create a turn in which the author writes or revises the answer.
 
-    A fallback model takes over if the author's model fails.
+    If the author's model fails, a fallback model takes over.
     """
     choice, fallback = loop.choice(AUTHOR_ROLE), loop.failures.stand_in
     facts: dict[str, Any] = {

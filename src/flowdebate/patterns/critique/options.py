@@ -1,4 +1,4 @@
-"""Options of a critique."""
+"""Options for a critique."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flowdebate.chassis.options import CommonOptions
 
 @dataclass(frozen=True, kw_only=True)
 class CritiqueOptions(CommonOptions):
-    """Options of a critique."""
+    """Options for a critique."""
 
     answer: str | None
     """Answer to criticize if the input contains none; if this is None too, the author writes one."""

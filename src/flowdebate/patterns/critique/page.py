@@ -44,7 +44,7 @@ def _read_answer(path: str) -> str:
 
 
 class CritiquePlanOptions(PlanOptions):
-    """Options of a critique."""
+    """Options for a critique."""
 
     SUBJECT: ClassVar[str] = "question"
     ROSTER: ClassVar[str] = "critics"

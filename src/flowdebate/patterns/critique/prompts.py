@@ -106,12 +106,12 @@ class CriticTemplate(Template):
     )
     """System message for all critics."""
     persona: str = part("You are {speaker}.", uses("speaker"))
-    """Description of the critic, if it has a role."""
+    """Description of the critic, omitted if the critic has no role."""
     answer: str = part(
         f"Question: {{question}}\n\n{_HOW_TO_READ_ANSWER}\n\nThe answer:\n{{answer}}",
         uses("question", lines=["answer"]),
     )
-    """Material for a critic: the question and the answer."""
+    """What the critic is given: the question and the answer."""
     criticize: str = part(
         "Say what is wrong with this answer, the most serious faults first. For each claim, give:\n"
         "- Claim: what is wrong, in one or two sentences.\n"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .options import CritiqueOptions
 
 MakeJudge: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
-"""Factory for the block that rules on the claims with the given ids."""
+"""Factory for a block that rules on the claims with the given ids."""
 _CACHED_JUDGES = 32
 
 

@@ -314,7 +314,7 @@ def render_moderator_turn(
     max_rounds: int | None = None,
     template: ModeratorTemplate = MODERATOR,
 ) -> str:
-    """Render the whole transcript, and the round to report on."""
+    """Render the whole transcript, and the task for the given round."""
     rounds = "" if max_rounds is None else f" of at most {max_rounds}"
     wishes = " ".join(f"{tag_name(name)} wants ..." for name in dict.fromkeys(entry.name for entry in entries))
     # after the last round, no further contribution can settle the topic

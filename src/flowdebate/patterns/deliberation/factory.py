@@ -150,7 +150,7 @@ def _in_progress(loop: Loop[CommonOptions], ctx: Context) -> list[DeliberationEn
 
 
 def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[DeliberationEntry]]:
-    """Create a block that adds the round's contributions to the transcript after all debaters have spoken."""
+    """Create a block that adds the round's contributions to the transcript once all debaters have spoken."""
 
     @handler(name=f"{loop.name}-record-round", resources={"transcript": loop.transcript})
     def record(_: object, ctx: Context) -> list[DeliberationEntry]:

@@ -43,7 +43,7 @@ _STATUSES: Mapping[ReportStatus, str] = {"SETTLED": "the matter is settled", "CO
 
 
 class DeliberationPlanOptions(PlanOptions):
-    """Options of a deliberation."""
+    """Options for a deliberation."""
 
     SUBJECT: ClassVar[str] = "topic"
     ROLES: ClassVar[tuple[str, ...]] = ("moderator",)

@@ -114,7 +114,7 @@ class SpeakerTemplate(Template):
     empty.
     """
     nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
-    """Sentence added to the first turn, before anybody has spoken."""
+    """Sentence added to the first turn, when nobody has spoken yet."""
     opening: str = part("your opinion of the proposition")
     """First task in the first turn."""
     opening_reason: str = part("the strongest reasons for it, with the evidence behind them")
@@ -256,7 +256,7 @@ def render_retry(
 
 
 def _choices(me: Identity) -> dict[str, object]:
-    """Return template fields with the names of possible next speakers and the valid last lines."""
+    """Return the template fields for the possible next speakers' names and the valid last lines."""
     other_names = [tag_name(other) for other in me.members if other != me.name]
     lines = [f'"Transition to {other}"' for other in other_names]
     return {"name": tag_name(me.name), "others": ", ".join(other_names), "choices": " or ".join(lines)}

@@ -1,4 +1,4 @@
-"""Options of a handoff."""
+"""Options for a handoff."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class HandoffOptions(CommonOptions):
-    """Options of a handoff."""
+    """Options for a handoff."""
 
     first: str | None
-    """Name of the first speaker; None for the first debater in declared order."""
+    """Name of the first speaker; None selects the first debater in declared order."""
     transition: TransitionForm
     on_invalid: OnInvalid

@@ -63,7 +63,7 @@ _TURNS = Heading(title="Turns")
 
 
 class HandoffPlanOptions(PlanOptions):
-    """Options of a handoff."""
+    """Options for a handoff."""
 
     SUBJECT: ClassVar[str] = "proposition"
     LENGTH: ClassVar[str] = "max_turns"
@@ -149,7 +149,7 @@ class HandoffLive(Live):
     """
 
     _recorded = ""
-    """Recorded text of the turn in progress."""
+    """Text recorded for the turn in progress."""
     _answer: HandoffAnswer | None = None
     """The current speaker's latest answer."""
     _shown = False

@@ -218,7 +218,7 @@ def _ends(lines: Sequence[Line]) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _index(sources: tuple[Source, ...]) -> Callable[[str, _View], tuple[str, list[int], list[Line]]]:
-    """Return a cached function that renders a view of a file, shared by all quotes in a run."""
+    """Return a cached function for rendering a view of a file, shared by all quotes in a run."""
     files = _files(sources)
     return cache(lambda file, view: _join_lines(files[file], view))
 

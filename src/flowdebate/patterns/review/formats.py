@@ -94,7 +94,7 @@ def plain(text: str) -> str:
 
 
 def remark_text(remark: Verdict | Defence) -> str:
-    """Describe a reviewer's verdict or defense in words: "confirms it: …"."""
+    """Describe a reviewer's verdict or defense in prose: "confirms it: …"."""
     if isinstance(remark, Defence):
         return f"{'stands by it' if remark.stands else 'withdraws it'}: {remark.reason}"
     word = {"confirm": "confirms it", "refute": "refutes it", "neither": "says neither"}[remark.verdict]
@@ -149,7 +149,7 @@ def findings_sarif(document: Document) -> str:
 
 
 def _location(finding: Finding, raw: ReviewRawOutput) -> dict[str, Any] | None:
-    """Return the location of a result; by default, the first line under review in its file or in the first file."""
+    """Return the location of a result; by default, the first line under review in its file or the first file."""
     place = finding.place
     files = {file.file: file for file in raw.coverage if file.left_out is None}
     first = next(iter(files.values()), None)

@@ -1,4 +1,4 @@
-"""Options of a review."""
+"""Options for a review."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewOptions(CommonOptions):
-    """Options of a review."""
+    """Options for a review."""
 
     gate: str | None
     """Rules that the findings must satisfy; None if there is no gate."""

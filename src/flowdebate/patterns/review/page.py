@@ -38,7 +38,7 @@ _PHASES = {1: "Findings", 2: "Examination", 3: "Answers"}
 
 
 class ReviewPlanOptions(PlanOptions):
-    """Options of a review."""
+    """Options for a review."""
 
     SUBJECT: ClassVar[str] = "question"
     ROSTER: ClassVar[str] = "reviewers"

@@ -42,7 +42,7 @@ class ReviewerTemplate(Template):
     )
     """System message shared by all reviewers."""
     persona: str = part("You are {speaker}.", uses("speaker"))
-    """Description of a reviewer, if it has a role."""
+    """Description of a reviewer, omitted if the reviewer has no role."""
     find: str = part(
         "Question: {question}\n\nList what is wrong with the material. For each finding, give:\n"
         "- Title: the problem in a few words.\n"

@@ -46,7 +46,7 @@ OutT = TypeVar("OutT")
 
 
 class RoundRobinKeywords(PatternKeywords, total=False):
-    """Options of `round_robin()` that do not affect its output type; see `round_robin()` for details."""
+    """Options for `round_robin()` that do not affect its output type; see `round_robin()` for details."""
 
     transcript: RoundRobinTranscript | None
     turn_order: TurnOrder

@@ -45,7 +45,7 @@ _DEBATERS = (
 
 
 class RoundRobinPlanOptions(OutputOptions):
-    """Options of a round robin."""
+    """Options for a round robin."""
 
     SUBJECT: ClassVar[str] = "question"
     ROLES: ClassVar[tuple[str, ...]] = ("referee", "synthesizer")

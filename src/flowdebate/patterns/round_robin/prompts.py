@@ -289,7 +289,7 @@ class RoundRobinSynthesizerTemplate(Template):
         f"{HOW_TO_READ_SAID}"
     )
     referee: str = part(f"{HOW_TO_READ_AUDITS} Give less weight to contributions that it criticises.")
-    """Text before the task if there is a referee."""
+    """Text placed before the task if there is a referee."""
     transcript: str = part(
         "Question: {question}\n\nThe full discussion (rounds: {rounds}):\n{transcript}",
         uses("question", "rounds", "transcript"),

@@ -109,7 +109,7 @@ async def plan_continuation_of(
 T = TypeVar("T")
 
 _NAMED = 6
-"""Maximum number of paths in an error message."""
+"""Maximum number of paths to list in an error message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,7 +256,7 @@ async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
 
 
 async def _end_replay(handle: RunHandle[OutT]) -> tuple[OutT | None, FlowDebateError | None]:
-    """End the replay; return its output and its failure."""
+    """End the replay; return the run's output and its failure."""
     handle.cancel()
     cancelled = await wait_uncancelled(asyncio.ensure_future(handle.wait()))
     if cancelled is not None:
@@ -309,7 +309,7 @@ class _Replayed(Run):
 
 
 class _ReadOnlyJournal(Journal):
-    """A read-only journal: steps without a record are never executed."""
+    """A read-only journal: steps that are not recorded are never executed."""
 
     def __init__(self, store: Store, header: RunHeader, rows: Sequence[StepRow], status: StoredStatus) -> None:
         super().__init__(store, header, rows=rows, accepts_changes=True)
@@ -326,7 +326,7 @@ class _ReadOnlyJournal(Journal):
         return True
 
     def lacks(self, key: str) -> bool:
-        """Return whether the known part of the journal lacks the step `key`."""
+        """Return whether the part of the journal read so far lacks the step `key`."""
         return key not in self._done
 
     async def arrival(self, key: str) -> None:

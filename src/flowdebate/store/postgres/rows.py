@@ -1,4 +1,4 @@
-"""SQL statements of the PostgreSQL store, and the conversion of its rows."""
+"""SQL statements for the PostgreSQL store, and conversion of its rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _CONDITIONS = {
     "end": "run_id >= %(prefix)s AND run_id < %(end)s",
     "at": "{created} <= %(at)s AND ({created} < %(at)s OR run_id > %(id)s)",
 }
-"""Conditions on listed runs, by parameter; each has an index in list order."""
+"""Conditions for listing runs, by parameter; each has an index in list order."""
 _MIN_GRAM_LENGTH, _GRAMS = 3, 64
 """Minimum length of a text that the index can find, and maximum length of the part looked up there, both in bytes."""
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"

@@ -66,7 +66,7 @@ class Owner:
 
 
 _LONG = 1 << 20
-"""Growth of a log, in bytes, at which it is rewritten without the finished steps."""
+"""Number of bytes by which a log grows before it is rewritten without the finished steps."""
 
 
 class Attempt(NamedTuple):

@@ -1,4 +1,4 @@
-"""SQL statements of the SQLite store, and the conversion of its rows."""
+"""SQL statements for the SQLite store, and conversion of its rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _CONDITIONS = {
     "since": "{created} >= :since",
     "at": "{created} <= :at AND ({created} < :at OR run_id > :id)",
 }
-"""Conditions on listed runs, by parameter; each has an index, except for "labels" and "text"."""
+"""Conditions for listing runs, by parameter; each has an index, except for "labels" and "text"."""
 _TRIGRAM = 3
 _OLDEST_SEARCHED = f"SELECT created_at FROM runs ORDER BY created_at DESC LIMIT 1 OFFSET {NEWEST_SEARCHED - 1}"  # noqa: S608
 _MANY, _MAX_PARTS = 1_000, 32

@@ -81,13 +81,13 @@ class Writer:
         _OPEN.add(self)
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Execute potentially slow `work` in the thread; its writes are on disk on return."""
+        """Execute potentially slow `work` in the thread; on return, its writes are on disk."""
         self._submit_stranded()
         self._run_batch(asyncio.get_running_loop())  # writes made earlier in this turn come first
         return cast("T", await self._submit(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
-        """Execute `work` in the batch of this event loop turn, and return once its writes are on disk (see `_Job`)."""
+        """Execute `work` in this event loop turn's batch, and return once its writes are on disk (see `_Job`)."""
         job = _Job(work, single=single, durably=durably)
         together = self._batches.get(job.loop)
         if together is not None:
