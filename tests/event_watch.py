@@ -146,7 +146,7 @@ def pytest_configure(config: pytest.Config) -> None:
         watch.look(event)
 
     patch.setattr(Records, "emit", emit_watched)
-    patch.setattr(Records, "tell", tell_watched)
+    patch.setattr(Records, "notify", tell_watched)
 
 
 def _failing(item: pytest.Item) -> Generator[None, object, object]:
