@@ -600,7 +600,7 @@ class TooManyRuns(FlowDebateError):
 
 
 class QuorumLost(FlowDebateError):
-    """In `round`, fewer stances were `heard` than the `quorum`, so the debate cannot continue.
+    """Fewer stances than `quorum` were `heard` in `round`, so the debate cannot continue.
 
     `failures` contains the errors, keyed by name.
     """

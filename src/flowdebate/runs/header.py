@@ -159,7 +159,7 @@ def _summarise_question(value: object) -> str:
 
 def list_model_names(model: ModelChoice) -> str:
     """Return the models' names as text, for the fingerprint."""
-    if model is None:  # the environment provides the model, and may differ on the machine that resumes the run
+    if model is None:  # the model comes from the environment, which may differ on the machine resuming the run
         return DEFAULT_MODEL
     if isinstance(model, str):
         return model

@@ -84,12 +84,12 @@ class RunObserver:
     def call(
         self, started: CallStarted, request: ModelRequest, /
     ) -> AbstractContextManager[Callable[[ModelResponse], object] | None]:
-        """Return a context around a model call, with all its attempts, that yields a callback for the response."""
+        """Return a context around a model call and all its attempts, yielding a callback for the response."""
         del started, request
         return _NOTHING
 
     def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Callable[[str], object] | None]:
-        """Return a context around the execution of a tool that yields a callback for the result."""
+        """Return a context around a tool's execution, yielding a callback for the result."""
         del call, path
         return _NOTHING
 
@@ -100,7 +100,7 @@ class RunObserver:
 _UNOBSERVED = RunObserver()
 
 Observing: TypeAlias = "Callable[[Run, dict[str, str]], AbstractContextManager[RunObserver]]"
-"""Factory for a context around a run that yields the run's `RunObserver`, and may add labels to the run."""
+"""Factory for a context around a run; the context yields the run's `RunObserver`, and may add labels to the run."""
 
 
 class _Observed:

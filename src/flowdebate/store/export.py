@@ -336,7 +336,7 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> dict[Any, Any]:
-    """Convert a mapping that is not a dict to a dict."""
+    """Convert any other type of mapping to a dict."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} is not JSON data")

@@ -172,8 +172,7 @@ class Workers:
     ) -> str:
         """Put a fork of a stored run on the queue, just as `Block.fork` would start it, and return its id.
 
-        Raises the errors raised by the pattern's `Block.fork` before a fork starts, and RunExists if `fork_id` is
-        taken.
+        Raises the same errors as the pattern's `Block.fork` before a fork starts, and RunExists if `fork_id` is taken.
         """
         block = self._pattern("fork", pattern)
         header = await prepare_fork(

@@ -188,7 +188,7 @@ class CouncilPage(PatternPage):
     )
 
     def length(self, options: Any) -> int:  # noqa: ANN401 - as its base says
-        return 1 if options.review == "none" else 2  # the phases are answers and reviews
+        return 1 if options.review == "none" else 2  # one phase for answers, and one for reviews
 
     def output_of(self, plan: Plan, output: object) -> object:
         """Return the chair's answer if there is an output schema, otherwise None."""

@@ -50,7 +50,7 @@ OWN = " (you)"
 def render_contributions(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:
     """Render the transcript as text: `[name, role] …`, under a heading for each round.
 
-    New entries only add text at the end. The contributions of the reader, `own_name`, are marked.
+    New entries only add text at the end. Contributions by the reader, `own_name`, are marked.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationEntry
     >>> print(render_contributions([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))

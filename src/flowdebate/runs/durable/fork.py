@@ -172,7 +172,7 @@ class ForkJournal(Journal):
         if self._parent.reused_key is not None and self._parent.reused_key in key:
             return replace(row, request=request, body=reused_text(row.body) if row.kind == "call" else row.body)
         if row.kind in ("call", "human"):
-            # The model may be any of those called, including fallbacks; an answer edited by the parent has no model.
+            # Any of the models called will do, including fallbacks; an answer edited in the parent has no model.
             same = row.request == request and (model is None or model in (called_models(row.body) or (model,)))
             return replace(row, body=reused_text(row.body)) if same else None
         # Decisions are not reused: forking is a cheap way to let a run continue for longer, or stop earlier, than its

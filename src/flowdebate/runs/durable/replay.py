@@ -200,7 +200,7 @@ def _start_replay(
 
 def _emit_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
     """Emit the events at the end of the journal that only the executing process knows about."""
-    for path in () if stored.owned else [*run.records.held_events]:  # the events that both halves have finished so far
+    for path in () if stored.owned else [*run.records.held_events]:  # what concurrent branches have emitted so far
         run.records.release(path)
     for place in [*journal.parked]:  # the run would continue here, and count these calls itself
         run.count_failed(place)
