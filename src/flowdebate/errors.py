@@ -487,7 +487,7 @@ class ScriptError(ModelError, AssertionError):
 
 
 class OutputError(FlowDebateError):
-    """A block of the application returned an unusable value, or a person gave an unusable answer for it.
+    """One of the application's blocks returned an unusable value, or a human gave an unusable answer for it.
 
     `problems` are `(field, problem)` pairs; the field is empty if the problem concerns the whole value.
 

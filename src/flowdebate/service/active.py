@@ -1,4 +1,4 @@
-"""Active runs from the point of view of one process: runs it executes, and runs it follows in other processes."""
+"""Active runs from the point of view of one process: runs it is executing, and runs it follows in other processes."""
 
 from __future__ import annotations
 

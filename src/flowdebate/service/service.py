@@ -1,4 +1,4 @@
-"""Service: operations on runs for all front ends, regardless of which process executes the runs."""
+"""Service: operations on runs for all front ends, regardless of the process executing them."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ class RunRecord:
     events: Sequence[object]
     """Recorded events so far; empty if the run's pattern is unknown here."""
     people: Sequence[str]
-    """Names of the blocks played by humans: those in the pattern, and all blocks with requests so far."""
+    """Names of the blocks played by humans: blocks in the pattern, and all blocks with requests so far."""
     readers: RunReaders
 
 

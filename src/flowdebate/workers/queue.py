@@ -201,7 +201,7 @@ class History:
 
     @property
     def suspect(self) -> bool:
-        """True if the run must be executed by itself, because it may be killing its workers."""
+        """True if the run may be killing its workers, so that no other run may be executed alongside it."""
         return self.deaths >= _DEATHS_TOGETHER
 
     @property

@@ -270,7 +270,7 @@ class Worker:
         return {"status": None, "problem": f"{type(error).__name__}: {error_text(error)}"}
 
     async def _resume_in_turn(self, delivery: str, run_id: str) -> str:
-        """Resume the run; if it may be killing its workers, execute it alone."""
+        """Resume the run; if it may be killing its workers, execute no other run alongside it."""
         delivered, history = await asyncio.to_thread(self._workers.queue.delivery_of, self.id, delivery)
         ticket, suspect = await self._provider.admit(), history.suspect
         self._suspects += suspect
@@ -392,7 +392,7 @@ class Worker:
                 await asyncio.wait_for(stop.wait(), 2 * self._workers.poll)
 
     async def _give_up(self) -> None:
-        """Interrupt those runs in this worker that have been cancelled."""
+        """Interrupt this worker's cancelled runs."""
         if not self._running:
             return
         for delivery in await asyncio.to_thread(self._workers.queue.cancelled, tuple(self._running)):

@@ -1,4 +1,4 @@
-"""The marker "Transition to NAME" at the end of a text, handing over to the next speaker."""
+"""The marker "Transition to NAME" at the end of an answer, handing over to the next speaker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowdebate.prompts import AROUND, DECORATION, name_among
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """Next speaker named in a text, and the rest of the text, as returned by `read_transition`."""
+    """Next speaker named in an answer, and the rest of the answer, as returned by `read_transition`."""
 
     text: str
     """Answer without the marker, but otherwise unchanged."""

@@ -295,7 +295,7 @@ class ReviewRawOutput(PatternOutput):
     findings: list[Finding] = Field(default_factory=new_list)
     """Findings sorted by severity, then by support."""
     reviewers: dict[str, str] = Field(default_factory=new_dict)
-    """Model of each reviewer with an answer, or the reviewer's name for a person or a custom block."""
+    """Model of each reviewer with an answer, or the reviewer's name for a human or a custom block."""
     gate: GateResult | None = None
     """Result of the gate; None without a gate."""
     coverage: list[FileCoverage] = Field(default_factory=new_list)
@@ -492,7 +492,7 @@ class FindingsRequest:
     """Input to a reviewer's block about existing findings, and to the merger's block."""
 
     kind: Literal["examine", "defend", "merge"]
-    """Kind of the task: an `Examination` of others' findings, `Answers` about the reviewer's own findings, or a
+    """Kind of task: an `Examination` of others' findings, `Answers` about the reviewer's own findings, or a
     `Comparison` of pairs by the merger.
     """
     question: str

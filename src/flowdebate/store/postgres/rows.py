@@ -49,7 +49,7 @@ _CONDITIONS = {
 }
 """Conditions for listing runs, by parameter; each has an index in list order."""
 _MIN_GRAM_LENGTH, _GRAMS = 3, 64
-"""Minimum length of a text that the index can find, and maximum length of the part looked up there, both in bytes."""
+"""Minimum length of a search string for the index, and maximum length of the part to look up there, both in bytes."""
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
 INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,

@@ -119,10 +119,10 @@ _HEAD = ("application_id", "user_version")
 
 
 def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
-    """Open the store at `path`; if missing, it is created for its owner alone. Errors use the name `name`.
+    """Open the store at `path`; if missing, create it so that only its owner can access it.
 
-    Raises StoreError for a file that is not a store, and for a file with several names, because SQLite would write a
-    separate log under each name.
+    Errors use the name `name`. Raises StoreError for a file that is not a store, and for a file with several names,
+    because SQLite would write a separate log under each name.
     """
     make_private_folder(path.parent)
     # Create a missing file, but do not open an existing one: closing it would release this process's locks on it, and

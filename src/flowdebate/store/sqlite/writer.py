@@ -44,7 +44,7 @@ class _Job(Job):
 
 
 class Writer:
-    """Executor of jobs in order, each completely or not at all, even if its caller is cancelled.
+    """Executor of jobs in order, each of them completely or not at all, even if its caller is cancelled.
 
     Writing to the page cache is quick, but waiting for locks or the disk is not. Therefore all writes from one turn of
     an event loop become one transaction in its next turn, and a thread syncs the disk once for all of them. Another
