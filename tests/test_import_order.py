@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flowdebate
+from tests.cases import slow_but_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +108,7 @@ print(failed)
 """
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", slow_but_first(range(3)))
 def test_eight_threads_can_import_concurrently(seed: int) -> None:
     """Each thread imports all public names and some modules in a different order."""
     command = [sys.executable, "-c", THREADS, str(seed)]

@@ -123,6 +123,7 @@ def test_variables_are_nouns_of_the_domain(modules: list[Module]) -> None:
     assert code_measures.share_of_vague_names(modules) <= 0.005
 
 
+@pytest.mark.slow
 def test_variables_of_tests_are_nouns_of_the_domain() -> None:
     """Each folder of the tests meets the library's bound, including new folders."""
     rooms = group_by_folder(read_modules(ROOT / "tests"))

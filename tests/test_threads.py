@@ -12,6 +12,7 @@ from flowdebate import Debater, debate
 from flowdebate.models import CircuitBreaker, ConcurrencyLimit, Fallback, RateLimit, Retrying, Timeout
 from flowdebate.store import MemoryStore, SqliteStore
 from flowdebate.testing import FunctionModel, ModelRequest
+from tests.cases import slow_but_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def fast_switching() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("fast_switching")
-@pytest.mark.parametrize("place", ["nowhere", "memory", "object", "path"])
+@pytest.mark.parametrize("place", slow_but_first(["path", "object", "memory", "nowhere"]))
 def test_threads_share_a_pattern_a_model_and_a_store(place: str, tmp_path: Path) -> None:
     """Each run has the same result as by itself and no trace of the others. All runs are stored."""
     model = FunctionModel(answer)

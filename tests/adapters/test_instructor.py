@@ -12,6 +12,7 @@ from flowdebate import Debater, Limits, debate, generator
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, RealModelForbidden, SchemaViolation
 from flowdebate.testing import forbid_real_models
 from tests.adapters.needs import needs
+from tests.cases import slow_but_first
 from tests.vendors import vendors
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def client_model(stub: Vendor, kind: str, **options: Any) -> Any:
     return InstructorModel(client(stub, kind), None if kind.startswith("provider") else name, **options)
 
 
-@pytest.mark.parametrize("kind", ["sync", "async", "provider-sync", "provider-async", "anthropic"])
+@pytest.mark.parametrize("kind", slow_but_first(["sync", "async", "provider-sync", "provider-async", "anthropic"]))
 def test_a_debate_runs_on_a_client(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
     """Every role uses the client, and each request is counted with its tokens."""
     stub = vendor_stubs["anthropic" if kind == "anthropic" else "openai"]

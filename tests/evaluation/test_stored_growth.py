@@ -19,6 +19,7 @@ from flowdebate.evaluation.stored_audit import audited_runs
 from flowdebate.service.runs import each_run
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
+from tests.cases import slow_but_first
 from tests.server.test_page_costs import CountingReads
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def test_votes_are_read_with_one_query_per_page_of_runs() -> None:
     assert store.reads == {"runs": 3, "documents_in": 3}
 
 
-@pytest.mark.parametrize("command", ["audit", "leaderboard"])
+@pytest.mark.parametrize("command", slow_but_first(["audit", "leaderboard"]))
 def test_large_parts_of_scipy_are_not_imported(command: str, tmp_path: Path) -> None:
     """Importing statistics and signals takes 25 MB, and optimization 24 MB, whatever the number of runs."""
     script = """

@@ -39,6 +39,7 @@ from flowdebate.models import (
 from flowdebate.models.base import Attempts
 from flowdebate.models.call import ask
 from flowdebate.models.recording import CLASSES, read_exchanges
+from tests.cases import slow_but_first
 from tests.models.policies.helpers import Leaf, Naps, endpoint_error, make_request
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 
@@ -438,7 +439,7 @@ async def test_a_cassette_with_exchanges_has_no_host_or_user_names(text: str, pa
     assert [call.status for call in read_exchanges(path)] == [200, 401]
 
 
-@pytest.mark.parametrize("piece", ["a", "a-", "a.", "a:", "[a:", "/", "a@", "1-", "org-"])
+@pytest.mark.parametrize("piece", slow_but_first(["[a:", "a", "a-", "a.", "a:", "/", "a@", "1-", "org-"]))
 async def test_a_long_answer_without_spaces_is_recorded_in_linear_time(piece: str, path: Path) -> None:
     """The search for addresses must not be quadratic."""
     text = piece * (150_000 // len(piece))

@@ -9,6 +9,7 @@ import pytest
 
 from flowdebate import Session, debate, sequencer
 from flowdebate.testing import FunctionModel
+from tests.cases import slow_but_first
 
 from .debates import SIDES, by_role
 from .every import PATTERNS
@@ -33,7 +34,7 @@ def slow_model(talkers: Talkers) -> FunctionModel:
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "in one session"])
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("pattern", slow_but_first(PATTERNS))
 async def test_concurrent_runs_of_a_pattern_are_independent(pattern: str, shared: bool) -> None:  # noqa: FBT001
     """Each result equals that of a separate run, although every answer depends on the whole prompt."""
     pattern_ = talk(pattern)

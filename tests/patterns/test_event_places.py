@@ -40,6 +40,7 @@ from flowdebate.testing import SimJudge
 from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.examples import Example, ExampleModel
 from flowdebate.testing.strategies import debates, examples
+from tests.cases import slow_but_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -179,7 +180,7 @@ def find_misplaced(events: Iterable[BaseEvent]) -> list[str]:
     return problems + [f"a call without an end at {path}" for path in calls]
 
 
-@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("name", slow_but_first(PATTERNS))
 @given(example=examples())
 def test_event_paths_distinguish_concurrent_calls(name: str, example: Example) -> None:
     """Texts, the order of answers and failures are arbitrary."""

@@ -40,6 +40,7 @@ from flowdebate.patterns.round_robin.prompts import RoundRobinSynthesizerTemplat
 from flowdebate.patterns.round_robin.referee import RefereeTemplate
 from flowdebate.prompts import words_of
 from flowdebate.testing import FunctionModel
+from tests.cases import slow_but_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -452,7 +453,7 @@ FORGED = [
 
 
 @pytest.mark.parametrize("profile", ["concise", "full"])
-@pytest.mark.parametrize("name", ["debate", "deliberation", "round_robin", "council"])
+@pytest.mark.parametrize("name", slow_but_first(["debate", "deliberation", "round_robin", "council"]))
 @given(lines=st.lists(st.sampled_from(FORGED), max_size=4))
 def test_no_argument_passes_for_a_prompt_line(name: str, profile: str, lines: list[str]) -> None:
     """Every further line of the first speaker's text follows a bar."""

@@ -11,6 +11,7 @@ from mcp import Client
 from flowdebate.mcp import create_server
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
+from tests.cases import slow_but_first
 from tests.mcp.conftest import structured_output
 from tests.server.agui_client import AgUiClient
 from tests.server.stage import HTTP_TIMEOUT, TOKEN, Stage, answer_debate, staged
@@ -65,7 +66,7 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-@pytest.mark.parametrize("question", PLAIN + NATURAL)
+@pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
 def test_a_chat_client_asks_a_natural_question(stage: Stage, question: str) -> None:
     """The completion shows the sides with their arguments."""
     with openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0, timeout=HTTP_TIMEOUT) as client:
@@ -77,7 +78,7 @@ def test_a_chat_client_asks_a_natural_question(stage: Stage, question: str) -> N
     assert (PROPOSED in content) == (question in NATURAL)
 
 
-@pytest.mark.parametrize("question", PLAIN + NATURAL)
+@pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
 def test_an_agui_client_asks_a_natural_question(stage: Stage, question: str) -> None:
     """The turns have the sides as their stances."""
     client = continue_thread(stage, "debate", AgUiClient(f"thread {question[:50]!r}"), question=question)
@@ -87,7 +88,7 @@ def test_an_agui_client_asks_a_natural_question(stage: Stage, question: str) -> 
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("question", PLAIN + NATURAL)
+@pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
 async def test_an_mcp_host_asks_a_natural_question(question: str) -> None:
     """Without `sides`, the report has speakers with proposed positions."""
     service = Service(store="memory:", model=FunctionModel(answer))
@@ -98,7 +99,7 @@ async def test_an_mcp_host_asks_a_natural_question(question: str) -> None:
     assert (PROPOSED in [speaker["about"] for speaker in report["speakers"]]) == (question in NATURAL)
 
 
-@pytest.mark.parametrize("question", PLAIN + NATURAL)
+@pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
 def test_a_program_asks_a_natural_question_over_http(stage: Stage, question: str) -> None:
     """The run has the proposed sides."""
     run_id = stage.finished(question=question)

@@ -99,6 +99,7 @@ def test_sqlite_filters_by_pattern_and_status_with_one_index(tmp_path: Path) -> 
     assert "runs_block_status (block=? AND status=? AND created_at<?" in plan[0]
 
 
+@pytest.mark.slow
 def test_sqlite_searches_the_newest_runs_for_two_characters(tmp_path: Path) -> None:
     """A trigram index cannot find two characters, and a search of all runs would take linear time."""
     with closing(connect(tmp_path / "runs.sqlite3", 1.0, name="runs")) as connection:

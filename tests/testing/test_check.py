@@ -303,7 +303,7 @@ STOPPING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", STOPPING)
+@pytest.mark.parametrize("kind", slow_but_first(STOPPING))
 def test_any_stop_condition_can_be_checked(kind: str) -> None:
     """Models use the words that conditions look for. Conditions on time, tokens or flags may stay false."""
     max_examples = (

@@ -24,6 +24,7 @@ from flowdebate.patterns.consensus import ConvergenceOptions, VotingOptions
 from flowdebate.patterns.review.schemas import FindingDraft
 from flowdebate.testing import check_pattern
 from flowdebate.testing.examples import Example
+from tests.cases import slow_but_first
 
 if TYPE_CHECKING:
     from flowdebate.testing.models import ModelRequest
@@ -178,8 +179,8 @@ def test_every_option_is_tested_or_excluded(pattern: str) -> None:
     assert names - {"transcript"} == options.needed.keys() | options.values.keys() | {*APART, *options.apart}
 
 
-CASES = [
-    pytest.param(pattern, name, index, id=f"{pattern}-{name}-{index}")
+ALL = [
+    (pattern, name, index)
     for pattern, options in PATTERNS.items()
     for name, values in options.values.items()
     for index, _ in enumerate(values)
@@ -188,8 +189,9 @@ CASES = [
 
 # some judges see the name of their own model
 @pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")
-@pytest.mark.parametrize(("pattern", "name", "index"), CASES)
-def test_patterns_with_an_option_have_no_bug(pattern: str, name: str, index: int) -> None:
+@pytest.mark.parametrize("case", slow_but_first(ALL, lambda case: case[1]), ids=lambda case: "-".join(map(str, case)))
+def test_patterns_with_an_option_have_no_bug(case: tuple[str, str, int]) -> None:
+    pattern, name, index = case
     options = PATTERNS[pattern]
     values = {**options.needed, name: options.values[name][index]}
     block = getattr(flowdebate, pattern)(name="x", **values)
