@@ -64,7 +64,6 @@ def test_the_corpora_have_a_hundred_turns_each() -> None:
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
 def test_marked_names_and_nothing_else_are_hidden(key: str, marked: str) -> None:
-    """Each marked word is replaced with the alias of the person it refers to."""
     aliases, roster, parts, position = ALIASES[key], ROSTERS[key], [], 0
     for mark in _MARK.finditer(marked):
         candidates = [mark[2]] if mark[2] else resolve_mark(mark[1], roster.names)
@@ -82,7 +81,9 @@ def test_marked_names_and_nothing_else_are_hidden(key: str, marked: str) -> None
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
 def test_a_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
-    """An independent search that ignores sentence structure finds only the names outside the marks."""
+    """The search is independent of the library and ignores sentence structure, so it cannot share the library's
+    mistakes.
+    """
     hidden, rest = ALIASES[key].hide(strip_marks(marked)).text, _MARK.sub(" … ", marked)
     for name in ROSTERS[key].names:
         assert count_occurrences(name, hidden) == count_occurrences(name, rest)
@@ -94,7 +95,6 @@ def test_a_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
 
 @pytest.mark.parametrize(("key", "text"), SILENT)
 def test_turns_that_mention_nobody_are_unchanged(key: str, text: str) -> None:
-    """The text must come back byte for byte, without false aliases."""
     assert ALIASES[key].hide(text) == (text, ())
 
 
@@ -107,19 +107,19 @@ def test_names_in_further_turns_are_found(key: str, text: str, names: tuple[str,
 def test_lower_case_names_without_other_clues_are_missed(
     key: str, text: str, names: tuple[str, ...], caught: tuple[str, ...]
 ) -> None:
-    """A documented limit: a human recognizes such a name, but the rules take it for an ordinary word."""
+    """This is a documented limitation: a human would recognize the name, but the rules take it for an ordinary word."""
     assert find_names(key, text) == list(caught)
     assert len(caught) < len(names)
 
 
 @pytest.mark.parametrize(("key", "text", "replaced"), FALSE_ALARMS)
 def test_capitalized_words_can_be_mistaken_for_names(key: str, text: str, replaced: tuple[str, ...]) -> None:
-    """A documented limit: "Hope" is an ordinary word here, but is replaced with an alias."""
+    """This is a documented limitation: "Hope" is an ordinary word here, yet it is replaced with an alias."""
     assert find_names(key, text) == list(replaced)
 
 
 def test_the_documented_figures_match_the_corpus() -> None:
-    """docs/prompts.md publishes how many names are found and how many turns without names are changed."""
+    """`docs/prompts.md` states how many names are found and how many turns without names are changed."""
     name_count = sum(len(_MARK.findall(text)) for _, text in NAMING) + sum(len(names) for _, _, names in FURTHER)
     missed = sum(len(names) - len(caught) for _, _, names, caught in NOT_CAUGHT)
     caught = name_count + sum(len(caught) for *_, caught in NOT_CAUGHT)
@@ -205,7 +205,6 @@ def _aliases_and_text(draw: st.DrawFn) -> tuple[Aliases, str]:
 
 @given(_aliases_and_text())
 def test_hiding_names_is_idempotent(case: tuple[Aliases, str]) -> None:
-    """Hiding names twice equals hiding them once, and no name remains."""
     aliases, text = case
     hidden = aliases.hide(text).text
     assert aliases.hide(hidden) == (hidden, ())
@@ -213,7 +212,6 @@ def test_hiding_names_is_idempotent(case: tuple[Aliases, str]) -> None:
 
 @given(_aliases_and_text())
 def test_text_between_names_is_unchanged(case: tuple[Aliases, str]) -> None:
-    """Leaks are slices of the text, in order."""
     aliases, text = case
     (hidden, leaks), position = aliases.hide(text), 0
     pattern = ""
@@ -232,7 +230,7 @@ def test_text_between_names_is_unchanged(case: tuple[Aliases, str]) -> None:
 
 @given(st.lists(st.text(anything, max_size=8), max_size=8), st.text(max_size=40), st.integers())
 def test_aliases_are_distinct_and_share_no_word_with_the_debate(names: list[str], question: str, seed: int) -> None:
-    """No two names share an alias, and no alias contains a word from a name, the question or the existing text."""
+    """An alias that shared a word with a name, the question or the earlier text could be mistaken for it."""
     aliases = make_aliases(names, question=question, used=["Speaker 47 said it."], random=Random(seed))
     all_aliases = [aliases.of(name) for name in set(names)]
     assert len(set(all_aliases)) == len(all_aliases)
@@ -249,7 +247,7 @@ def test_aliases_depend_on_the_seed_but_not_on_the_order(names: list[str], seed:
 def test_aliases_are_assigned_uniformly() -> None:
     """A skewed draw would reveal names.
 
-    Over 1,200 seeds, each of the 6 orders of three aliases occurs about 200 times.
+    Over 1,200 seeds, each of the six orders of three aliases should occur about 200 times.
     """
     names = ("Ann", "Ben", "Cleo")
     orders = Counter(tuple(sorted(names, key=make_aliases(names, random=Random(seed)).of)) for seed in range(1_200))
@@ -258,7 +256,9 @@ def test_aliases_are_assigned_uniformly() -> None:
 
 
 def test_large_and_hostile_rosters_get_aliases() -> None:
-    """One roster has more names than there are two-digit numbers; another uses the aliases' own words as names."""
+    """One roster has more names than there are two-digit numbers, and another uses the words of the aliases
+    as names.
+    """
     many = make_aliases([f"n{number}" for number in range(120)], random=Random(1))
     assert len(set(many.names.values())) == 120
     words = "Speaker Participant Discussant Voice Contributor Panelist"
@@ -300,7 +300,7 @@ _SCRIPTS = {
     after=st.sampled_from(["", " said so", ",", "। ", "؟ ", "。", ")", "”", "'s point", " 🙂", "\n"]),
 )
 def test_names_in_every_script_are_hidden(name: str, before: str, after: str) -> None:
-    """Vowel signs and emoji at the end of a name belong to the name, whatever the context."""
+    """A vowel sign or emoji at the end of a name is part of that name."""
     aliases = make_aliases([name, "Somebody Else"], models=[], question="Q?", stances=[], random=Random(1))
     hidden = aliases.hide(f"{before}{name}{after}; {name}")
     assert name not in hidden.text
@@ -318,7 +318,7 @@ def test_names_in_every_script_are_hidden(name: str, before: str, after: str) ->
     ],
 )
 def test_names_with_emoji_or_attached_letters_are_hidden(name: str, text: str, hidden: str) -> None:
-    """Speakers omit the emoji of a name, and Arabic and Hebrew prefix names with one-letter words."""
+    """Speakers leave out the emoji in a name, and Arabic and Hebrew attach one-letter words to the front of names."""
     aliases = make_aliases([name], models=[], question="Q?", stances=[], random=Random(1))
     assert aliases.hide(text).text == hidden.replace("X", aliases.names[name])
 
@@ -327,22 +327,19 @@ def test_names_with_emoji_or_attached_letters_are_hidden(name: str, text: str, h
     ("name", "text"), [("राम", "रामायण"), ("राम", "रामा"), ("Rocket🚀", "Rocketry"), ("علي", "فعلي"), ("امل", "كامل")]
 )
 def test_longer_words_that_contain_a_name_are_unchanged(name: str, text: str) -> None:
-    """A vowel sign after a name makes a different word, and so do ordinary letters before it."""
+    """A vowel sign after a name makes it a different word, and so do letters in front of it."""
     assert make_aliases([name], models=[], question="Q?", stances=[], random=Random(1)).hide(text).text == text
 
 
 def test_stances_used_as_names_are_not_hidden() -> None:
-    """Tags show the stances anyway, so the name reveals nothing new."""
+    """The tags show the stances anyway, so such a name reveals nothing new."""
     aliases = make_aliases(["for", "Against"], stances=["For", "against"], random=Random(1))
     text = "As For, I disagree with Against.\nAgainst: no."
     assert aliases.hide(text).text == text
 
 
 def test_model_names_are_hidden_unless_models_are_the_topic() -> None:
-    """Model names from the roster are hidden like participants' names.
-
-    If the question is about models, only the author's own model is hidden.
-    """
+    """A debate about models has to name them, so only the author's own model is hidden there."""
     model, text = "openai/gpt-5-mini", "GPT-5 mini wrote it. As GPT-5, I agree."
     aliases = make_aliases(["a", "b"], models=[model], random=Random(1))
     assert aliases.hide(text).text == f"{aliases.of(model)} wrote it. As {aliases.of(model)}, I agree."
@@ -352,7 +349,7 @@ def test_model_names_are_hidden_unless_models_are_the_topic() -> None:
 
 
 def test_model_settings_are_not_names() -> None:
-    """`local` and intents are settings, so the word "local" is unchanged."""
+    """`local` and the intents are settings rather than names, so the word "local" must stay in the text."""
     aliases = make_aliases(["Ann"], models=["local", "intent/chat"], random=Random(1))
     assert aliases.hide("As local councils chat, I wait.").text == "As local councils chat, I wait."
 
@@ -363,7 +360,6 @@ def test_model_settings_are_not_names() -> None:
      "I am a model by openai ", "as gpt-5 ", "Hope and ", "dr. ", "Mark has just ", "agree with ", "小明", "Will, "]),
 )  # fmt: skip
 def test_hostile_text_takes_linear_time(unit: str) -> None:
-    """Backtracking would take forever on 100,000 characters of repeated pattern beginnings."""
     names = ("Alice", "Hope", "skeptic", "a", "growth_analyst", "Dr. Okafor", "Mark", "小明", "Will")
     aliases = make_aliases(names, models=["openai/gpt-5-mini"], random=Random(1))
     text = unit * (100_000 // len(unit)) + "Analyst"
@@ -371,7 +367,6 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
 
 
 def test_report_lists_leaks() -> None:
-    """Each leak has an entry, a round, an author, the person named, and a few words of context."""
     aliases = make_aliases(["Alice", "Bob"], models=["openai/gpt-5-mini"], random=Random(1))
     entries = [
         DebateContributionEntry(round=1, agent_name="Alice", stance="for", text="As Alice, I say: Bob\nis wrong."),
@@ -397,7 +392,7 @@ def test_report_without_leaks_is_empty() -> None:
 
 
 def test_combining_accents_are_hidden_with_the_name() -> None:
-    """No combining mark remains on the alias, and offsets refer to the original text."""
+    """A leftover combining mark would attach to the alias, and normalization would shift the offsets."""
     aliases = make_aliases(["José", "مريم"], random=Random(1))
     text = "— \uff2aose\u0301!\nAs Jos\u00e9, I… ask مَرْيَم."
     assert [leak.text for leak in aliases.hide(text).leaks] == ["\uff2aose\u0301", "Jos\u00e9", "مَرْيَم"]

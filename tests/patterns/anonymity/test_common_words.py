@@ -22,7 +22,7 @@ ALIASES = make_aliases(["Bull", "Bear", "Advocate"], random=Random(1))
     ],
 )
 def test_common_words_are_not_mistaken_for_names(text: str) -> None:
-    """Lower case, or a list of words, indicates an ordinary word."""
+    """A lower-case word, or a word in a list, is taken for an ordinary word."""
     assert ALIASES.hide(text).text == text
 
 
@@ -39,6 +39,6 @@ def test_common_words_are_not_mistaken_for_names(text: str) -> None:
     ],
 )
 def test_names_are_hidden_even_if_they_are_common_words(text: str, name: str) -> None:
-    """A capital in mid-sentence, a form of address or a quoted speaker indicates a name."""
+    """A capital letter in mid-sentence, a form of address or a quoted speaker shows that the word is a name."""
     (leak,) = ALIASES.hide(text).leaks
     assert leak.meant == name

@@ -103,7 +103,7 @@ _NAMED = re.compile("|".join(map(re.escape, ("anthropic", "claude", "openai", *_
 
 @pytest.mark.parametrize("text", INTRODUCTIONS)
 def test_whole_introduction_is_hidden(text: str) -> None:
-    """A vendor's name next to the alias would be worse than hiding nothing."""
+    """Leaving the vendor's name next to an alias would be worse than hiding nothing."""
     hidden = ALIASES.hide(f"{text} Rents rise with demand.").text
     terms = {match[0] for match in _NAMED.finditer(hidden.lower())}
     assert terms <= {"language model", "chatbot", "artificial intelligence"}
@@ -119,7 +119,7 @@ def test_whole_introduction_is_hidden(text: str) -> None:
     ],
 )
 def test_unlisted_model_families_are_hidden_in_introductions(text: str, hidden: list[str]) -> None:
-    """New vendors need not be added to a list."""
+    """A new vendor is recognized without being added to a list."""
     result = ALIASES.hide(text)
     assert [leak.text for leak in result.leaks] == hidden
     assert ALIASES.hide(result.text).leaks == ()
@@ -143,12 +143,12 @@ def test_unlisted_model_families_are_hidden_in_introductions(text: str, hidden: 
     ],
 )
 def test_companies_as_grammatical_subjects_are_unchanged(text: str) -> None:
-    """A company can be the subject of a sentence that also uses the first person."""
+    """A sentence in the first person can still have a company as its grammatical subject."""
     assert ALIASES.hide(text).text == text
 
 
 def test_introduction_ends_before_the_next_clause() -> None:
-    """The next clause is part of the argument and must survive."""
+    """The next clause is part of the argument, so it must be kept."""
     introduction = "I am Claude, made by Anthropic, and Google should pay more. OpenAI pays less."
     assert [leak.text for leak in ALIASES.hide(introduction).leaks] == ["Claude", "Anthropic"]
 
@@ -169,7 +169,6 @@ def test_introduction_ends_before_the_next_clause() -> None:
     ),
 )
 def test_hostile_introductions_take_linear_time(unit: str) -> None:
-    """The text repeats the beginnings of introductions for 100,000 characters."""
     text = unit * (100_000 // len(unit)) + "Anthropic"
     assert ALIASES.hide(ALIASES.hide(text).text).leaks == ()
 

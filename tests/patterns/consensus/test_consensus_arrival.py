@@ -45,10 +45,6 @@ def everything(names: tuple[str, ...], **options: Any) -> Sequencer[Any, Any]:
 def test_arrival_order_does_not_matter(
     size: int, seed: int, orders: tuple[int | None, int, int], failing: float, voting: str, topology: str
 ) -> None:
-    """Outputs and prompts are equal for proposals, critiques, revisions and votes, even if some of them fail.
-
-    Each answer depends on the entire prompt, so any difference would change the result.
-    """
     names = NAMES[:size]
     results = []
     for order in orders:
@@ -67,7 +63,7 @@ def test_arrival_order_does_not_matter(
 
 @given(size=st.integers(1, 5), seed=seeds, order=seeds, failing=st.sampled_from((0.0, 0.2)))
 def test_the_same_seed_gives_the_same_debate(size: int, seed: int, order: int, failing: float) -> None:
-    """Prompts, output and all events are equal if answers arrive in the same order."""
+    """This holds as long as the answers arrive in the same order."""
     names = NAMES[:size]
     debate = everything(names)
     runs = []
@@ -84,7 +80,6 @@ def test_the_same_seed_gives_the_same_debate(size: int, seed: int, order: int, f
 @pytest.mark.anyio
 @pytest.mark.parametrize("phase", ["proposal", "critique", "revision", "vote"])
 async def test_answers_are_emitted_as_they_arrive(phase: str) -> None:
-    """The output, in contrast, uses the declared order."""
     gates = {name: asyncio.Event() for name in THREE}
 
     async def wait(call: Call) -> None:
@@ -116,8 +111,6 @@ def _agent_of(event: Any) -> str:
 
 
 def test_failed_proposals_are_listed_in_declared_order() -> None:
-    """The order in which the calls failed does not matter."""
-
     async def fail(call: Call) -> Any:
         for _ in range(5 - THREE.index(call.agent)):
             await asyncio.sleep(0)
@@ -129,7 +122,6 @@ def test_failed_proposals_are_listed_in_declared_order() -> None:
 
 
 def test_judge_reads_critiques_in_edge_order() -> None:
-    """The order in which critiques arrived does not matter."""
     edges: list[list[tuple[str, str]]] = []
 
     async def late(call: Call) -> None:

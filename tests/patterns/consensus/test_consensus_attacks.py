@@ -89,19 +89,16 @@ def check(calls: list[Call], result: Any) -> None:
 
 @pytest.mark.parametrize("attack", arguments, ids=lambda attack: attack.id)
 def test_attacks_do_not_change_the_prompts_of_others(attack: Any) -> None:
-    """The attack appears in a proposal, a critique, a position, a reason, a research result or an archived debate."""
     check(*run_debate(attack.written(own="ann", other="bob")))
 
 
 @given(text=texts)
 def test_arbitrary_text_does_not_change_the_prompts_of_others(text: str) -> None:
-    """Arbitrary characters appear in all of these places at once."""
     check(*run_debate(text))
 
 
 @pytest.mark.parametrize("attack", called, ids=lambda attack: attack.id)
 def test_agents_named_like_an_attack_work_normally(attack: Any) -> None:
-    """The agent can propose, criticize, revise, vote and win."""
     name = clean_text(attack.written(own="ann", other="bob"))
     calls, result = run_debate("homes", (name, "bob", "cy"))
     assert len(calls) == len(run_harmless()[0])

@@ -20,7 +20,7 @@ from .debates import NAMES, TASK, THREE, Call, World, check_emitted, model, plan
 
 
 def test_each_call_has_a_task_with_its_result() -> None:
-    """A task records the agent, phase, round, target and answer."""
+    """The audit trail is built from these tasks, so each must say who was called, when and with what result."""
     result = plan(("ann", "bob"), max_rounds=1).run_sync(TASK, model=model())
     trail = result.tasks
     assert trail.collection_id == "plan"
@@ -53,10 +53,6 @@ def test_each_call_has_a_task_with_its_result() -> None:
     failing=st.sampled_from((0.0, 0.1, 0.5)),
 )
 def test_each_call_has_one_finished_task(size: int, seed: int, order: int | None, failing: float) -> None:
-    """Tasks for answered calls are completed, and tasks for failed calls errored.
-
-    Calls that were not made have no task.
-    """
     names = NAMES[:size]
     world = World(seed, names, failing, order)
     try:
@@ -82,7 +78,7 @@ def test_each_call_has_one_finished_task(size: int, seed: int, order: int | None
 
 
 def test_failed_tasks_record_the_error() -> None:
-    """The reason consists of the error class and message."""
+    """The reason is the error's class followed by its message."""
 
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call == Call("vote", "bob") else None
@@ -94,7 +90,6 @@ def test_failed_tasks_record_the_error() -> None:
 
 
 def test_uncalled_agents_have_no_task() -> None:
-    """The agent's circuit is open, so no call is made."""
     breakers = Breakers()
     for _ in range(3):
         breakers.record_failure("bob")
@@ -104,7 +99,7 @@ def test_uncalled_agents_have_no_task() -> None:
 
 @pytest.mark.anyio
 async def test_cancelling_a_debate_cancels_its_pending_tasks() -> None:
-    """Tasks for answered calls stay completed, and no task remains open."""
+    """The tasks whose calls were already answered stay completed."""
     reached = asyncio.Event()
 
     async def hang(call: Call) -> None:
@@ -127,6 +122,5 @@ async def test_cancelling_a_debate_cancels_its_pending_tasks() -> None:
 
 
 def test_collection_id_names_the_audit_trail() -> None:
-    """The default is the debate's name."""
     result = plan(THREE, max_rounds=1, collection_id="minutes").run_sync(TASK, model=model())
     assert result.tasks.collection_id == "minutes"

@@ -46,7 +46,7 @@ def failing_model(*phases: str, agent: str = "bob") -> Any:
 
 
 def test_three_failures_in_a_row_open_the_circuit() -> None:
-    """Afterwards the agent neither revises nor votes, and each missing call is recorded as a failure."""
+    """An agent with an open circuit is no longer called, and each missing call is recorded as a failure."""
     calls: list[Call] = []
 
     async def answer(call: Call) -> Any:
@@ -68,7 +68,7 @@ def test_three_failures_in_a_row_open_the_circuit() -> None:
 
 
 def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
-    """Two critiques and a vote fail in each round, but the revision in between succeeds."""
+    """In each round, two critiques and a vote fail, but the revision between them succeeds."""
     result = plan(max_rounds=3, convergence=None).run_sync(TASK, model=failing_model("critique", "vote"))
     assert [failure.error_type for failure in result.output.losses] == ["ConnectionLost"] * 7
     assert events(result, CircuitChanged) == []
@@ -77,7 +77,7 @@ def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
 @pytest.mark.parametrize("phases", [("proposal", "critique", "vote"), ("critique", "revision", "vote")])
 @pytest.mark.parametrize("more", [0, 1])
 def test_each_call_is_counted_once(phases: tuple[str, ...], more: int) -> None:
-    """The circuit opens after exactly the configured number of failures."""
+    """Counting a call twice would open the circuit too early."""
     calls = {"proposal": 1, "critique": 2, "revision": 1, "vote": 1}
     failures = sum(calls[phase] for phase in phases)
     breakers = Breakers(failures=failures + more)
@@ -87,7 +87,6 @@ def test_each_call_is_counted_once(phases: tuple[str, ...], more: int) -> None:
 
 
 def test_shared_circuits_persist_across_runs() -> None:
-    """By default, each run starts with closed circuits."""
     breakers = Breakers()
     shared, separate = plan(FIVE, max_rounds=1, breakers=breakers), plan(FIVE, max_rounds=1)
     for debate in (shared, separate):
@@ -97,7 +96,7 @@ def test_shared_circuits_persist_across_runs() -> None:
 
 
 def test_an_agent_recovers_after_the_cooldown() -> None:
-    """The circuit is open, then half-open, and closes after two successful calls; the test sets the clock."""
+    """The test sets the clock, so that the circuit goes from open to half-open without waiting."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     debate = plan(FIVE, topology="round-robin", max_rounds=1, breakers=breakers)
@@ -133,7 +132,6 @@ def test_a_failed_trial_reopens_the_circuit() -> None:
 
 
 def test_a_half_open_circuit_allows_two_trials_at_once() -> None:
-    """Two of four simultaneous critiques are called, and their success closes the circuit."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     calls: list[Call] = []
@@ -156,7 +154,7 @@ def test_a_half_open_circuit_allows_two_trials_at_once() -> None:
 
 @given(at=st.integers(0, 3 * CALLS - 1))
 def test_cancellation_does_not_count_as_a_failure(at: int) -> None:
-    """A cancelled debate leaves no pending trial in a circuit."""
+    """A trial call that never ended would block the circuit for good."""
     clock = Clock(100.0)
     breakers = Breakers(failures=1, successes=1, clock=clock)
 
@@ -201,7 +199,7 @@ def test_application_errors_do_not_count_as_agent_failures(error: Exception) -> 
 
 
 def test_run_limits_do_not_count_as_agent_failures() -> None:
-    """A limit prevents the call, so the model cannot have failed."""
+    """A run limit prevents the call, so the model had no chance to fail."""
     breakers = Breakers(failures=1)
     result = plan(breakers=breakers, max_rounds=1).run_sync(TASK, model=model(), limits=Limits(calls=14))
     assert result.status == "limit"
@@ -210,7 +208,6 @@ def test_run_limits_do_not_count_as_agent_failures() -> None:
 
 
 def test_timeouts_count_as_failures() -> None:
-    """The agent's call exceeds `turn_timeout`."""
     breakers = Breakers(failures=1)
 
     async def hang(call: Call) -> None:

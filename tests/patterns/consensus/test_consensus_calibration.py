@@ -48,7 +48,6 @@ async def reset_ratings(archive: Archive) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "stored"])
 async def test_correct_and_confident_voters_gain_weight(kind: str) -> None:
-    """Cy chose correctly; ann and bob did not. No weight changes before the outcome is recorded."""
     archive = Archive() if kind == "memory" else stored_archive(MemoryStore())
     first = await run_debate(archive)
     await reset_ratings(archive)
@@ -70,7 +69,7 @@ async def test_votes_without_recorded_outcomes_weigh_by_rating() -> None:
 
 
 async def test_wrong_verdicts_do_not_rate_other_choices() -> None:
-    """Ann's proposal failed, but nobody knows whether cy's would have been better."""
+    """Ann's proposal turned out wrong, but nobody knows whether Cy's would have been better."""
     archive = Archive()
     first = await run_debate(archive)
     await archive.record_outcome(first.feedback.debate, wrong="ann")
@@ -79,7 +78,6 @@ async def test_wrong_verdicts_do_not_rate_other_choices() -> None:
 
 
 async def test_first_recorded_outcome_of_a_debate_counts() -> None:
-    """Recording the same or a different outcome again has no effect."""
     archive = Archive()
     first = await run_debate(archive)
     for name in ("cy", "cy", "ann"):
@@ -88,8 +86,6 @@ async def test_first_recorded_outcome_of_a_debate_counts() -> None:
 
 
 async def test_calibration_from_the_application_takes_precedence() -> None:
-    """The application passes its own store of ratings."""
-
     class Known:
         async def of(self, names: Any, /) -> dict[str, Rating]:
             return {name: Rating(calibration=1.0) for name in names}
@@ -119,7 +115,6 @@ async def test_calibration_from_the_application_takes_precedence() -> None:
 async def test_invalid_outcomes_are_rejected(
     debate: str | None, options: dict[str, Any], field: str, kind: str
 ) -> None:
-    """The cases are an unknown debate, no name, two names and an unknown agent. No outcome is recorded."""
     archive = Archive() if kind == "memory" else stored_archive(MemoryStore())
     first = await run_debate(archive)
     with pytest.raises(ConfigurationError) as caught:
@@ -129,7 +124,7 @@ async def test_invalid_outcomes_are_rejected(
 
 
 async def test_unknown_agents_are_rejected_with_the_agent_names() -> None:
-    """Nothing is recorded, so the correct name can still be recorded afterwards."""
+    """Nothing is recorded for a misspelled name, so the outcome can still be recorded afterwards."""
     archive = Archive()
     first = await run_debate(archive)
     with pytest.raises(ConfigurationError, match=r"is not an agent of the debate .got typo.. Choose ann, bob or cy"):
@@ -139,7 +134,6 @@ async def test_unknown_agents_are_rejected_with_the_agent_names() -> None:
 
 
 async def test_agents_without_votes_can_be_right() -> None:
-    """The agent proposed, nobody chose its proposal, and its own vote failed, so all votes were wrong."""
     archive = Archive()
     first = await run_debate(archive)
     ballots = await archive.outcomes.ballots(first.feedback.debate)
@@ -150,7 +144,6 @@ async def test_agents_without_votes_can_be_right() -> None:
 
 
 def test_outcomes_require_exactly_one_agent() -> None:
-    """Either `right` or `wrong` must be given, but not both."""
     with pytest.raises(ValueError, match="either `right` or `wrong`"):
         VerdictOutcome(right="ann", wrong="bob")
     with pytest.raises(ValueError, match="either `right` or `wrong`"):

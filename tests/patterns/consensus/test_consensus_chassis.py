@@ -34,7 +34,6 @@ def run_debate(world: World, **options: Any) -> Any:
 
 @given(size=st.integers(1, 4), seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2, 0.5)))
 def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -> None:
-    """Each turn starts once and either finishes or fails. Agents that are not called have no turns."""
     world = World(seed, NAMES[:size], failing)
     run = run_debate(world, max_rounds=2)
     check_emitted(run)
@@ -54,7 +53,7 @@ def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -
 
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2)), rounds=st.integers(1, 3))
 def test_rounds_start_and_end_as_in_other_patterns(seed: int, failing: float, rounds: int) -> None:
-    """Rounds count from 1, and the event after the last one has the stop reason of the output."""
+    """Rounds are counted from 1, and the event after the last round carries the stop reason."""
     run = run_debate(World(seed, failing=failing), max_rounds=rounds)
     raw: ConsensusOutput = run.raw
     assert [event.round for event in events(run, RoundStarted)] == [one.round for one in raw.rounds]
@@ -65,8 +64,6 @@ def test_rounds_start_and_end_as_in_other_patterns(seed: int, failing: float, ro
 
 
 def test_all_event_paths_are_below_the_debate() -> None:
-    """Events for rounds, turns and failures are included, as well as the debate's own events."""
-
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None
 
@@ -79,7 +76,7 @@ def test_all_event_paths_are_below_the_debate() -> None:
 
 
 def test_nested_debates_keep_their_events_apart() -> None:
-    """A debate in an agent's role counts its own sequence numbers on the wire."""
+    """When a debate takes an agent's role, its events still have their own sequence numbers on the wire."""
 
     async def inner(request: Any, ctx: Context) -> Any:
         if request.kind == "vote":
@@ -99,8 +96,6 @@ def test_nested_debates_keep_their_events_apart() -> None:
 
 
 def test_output_has_the_fields_common_to_all_patterns() -> None:
-    """The fields are subject, entries, answer, stop reason, status, losses and seed."""
-
     def answer(call: Call) -> Any:
         fails = call == Call("critique", "ann", 1, "bob") or call.phase == "judge"
         return ProviderFailed("down") if fails else None
@@ -131,7 +126,7 @@ def _text_of(critic: str, target: str) -> str:
 
 
 def test_agent_losses_have_a_phase_and_precede_judge_losses() -> None:
-    """The wire format keeps this order, and parsing it gives an equal output."""
+    """The wire format has to keep this order, or parsing would not return an equal output."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call in (Call("vote", "bob"), Call("judge", round=1)) else None
@@ -165,7 +160,6 @@ def test_agent_losses_have_a_phase_and_precede_judge_losses() -> None:
 
 
 def test_failures_are_in_the_state_as_in_other_patterns() -> None:
-    """Stop conditions can read agents' failures from the state."""
     failures: list[list[tuple[str, str]]] = []
 
     def stop(ctx: Context) -> bool:
@@ -181,7 +175,6 @@ def test_failures_are_in_the_state_as_in_other_patterns() -> None:
 
 @pytest.mark.parametrize(("stops", "reason"), [(False, "max_rounds"), (True, "predicate")])
 def test_each_turn_is_one_model_call(stops: object, reason: str) -> None:
-    """The number of turns equals the number of calls, and each turn names its block."""
     result = plan(max_rounds=2, convergence=None, terminate_when=lambda _: stops).run_sync(TASK, model=model())
     assert result.raw.stop_reason == reason
     blocks = [event.block for event in events(result, TurnStarted)]

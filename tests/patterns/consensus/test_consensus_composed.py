@@ -47,7 +47,7 @@ def _check(output: ConsensusOutput, task: str) -> None:
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
 async def test_for_each_runs_one_debate_per_task(limit: int | None) -> None:
-    """Each debate counts its own events, whatever the concurrency."""
+    """Sequence numbers must not be shared between debates that run concurrently."""
     several = sequencer(name="several").for_each(plan(max_rounds=1), max_concurrency=limit)
     tasks = [f"Q{number}?" for number in range(4)]
     result = await several.run(tasks, model=echo_model())
@@ -62,7 +62,7 @@ async def test_for_each_runs_one_debate_per_task(limit: int | None) -> None:
 
 
 async def test_next_step_receives_the_debate_output() -> None:
-    """The next step can itself be a debate."""
+    """The next step may be another debate."""
     first, second = plan(max_rounds=1), plan(max_rounds=1, name="again")
     pipeline = sequencer(name="all").then(first).map(lambda output: output.answer).then(second)
     result = await pipeline.run("Q?", model=echo_model())
@@ -72,7 +72,6 @@ async def test_next_step_receives_the_debate_output() -> None:
 
 
 async def test_debates_run_in_a_parallel_step() -> None:
-    """Both debates receive the same task."""
     parallel = sequencer(name="both").parallel(
         {"short": plan(max_rounds=1), "long": plan(max_rounds=2, convergence=None)}
     )
@@ -81,7 +80,7 @@ async def test_debates_run_in_a_parallel_step() -> None:
 
 
 async def test_consensus_can_be_a_debater() -> None:
-    """In `debate()`, the agents' answer becomes the debater's argument."""
+    """Within `debate()`, the answer that the agents agree on becomes the debater's argument."""
     team = sequencer(name="team").then(plan(max_rounds=1)).map(lambda output: output.answer)
 
     def answer(request: ModelRequest) -> Any:
@@ -106,14 +105,14 @@ async def test_consensus_can_be_a_debater() -> None:
 
 
 async def test_no_proposals_error_can_be_rescued() -> None:
-    """`NoProposals` can be handled like any other exception."""
+    """`NoProposals` is an ordinary exception, so a rescue step can handle it."""
     failing = model(lambda call: ProviderFailed("down"))
     pipeline = sequencer(name="safe").then(plan()).rescue(lambda error: len(error.failures), on=NoProposals)
     assert (await pipeline.run(TASK, model=failing)).output == 3
 
 
 async def test_debates_can_be_agents() -> None:
-    """A step before the inner debate prepares the task."""
+    """The inner debate is preceded by a step that prepares its task."""
     inner = plan(("di", "ed"), max_rounds=1, name="plan")
     idea = (
         sequencer(name="idea").map(lambda request: f"Propose: {request.task}").then(inner).map(lambda out: out.answer)

@@ -45,7 +45,7 @@ def repeating_model(position: str | dict[str, str] = "cap", *, from_round: int =
 
 @pytest.mark.parametrize("from_round", [1, 2])
 def test_converged_proposals_end_the_rounds(from_round: int) -> None:
-    """The texts have the same words without a contradiction. The reason states the similarity and the measure."""
+    """The proposals use the same words and do not contradict each other."""
     result = plan(max_rounds=3).run_sync(TASK, model=repeating_model(from_round=from_round))
     check_emitted(result)
     output = result.output
@@ -61,7 +61,6 @@ def test_converged_proposals_end_the_rounds(from_round: int) -> None:
 
 
 def test_agents_repeating_opposite_answers_have_not_converged() -> None:
-    """The same words with contradictory positions are stagnation, which is reported but does not end the rounds."""
     positions = {"ann": "yes", "bob": "no", "cy": "yes"}
     output = plan(max_rounds=3).run_sync(TASK, model=repeating_model(positions)).output
     assert get_ending(output) is None
@@ -73,7 +72,7 @@ def test_agents_repeating_opposite_answers_have_not_converged() -> None:
 
 
 def test_positions_last_until_the_agent_states_a_new_one() -> None:
-    """An agent whose revision fails keeps its earlier position."""
+    """An agent whose revision fails keeps the position it stated before."""
 
     def answer(call: Call) -> Any:
         if call == Call("revision", "bob", 2):
@@ -99,8 +98,6 @@ def test_convergence_without_a_threshold_is_only_measured() -> None:
 
 @pytest.mark.parametrize(("bound", "rounds"), [(0.5, 1), (0.7, 2), (0.7001, 3)])
 def test_convergence_threshold_is_configurable(bound: float, rounds: int) -> None:
-    """A similarity equal to the threshold counts as convergence."""
-
     class Steps:
         name = "steps"
 
@@ -120,7 +117,6 @@ def test_convergence_threshold_is_configurable(bound: float, rounds: int) -> Non
 
 
 def test_dissimilar_proposals_diverge() -> None:
-    """A similarity below `diverging` is reported but does not end the rounds."""
     words = dict(zip(THREE, ("cap every rent", "build more homes", "tax idle land"), strict=True))
 
     def answer(call: Call) -> Any:
@@ -141,8 +137,6 @@ def test_dissimilar_proposals_diverge() -> None:
 
 
 def test_stability_compares_an_agents_text_with_the_previous_one() -> None:
-    """The previous text may be several rounds old."""
-
     def answer(call: Call) -> Any:
         if call.phase != "revision":
             return None
@@ -156,7 +150,6 @@ def test_stability_compares_an_agents_text_with_the_previous_one() -> None:
 
 
 def test_the_best_installed_measure_is_used() -> None:
-    """The result names the measure."""
     output = plan(max_rounds=1, convergence=ConvergenceOptions()).run_sync(TASK, model=model()).output
     assert output.rounds[0].convergence is not None
     assert output.rounds[0].convergence.backend in ("embeddings", "tf-idf", "jaccard")
@@ -167,7 +160,7 @@ def test_the_best_installed_measure_is_used() -> None:
 
 @pytest.mark.parametrize(("content", "ends"), [(0, False), (1, False), (2, False), (3, True), (4, True)])
 def test_a_majority_of_agents_can_end_the_rounds(content: int, ends: bool) -> None:  # noqa: FBT001
-    """Each revision says whether the agent considers the debate sufficient."""
+    """Each revision states whether the agent thinks the debate has gone on long enough."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "enough": NAMES.index(call.agent) < content} if call.phase == "revision" else None
@@ -182,7 +175,7 @@ def test_a_majority_of_agents_can_end_the_rounds(content: int, ends: bool) -> No
 
 
 def test_failed_revisions_do_not_vote_to_end() -> None:
-    """Exactly half of the agents with a proposal is not a majority."""
+    """A majority means more than half of the agents with a proposal, so exactly half is not enough."""
 
     def answer(call: Call) -> Any:
         if call.phase == "revision":
@@ -200,7 +193,7 @@ def test_failed_revisions_do_not_vote_to_end() -> None:
     [True, {"conclusive": True}, {"reasoning": "It is clear.\ud800", "conclusive": True}],
 )
 def test_judge_can_end_the_rounds(answer: Any) -> None:
-    """The application's function receives the round, and its reason is recorded."""
+    """The application provides a function that is called with the round, and the reason it returns is recorded."""
     requests: list[StopRequest] = []
 
     def judge(value: StopRequest) -> Any:
@@ -221,7 +214,6 @@ def test_judge_can_end_the_rounds(answer: Any) -> None:
 
 
 def test_default_judge_is_a_model_separate_from_the_agents() -> None:
-    """The judge is called after each round and reads all proposals and the critiques from that round."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -243,7 +235,6 @@ def test_default_judge_is_a_model_separate_from_the_agents() -> None:
 
 @pytest.mark.parametrize("answer", ["yes", {}, {"conclusive": "perhaps"}, {"final": True}])
 def test_invalid_results_from_a_custom_judge_raise(answer: Any) -> None:
-    """The `OutputError` names the judge."""
     with pytest.raises(OutputError, match="JudgeAnswer") as caught:
         plan(judge=lambda request: answer).run_sync(TASK, model=model())
     assert caught.value.block == "plan-judge"
@@ -253,7 +244,6 @@ def test_invalid_results_from_a_custom_judge_raise(answer: Any) -> None:
 
 
 def test_predicate_can_end_the_rounds() -> None:
-    """Sync and async predicates can read the debate's state from the context."""
     states: list[tuple[int, list[str]]] = []
 
     async def enough(ctx: Context) -> bool:
@@ -288,7 +278,7 @@ def voting_model(confidence: dict[int, float], choice: str = "bob") -> Any:
 
 @pytest.mark.parametrize(("enough", "rounds"), [(0.5, 1), (0.6, 2), (0.7, 2), (0.71, 3)])
 def test_confident_agents_end_the_rounds(enough: float, rounds: int) -> None:
-    """Agents are polled after each round except the last, and the poll that ends the rounds also serves as the vote."""
+    """Agents are polled after each round except the last, and the poll that ends the rounds also counts as the vote."""
     calls: list[Call] = []
     debate = plan(max_rounds=3, convergence=None, confidence=enough)
     result = debate.run_sync(TASK, model=model(voting_model({1: 0.5, 2: 0.7, 3: 0.9}), calls=calls))
@@ -306,8 +296,6 @@ def test_confident_agents_end_the_rounds(enough: float, rounds: int) -> None:
 
 
 def test_polls_without_a_consensus_end_nothing() -> None:
-    """Each agent is sure of a different proposal."""
-
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent, "confidence": 1} if call.phase == "vote" else None
 
@@ -316,7 +304,7 @@ def test_polls_without_a_consensus_end_nothing() -> None:
 
 
 def test_failed_poll_votes_are_not_repeated() -> None:
-    """Two of three agents are confident; the third vote failed in the poll and is missing from the result."""
+    """Two of three agents are confident. The third agent's vote failed during the poll and stays missing."""
 
     def answer(call: Call) -> Any:
         if call.phase == "vote" and call.agent == "cy":
@@ -335,7 +323,7 @@ def test_failed_poll_votes_are_not_repeated() -> None:
 
 
 def test_missing_proposals_lower_the_confidence() -> None:
-    """Two of three proposals are missing, so confidence in the third is at most one third."""
+    """With two of three proposals missing, confidence in the remaining one can be at most one third."""
 
     def answer(call: Call) -> Any:
         if call.phase == "proposal" and call.agent != "ann":
@@ -366,7 +354,7 @@ def test_debate_stays_within_its_call_budget(
     ties: bool,  # noqa: FBT001
     polled: bool,  # noqa: FBT001
 ) -> None:
-    """Even the smallest budget for one round covers the vote; larger budgets determine the number of rounds."""
+    """Even the smallest budget for one round leaves enough calls for the vote."""
     names = NAMES[:size]
     options: dict[str, Any] = {"topology": topology, "convergence": None}
     if judged:
@@ -397,7 +385,7 @@ def test_debate_stays_within_its_call_budget(
 
 
 def test_exhausted_budget_reports_the_required_calls() -> None:
-    """The message includes the calls made so far, and the calls required for another round and the vote."""
+    """The caller can tell from the message how many calls another round and the vote would have needed."""
     output = plan(max_rounds=3, convergence=None, budget=20).run_sync(TASK, model=model()).output
     assert get_ending(output) == ("budget", 1)
     assert output.early_end is not None
@@ -410,7 +398,7 @@ def test_exhausted_budget_reports_the_required_calls() -> None:
 @pytest.mark.parametrize("source", ["convergence", "agents", "judge", "predicate", "budget"])
 @pytest.mark.parametrize("max_rounds", [1, 2])
 def test_last_round_never_ends_early(source: str, max_rounds: int) -> None:
-    """There is nothing left to skip when a condition is met in the last round."""
+    """Once the last round is over, there is nothing left to skip."""
 
     def answer(call: Call) -> Any:
         if call.phase != "revision" or call.round < max_rounds:
@@ -429,8 +417,6 @@ def test_last_round_never_ends_early(source: str, max_rounds: int) -> None:
 
 
 def test_first_condition_that_ends_the_rounds_is_reported() -> None:
-    """Precedence: convergence, agents, budget, then judge and predicate."""
-
     def answer(call: Call) -> Any:
         return {"proposal": "Cap.", "position": "", "enough": True} if call.phase == "revision" else None
 
@@ -453,7 +439,7 @@ def test_first_condition_that_ends_the_rounds_is_reported() -> None:
 
 @given(max_rounds=st.integers(1, 6), size=st.integers(1, 4))
 def test_debate_ends_after_max_rounds(max_rounds: int, size: int) -> None:
-    """Agents cannot prolong a debate."""
+    """Agents cannot extend a debate beyond the limit."""
     debate = plan(NAMES[:size], max_rounds=max_rounds, convergence=None, topology="ring")
     result = debate.run_sync(TASK, model=model())
     check_emitted(result)

@@ -71,8 +71,6 @@ LOST = [
 @pytest.mark.parametrize("case", LOST, ids=lambda case: case.id)
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
-    """The failure records the agent, phase, round, target and reason, and the run is degraded."""
-
     def answer(call: Call) -> Any:
         return case.reply if call.phase == phase and call.agent == "bob" and call.target in (None, "cy") else None
 
@@ -89,7 +87,7 @@ def test_a_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
 
 
 def test_invalid_structured_answers_are_failures() -> None:
-    """Examples are a critique without a severity and a vote with a confidence of 700."""
+    """A critique without a severity and a vote with a confidence of 700 are two examples."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique" and call.agent == "bob":
@@ -110,7 +108,7 @@ def test_invalid_structured_answers_are_failures() -> None:
 
 @pytest.mark.parametrize("written", [2, 10, 101, 1.0001, -0.1, float("nan")])
 def test_values_outside_0_to_1_are_rejected(written: float) -> None:
-    """A severity or confidence of 2 could mean 2 %, 20 % or 2 out of 5."""
+    """A severity or confidence of 2 could mean 2 %, 20 % or 2 out of 5, so the value is not guessed."""
 
     def answer(call: Call) -> Any:
         if call == Call("critique", "bob", 1, "ann"):
@@ -133,8 +131,6 @@ def test_values_outside_0_to_1_are_rejected(written: float) -> None:
 
 @pytest.mark.parametrize("written", [0, 0.02, 0.7, 1])
 def test_values_from_0_to_1_are_unchanged(written: float) -> None:
-    """Both ends of the range are valid."""
-
     def answer(call: Call) -> Any:
         if call.phase == "critique":
             return {**answer_of(call), "severity": written}
@@ -155,7 +151,7 @@ def test_blank_proposals_are_failures() -> None:
 
 
 def test_failures_are_sorted_by_phase_and_agent() -> None:
-    """The sort keys are round, phase, declared order of agents and target, whatever the order of arrival."""
+    """The order of arrival varies between runs, so failures are sorted by round, phase, agent and target."""
 
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call.phase in ("critique", "vote") else None
@@ -174,7 +170,6 @@ def test_failures_are_sorted_by_phase_and_agent() -> None:
 
 @given(size=st.integers(1, 6), seed=st.integers(0, 10**6), failing=st.sampled_from((0.1, 0.4, 0.8)))
 def test_texts_of_failed_calls_appear_only_in_losses(size: int, seed: int, failing: float) -> None:
-    """Partial texts, refusals and invalid answers reach neither prompts nor other parts of the result."""
     names = NAMES[:size]
     calls: list[Call] = []
 
@@ -221,7 +216,7 @@ def test_texts_of_failed_calls_appear_only_in_losses(size: int, seed: int, faili
 
 
 def test_partial_proposals_are_discarded() -> None:
-    """Stream listeners have seen the partial text, but the debate does not use it."""
+    """Listeners to the stream have seen the partial text, but the debate does not use it."""
     deltas: list[str] = []
     calls: list[Call] = []
 
@@ -246,7 +241,7 @@ def test_partial_proposals_are_discarded() -> None:
 
 @pytest.mark.parametrize("lost_in", [1, 2])
 def test_failed_revisions_leave_the_proposal_unchanged(lost_in: int) -> None:
-    """Later critics, voters and the output have the previous text and position."""
+    """Later critics and voters read the previous text, as if the revision had not been requested."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -267,7 +262,6 @@ def test_failed_revisions_leave_the_proposal_unchanged(lost_in: int) -> None:
 
 
 def test_agents_without_critiques_do_not_revise() -> None:
-    """If all critics fail, for example, there is nothing to respond to."""
     calls: list[Call] = []
     failing = failing_model(("critique", "ann"), ("critique", "cy"))
 
@@ -282,7 +276,6 @@ def test_agents_without_critiques_do_not_revise() -> None:
 
 
 def test_vote_takes_place_without_critiques() -> None:
-    """All critics fail, so nobody revises and the agents vote on the original proposals."""
     failing = failing_model(*(("critique", name) for name in THREE))
     output = plan(max_rounds=1).run_sync(TASK, model=failing).output
     assert [proposal.round for proposal in output.final_proposals] == [0, 0, 0]
@@ -295,7 +288,7 @@ def test_vote_takes_place_without_critiques() -> None:
 
 
 def test_debates_without_proposals_raise() -> None:
-    """The error lists each agent's failure, and the run attached to it has the partial output."""
+    """The error lists each agent's failure, and the partial output is available from the run attached to it."""
     failing = failing_model(*(("proposal", name) for name in THREE), error=ProviderFailed("down", status=503))
     with pytest.raises(
         NoProposals, match=r"plan: no agent has proposed anything \(ann: ProviderFailed: down"
@@ -311,7 +304,7 @@ def test_debates_without_proposals_raise() -> None:
 
 
 def test_one_proposal_is_enough() -> None:
-    """The other agents criticize the proposal, its author revises it, and everyone votes."""
+    """The other agents criticize the only proposal, its author revises it, and everyone votes."""
     failing = failing_model(("proposal", "ann"), ("proposal", "cy"))
     output = plan(max_rounds=1).run_sync(TASK, model=failing).output
     assert output.rounds[0].edges == [("ann", "bob"), ("cy", "bob")]
@@ -327,7 +320,7 @@ def test_one_proposal_is_enough() -> None:
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.anyio
 async def test_exceptions_in_custom_blocks_are_raised_unchanged(phase: str) -> None:
-    """The handle still has the output up to the exception."""
+    """The output up to the exception is still available from the handle."""
     failure = LookupError("a mistake")
 
     def block(request: Any) -> Any:
@@ -367,7 +360,7 @@ async def test_exceptions_in_custom_blocks_are_raised_unchanged(phase: str) -> N
     ],
 )
 def test_invalid_results_from_custom_blocks_raise(phase: str, answer: Any, field: str) -> None:
-    """The `OutputError` names the block and the field. An invalid vote is not guessed."""
+    """The `OutputError` names the block and the field; the intended vote is never guessed."""
 
     def block(request: Any) -> Any:
         fine = {"proposal": "An idea.", "critique": {}, "revision": "A better idea.", "vote": "ann"}
@@ -380,7 +373,7 @@ def test_invalid_results_from_custom_blocks_raise(phase: str, answer: Any, field
 
 
 def test_model_errors_in_custom_blocks_are_failures() -> None:
-    """A debate treats the error like any other provider failure."""
+    """A custom block that raises a model error is treated like a provider that fails."""
 
     def block(request: Any) -> Any:
         raise EmptyResponse("nothing")
@@ -405,7 +398,6 @@ def test_model_errors_in_custom_blocks_are_failures() -> None:
 )
 @pytest.mark.anyio
 async def test_exceptions_in_other_application_functions_are_raised(options: Any, message: str) -> None:
-    """The raw output contains everything up to the exception."""
     handle = plan(max_rounds=2, convergence=None, **options).start(TASK, model=model())
     with pytest.raises(ZeroDivisionError, match=message):
         await handle
@@ -417,8 +409,6 @@ async def test_exceptions_in_other_application_functions_are_raised(options: Any
 
 
 def test_exceptions_in_a_similarity_measure_end_the_debate() -> None:
-    """The raw output has all rounds before the exception."""
-
     class Broken:
         name = "broken"
 

@@ -52,7 +52,7 @@ async def _ratings_after(archive: Archive, *choices: str) -> tuple[ConsensusOutp
 
 @pytest.mark.anyio
 async def test_a_winner_with_consensus_gains_what_the_others_lose() -> None:
-    """All three agents start at 1500; the winner gains 10.667, and each other agent loses 5.333."""
+    """All three agents start at 1500 points. The winner gains 10.667, and each of the others loses 5.333."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "ann")
     assert output.feedback is not None
     assert output.feedback.rating_changes == pytest.approx({"ann": 32 / 3, "bob": -16 / 3, "cy": -16 / 3})
@@ -61,7 +61,7 @@ async def test_a_winner_with_consensus_gains_what_the_others_lose() -> None:
 
 @pytest.mark.anyio
 async def test_winner_without_consensus_beats_each_other_agent() -> None:
-    """Without followers, the winner gains 16 points from each other agent."""
+    """Since nobody followed the winner, it gains 16 points from each of the other agents."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "bob", "nobody")
     assert output.outcome == "no_consensus"
     assert ratings == pytest.approx({"ann": 1548, "bob": 1484, "cy": 1484, "di": 1484})
@@ -78,7 +78,7 @@ async def test_ratings_do_not_change_without_a_winner() -> None:
 @given(size=st.integers(1, 8), seeds=st.lists(st.integers(0, 999), min_size=1, max_size=4))
 @pytest.mark.slow
 def test_ratings_are_zero_sum(size: int, seeds: list[int]) -> None:
-    """The archive has the sum of the reported changes after any number of debates."""
+    """After any number of debates, the archived ratings add up to the reported changes."""
     names, archive = NAMES[:size], Archive()
     debate = plan(names, max_rounds=1, topology="star", archive=archive)
     summed = dict.fromkeys(names, 1500.0)
@@ -97,7 +97,6 @@ def test_ratings_are_zero_sum(size: int, seeds: list[int]) -> None:
 
 @pytest.mark.anyio
 async def test_each_debate_counts_once() -> None:
-    """A second report of the same debate has no effect, but two debates in one run count as two."""
     archive = Archive()
     reports: list[tuple[str, Any]] = []
 
@@ -142,7 +141,6 @@ def answer_with_changes(call: Call) -> Any:
 
 @pytest.mark.anyio
 async def test_positions_and_changes_of_mind_are_stored() -> None:
-    """Positions are stored by round in declared order, with the change from the agent's previous position."""
     archive = Archive()
     output = (
         await plan(max_rounds=2, convergence=None, archive=archive).run(TASK, model=model(answer_with_changes))
@@ -166,7 +164,7 @@ async def test_positions_and_changes_of_mind_are_stored() -> None:
 
 @pytest.mark.anyio
 async def test_persona_records_add_up() -> None:
-    """A persona's record counts debates, wins, failed calls, critiques and changes of mind."""
+    """The counts in a persona's record must agree with the debates it took part in."""
     archive = Archive()
     debate = plan(max_rounds=2, convergence=None, archive=archive)
 
@@ -186,7 +184,6 @@ async def test_persona_records_add_up() -> None:
 
 @pytest.mark.anyio
 async def test_points_are_helpful_if_their_target_wins() -> None:
-    """The target revised its proposal and won with consensus, and every point counts."""
     archive = Archive()
     await plan(max_rounds=1, archive=archive).run(TASK, model=model(answer_with_changes))
     patterns = await archive.critique_patterns.successful(limit=9)
@@ -203,7 +200,7 @@ async def test_points_are_helpful_if_their_target_wins() -> None:
 
 @pytest.mark.anyio
 async def test_points_without_a_revision_are_not_helpful() -> None:
-    """The revision failed, so the target won with its earlier proposal."""
+    """The target won with its earlier proposal, since its revision failed."""
     archive = Archive()
 
     def answer(call: Call) -> Any:
@@ -219,7 +216,7 @@ async def test_points_without_a_revision_are_not_helpful() -> None:
 
 @pytest.mark.anyio
 async def test_next_debate_reads_earlier_outcomes() -> None:
-    """Each agent's system message has the outcome of a similar debate and the points that helped."""
+    """Each agent's system message describes how a similar debate ended and which points helped."""
     archive = Archive()
     debate = plan(max_rounds=1, convergence=None, archive=archive)
     calls: list[Call] = []
@@ -242,7 +239,6 @@ async def test_next_debate_reads_earlier_outcomes() -> None:
 
 @pytest.mark.anyio
 async def test_debates_without_agreement_are_stored_without_an_answer() -> None:
-    """The leading proposal is not stored as an answer."""
     archive = Archive()
     debate = plan(NAMES[:4], max_rounds=1, archive=archive)
     calls: list[Call] = []
@@ -256,9 +252,9 @@ async def test_debates_without_agreement_are_stored_without_an_answer() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("limit", [0, 1, 2, 9])
 async def test_history_limit_bounds_the_context(limit: int) -> None:
-    """The limit applies to debates and to points.
+    """The limit applies to past debates and to helpful points.
 
-    With a limit of 0, the prompt has neither, and the result reports this.
+    With a limit of 0, the prompt contains neither, and the result reports this.
     """
     archive = Archive()
     for number in range(4):
@@ -305,7 +301,6 @@ LOOKED_UP = [
 
 @pytest.mark.parametrize("case", LOOKED_UP, ids=lambda case: case.id)
 def test_agents_read_research_or_the_reason_for_its_absence(case: Research) -> None:
-    """Research is an optional sync or async function that receives the task, or the task and the context."""
     calls: list[Call] = []
     result = plan(max_rounds=1, research=case.function).run_sync(TASK, model=model(calls=calls))
     context = result.output.context
@@ -319,7 +314,7 @@ def test_agents_read_research_or_the_reason_for_its_absence(case: Research) -> N
 
 
 def test_research_that_reaches_a_run_limit_ends_the_run() -> None:
-    """A run limit is not a research failure, and no further call may follow."""
+    """Reaching a run limit is not a research failure, so no further call may follow."""
 
     def spends(task: str) -> str:
         raise LimitReached("calls", limit=1, used=1)
@@ -386,7 +381,6 @@ PROBLEMS = {
     ("act", "reason"), [(raise_trouble, "Trouble: disk\\nfull"), (never_return, "no answer within 0.01 s")]
 )
 def test_failing_stores_affect_only_their_own_part(part: str, act: Callable[[], Any], reason: str) -> None:
-    """The answer is the same as without an archive; the failure is reported, and the other parts are stored."""
     archive = broken_archive((part,), act)
     result = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(answer_with_changes), seed=1)
     plain = plan(max_rounds=1).run_sync(TASK, model=model(answer_with_changes), seed=1)
@@ -420,7 +414,7 @@ async def _count_stored(archive: Archive, broken: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("act", [raise_trouble, never_return, return_nonsense])
 def test_broken_archives_do_not_affect_the_answer(act: Callable[[], Any]) -> None:
-    """All stores of the archive fail in the same way."""
+    """Every store in the archive fails in the same way."""
     result = plan(max_rounds=1, archive=broken_archive(PARTS, act)).run_sync(TASK, model=model())
     check_emitted(result)
     assert (result.status, result.output.winner, result.output.outcome) == ("complete", "ann", "consensus")
@@ -432,7 +426,6 @@ def test_broken_archives_do_not_affect_the_answer(act: Callable[[], Any]) -> Non
 
 @pytest.mark.parametrize("act", [raise_trouble, never_return, return_nonsense])
 def test_votes_have_equal_weight_without_ratings(act: Callable[[], Any]) -> None:
-    """The application's weights still apply, and the result states why ratings are missing."""
     archive = broken_archive(("ratings",), act)
     debate = plan(max_rounds=1, archive=archive, voting=VotingOptions("weighted", weights={"cy": 4.0}))
     result = debate.run_sync(TASK, model=voting("ann", "ann", "bob"))
@@ -446,7 +439,6 @@ def test_votes_have_equal_weight_without_ratings(act: Callable[[], Any]) -> None
 
 
 def test_runs_cancelled_during_archiving_keep_their_answer() -> None:
-    """The votes have been counted and are in the raw output."""
     telling = asyncio.Event()
 
     async def hang() -> None:
@@ -469,7 +461,6 @@ def test_runs_cancelled_during_archiving_keep_their_answer() -> None:
 
 
 def test_limits_reached_during_archiving_keep_the_answer() -> None:
-    """The run ends with the output so far, as with any other limit."""
     archive = Archive(personas=Failing(never_return))
     debate = plan(max_rounds=1, archive=archive)
     result = debate.run_sync(TASK, model=model(), limits=Limits(seconds=0.5))
@@ -479,8 +470,6 @@ def test_limits_reached_during_archiving_keep_the_answer() -> None:
 
 
 def test_failing_analytics_do_not_affect_the_answer() -> None:
-    """A similarity measure raises after the vote. The error is reported and changes nothing else."""
-
     class Tired(Jaccard):
         name = "tired"
         comparisons = 0
@@ -511,7 +500,6 @@ def test_failing_analytics_do_not_affect_the_answer() -> None:
 
 @pytest.mark.anyio
 async def test_debates_without_a_vote_count_are_not_archived() -> None:
-    """The debate ended before the vote, so no rating changes."""
     archive = Archive()
     with pytest.raises(NoProposals):
         await plan(archive=archive).run(TASK, model=model(lambda _: ProviderFailed("down")))
@@ -523,7 +511,6 @@ async def test_debates_without_a_vote_count_are_not_archived() -> None:
 
 @pytest.mark.anyio
 async def test_concurrent_debates_share_an_archive() -> None:
-    """Each debate counts once, whichever ends first."""
     archive = Archive()
     debate = plan(max_rounds=1, archive=archive)
     results = await asyncio.gather(*[debate.run(TASK, model=model()) for _ in range(10)])

@@ -39,7 +39,7 @@ def run_debate(size: int, lost: Collection[str], *, confidence: float = 1.0) -> 
 
 
 def test_agreement_on_the_only_remaining_proposal_is_weak() -> None:
-    """Two of three proposals are missing, so votes for the third cover only a third of the possible proposals."""
+    """Two of three proposals are missing, so votes for the third cover only a third of what could have been chosen."""
     result = run_debate(3, ("bob", "cy"))
     output = result.output
     assert output.tally is not None
@@ -54,7 +54,7 @@ def test_agreement_on_the_only_remaining_proposal_is_weak() -> None:
 
 @given(size=st.integers(2, 7), lost=st.sets(st.sampled_from(NAMES[1:7])), confidence=st.floats(0, 1))
 def test_confidence_is_bounded_by_the_share_of_proposals(size: int, lost: set[str], confidence: float) -> None:
-    """No agreement is unanimous while a proposal is missing."""
+    """An agreement cannot be unanimous while a proposal is missing."""
     missing = lost.intersection(NAMES[:size])
     output = run_debate(size, missing, confidence=confidence).output
     heard = (size - len(missing)) / size
@@ -65,7 +65,7 @@ def test_confidence_is_bounded_by_the_share_of_proposals(size: int, lost: set[st
 
 @pytest.mark.parametrize("choice", [None, "nobody"])
 def test_votes_without_valid_ballots_have_no_verdict(choice: str | None) -> None:
-    """All votes failed or chose nobody, so it is unknown whether the agents agree."""
+    """If all votes failed or chose nobody, it is unknown whether the agents agree."""
 
     def answer(call: Call) -> Any:
         if call.phase != "vote":
@@ -79,7 +79,7 @@ def test_votes_without_valid_ballots_have_no_verdict(choice: str | None) -> None
 
 
 def test_ties_are_verdicts() -> None:
-    """All agents voted and disagree, which is a result."""
+    """A tie is a result, because all agents voted and disagreed."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
@@ -89,8 +89,6 @@ def test_ties_are_verdicts() -> None:
 
 
 def test_invalid_votes_are_losses() -> None:
-    """Cy votes for nobody, so two of three votes count, and the output names cy."""
-
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": "nobody"} if call.phase == "vote" and call.agent == "cy" else None
 
@@ -104,7 +102,7 @@ def test_invalid_votes_are_losses() -> None:
 
 
 def test_truncated_proposals_are_marked() -> None:
-    """The mark appears in the output, the losses, the status, and the prompts for critics and voters."""
+    """Critics and voters must know that a proposal is incomplete, and so must readers of the output."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:

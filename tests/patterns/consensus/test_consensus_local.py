@@ -35,7 +35,7 @@ def engines() -> Iterator[None]:
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
 async def test_small_model_completes_a_debate() -> None:
-    """A real engine writes the proposals and votes; the text is nonsense, and invalid answers are failures.
+    """A real engine writes the proposals and votes; the text is nonsense, and invalid answers count as failures.
 
     There are no critiques, because a critique of nonsense is long and tests no more than a vote does.
     """
@@ -62,7 +62,7 @@ async def test_small_model_completes_a_debate() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_large_model_proposes_criticizes_revises_and_votes() -> None:
-    """Every call returns a valid answer, critiques list issues, and votes choose one of the two agents."""
+    """A large model is expected to give a valid answer to every call."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     pattern = plan(

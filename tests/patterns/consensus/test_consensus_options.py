@@ -52,7 +52,6 @@ def search(query: str) -> str:
 
 
 def test_agents_may_call_tools_before_answering() -> None:
-    """Tools work in every phase, including phases with structured answers."""
     looked: list[str] = []
 
     def answer(call: Call) -> Any:
@@ -69,7 +68,7 @@ def test_agents_may_call_tools_before_answering() -> None:
 
 
 def test_options_do_not_reach_custom_blocks_or_judges() -> None:
-    """A generator in an agent's role and the judges have their own options."""
+    """A generator in an agent's role and the judges are configured with options that belong to them."""
     calls: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -106,7 +105,7 @@ def test_options_do_not_reach_custom_blocks_or_judges() -> None:
 
 @pytest.mark.parametrize(("visible", "count"), [(True, 15), (False, 0)])
 def test_client_visibility_controls_the_text_stream(visible: bool, count: int) -> None:  # noqa: FBT001
-    """`client` applies to stream items. The debate's events are always emitted, and history is off by default."""
+    """The option applies only to the text stream: the debate's events are always emitted."""
     session = Session()
     debate = plan(max_rounds=1, agent_visibility={"client": visible})
 
@@ -126,7 +125,6 @@ def test_client_visibility_controls_the_text_stream(visible: bool, count: int) -
 
 
 def test_custom_blocks_can_do_everything_an_agent_does() -> None:
-    """A sync or async function of the input, or of input and context, receives everything that an agent sees."""
     requests: list[Any] = []
 
     async def own(value: Any, ctx: Context) -> Any:
@@ -176,7 +174,7 @@ def test_custom_blocks_may_return_plain_answers() -> None:
 
 
 def test_result_survives_a_round_trip() -> None:
-    """The wire format is camelCase and can be parsed back to an equal value."""
+    """The wire format is written in camelCase."""
     output = plan(max_rounds=2).run_sync(TASK, model=model(), seed=3).output
     wire = output.to_wire()
     assert wire["finalProposals"][0]["agent"] == "ann"
@@ -190,8 +188,6 @@ def test_result_survives_a_round_trip() -> None:
 
 
 def test_analytics_describe_the_debate() -> None:
-    """The analytics cover dissent, split opinions, risks, claims without a source, and repeated suggestions."""
-
     def answer(call: Call) -> Any:
         if call.phase == "critique":
             severe = call.target == "ann"
@@ -229,7 +225,7 @@ def test_debates_without_a_vote_count_have_no_analytics() -> None:
 
 
 def test_single_agent_debates_have_sparse_analytics() -> None:
-    """A single agent causes no dissent, split or risk, so only measurements remain."""
+    """A single agent cannot cause dissent, splits or risks, so only the measurements remain."""
     output = plan(("ann",), max_rounds=1).run_sync(TASK, model=model()).output
     analytics = analyse(output, 1.0)
     assert (analytics.agreement, analytics.dissent, analytics.split_opinions, analytics.risk_areas) == (1.0, [], [], [])
@@ -373,7 +369,6 @@ REJECTED = [
 
 @pytest.mark.parametrize("case", REJECTED, ids=lambda case: case.id)
 def test_invalid_options_are_rejected(case: Case) -> None:
-    """The message and the error's attributes have the location, the option, its valid values and the actual value."""
     with pytest.raises(ConfigurationError) as caught:
         case.make()
     error = caught.value
@@ -385,13 +380,13 @@ def test_invalid_options_are_rejected(case: Case) -> None:
 
 
 def test_a_hub_for_a_topology_function_is_rejected() -> None:
-    """Only the built-in star has a hub."""
+    """Only the built-in star topology has a hub."""
     with pytest.raises(ConflictingOptions, match="`hub` requires `topology` star"):
         plan(topology=TopologyOptions(lambda *_: [], hub="ann"))
 
 
 def test_divergence_threshold_above_convergence_is_rejected() -> None:
-    """A similarity between the two thresholds would count as both convergence and divergence."""
+    """A similarity between the two thresholds would count both as convergence and as divergence."""
     with pytest.raises(ConflictingOptions) as caught:
         ConvergenceOptions(diverging=0.9)
     sentence = "`diverging` cannot be above `convergence`: proposals between them would be both"
@@ -399,7 +394,7 @@ def test_divergence_threshold_above_convergence_is_rejected() -> None:
 
 
 def test_default_divergence_never_exceeds_convergence() -> None:
-    """A low convergence threshold requires no other option."""
+    """Lowering the convergence threshold must not require setting the other one too."""
     assert ConvergenceOptions().lower_bound == 0.4
     assert ConvergenceOptions(None).lower_bound == 0.4
     assert ConvergenceOptions(0.3).lower_bound == 0.3
@@ -429,14 +424,13 @@ ACCEPTED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", ACCEPTED, ids=case_id)
 def test_valid_options_build_a_debate(options: dict[str, Any]) -> None:
-    """The resulting block has the debate's name and can be run."""
     debate = plan(**options, max_rounds=1)
     assert debate.name == "plan"
     assert debate.run_sync(TASK, model=model()).output.tally is not None
 
 
 def test_reserved_resource_keys_are_rejected() -> None:
-    """An agent's block with a different audit trail under the same key is rejected at build time."""
+    """The block would replace the debate's audit trail with one of its own."""
 
     @handler(name="own", resources={"audit": create_task_collection("mine", key="audit")})
     def own(request: Any) -> str:
@@ -447,7 +441,6 @@ def test_reserved_resource_keys_are_rejected() -> None:
 
 
 def test_agents_share_custom_resources() -> None:
-    """Blocks that declare the same resource read the same object."""
     notes = create_debate_transcript()
     ids: list[int] = []
 

@@ -47,7 +47,7 @@ async def answer(exchange: Exchange) -> None:
 
 
 async def test_debate_runs_over_http() -> None:
-    """Fifteen requests run in concurrent groups, with schema-based answers and a system message common to all."""
+    """The fifteen requests are sent in concurrent groups and share one system message."""
     async with ChatServer({"served": answer}) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
         result = await plan(max_rounds=1).run(TASK, model=model)
@@ -72,8 +72,6 @@ async def test_debate_runs_over_http() -> None:
 
 
 async def test_endpoint_refusing_one_agent_affects_only_that_agent() -> None:
-    """The other agents agree without it."""
-
     async def refusing(exchange: Exchange) -> None:
         if "You are the agent cy." in exchange.body["messages"][0]["content"]:
             await exchange.json({"error": {"message": "too long"}}, status=400)

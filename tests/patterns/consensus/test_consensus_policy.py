@@ -50,7 +50,6 @@ def fallback_policy(calls: list[Call], *, fails: bool = False) -> FailurePolicy:
 
 
 def test_open_circuits_end_the_run_under_the_fail_policy() -> None:
-    """The circuit is shared between runs and prevents the call to the provider."""
     breakers = Breakers(failures=1)
     breakers.record_failure("bob")
     with pytest.raises(CircuitOpen):
@@ -59,7 +58,7 @@ def test_open_circuits_end_the_run_under_the_fail_policy() -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_fallback_model_answers_for_a_failed_agent(phase: str) -> None:
-    """The answer is attributed to the agent, and the failure names the fallback model, on the wire as well."""
+    """The answer is attributed to the agent, while the failure names the fallback model."""
     substitute_calls: list[Call] = []
     result = plan(max_rounds=1, topology="round-robin", failures=fallback_policy(substitute_calls)).run_sync(
         TASK, model=failing_model(phase)
@@ -78,7 +77,6 @@ def test_fallback_model_answers_for_a_failed_agent(phase: str) -> None:
 
 @pytest.mark.anyio
 async def test_resumed_runs_repeat_neither_agent_nor_fallback_calls() -> None:
-    """Failures and fallback answers are recorded, so only unanswered calls are made."""
     store, substitute_calls = MemoryStore(), list[Call]()
     debate = plan(max_rounds=1, topology="round-robin", failures=fallback_policy(substitute_calls))
 
@@ -97,7 +95,7 @@ async def test_resumed_runs_repeat_neither_agent_nor_fallback_calls() -> None:
 
 
 def test_fallback_model_answers_while_the_circuit_is_open() -> None:
-    """The agent is not called, and its circuit does not count the fallback call."""
+    """The agent is not called, and the fallback call does not count towards its circuit."""
     breakers = Breakers(failures=1)
     breakers.record_failure("bob")
     substitute_calls: list[Call] = []
@@ -122,7 +120,7 @@ def test_fallback_model_answers_while_the_circuit_is_open() -> None:
 
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.2, 0.5, 0.8)))
 def test_nothing_is_missing_with_a_working_fallback(seed: int, failing: float) -> None:
-    """However many calls fail, every agent proposes and votes, and every call is answered."""
+    """Every agent proposes and votes, however many calls fail."""
     debate = plan(NAMES[:3], max_rounds=2, convergence=None, failures=fallback_policy([]))
     result = debate.run_sync(TASK, model=World(seed, failing=failing).model(), seed=seed)
     check_emitted(result)
@@ -139,8 +137,6 @@ def test_nothing_is_missing_with_a_working_fallback(seed: int, failing: float) -
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_each_round_has_its_own_time_limit(phase: str) -> None:
-    """Agents that exceed the limit fail. Proposals, each round and the vote get the full time."""
-
     async def hang(call: Call) -> None:
         if call.phase == phase and call.agent == "bob":
             await asyncio.Event().wait()
@@ -154,12 +150,12 @@ def test_each_round_has_its_own_time_limit(phase: str) -> None:
 
 
 def test_the_default_policy_skips_failed_agents() -> None:
-    """The original pipeline behind this pattern also waits 90 seconds for an agent."""
+    """The pipeline on which this pattern is based also waits 90 seconds for each agent."""
     assert FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0) == CONSENSUS_FAILURES
 
 
 def test_agent_options_reach_its_default_blocks_and_fallback() -> None:
-    """Instructions and template appear in all of the agent's calls, and in no other agent's."""
+    """No other agent's prompt may contain the instructions or the template."""
     template = ConsensusTemplate(propose="Propose in one word.")
     options = DebaterOptions(instructions="Be brief.", template=template)
     agents = [Persona("ann"), Persona("bob", options=options), Persona("cy")]

@@ -31,7 +31,7 @@ def stating(call: Call) -> Any:
 
 
 def test_a_change_of_mind_in_the_first_revision_is_recorded() -> None:
-    """The position stated in a proposal belongs to round 0, including in the ledger."""
+    """The position stated in a proposal belongs to round 0, in the ledger as well."""
     archive = Archive()
     output = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(stating)).output
     assert [(proposal.text, proposal.position, proposal.round) for proposal in output.proposals] == [
@@ -46,7 +46,7 @@ def test_a_change_of_mind_in_the_first_revision_is_recorded() -> None:
 
 
 def test_position_line_is_removed_from_the_text() -> None:
-    """Critics, voters, events and the output have the text without that line."""
+    """The line only serves to report the position, so neither critics nor voters see it."""
     calls: list[Call] = []
     result = plan(max_rounds=1).run_sync(TASK, model=model(stating, calls=calls))
     emissions = check_emitted(result)
@@ -56,7 +56,7 @@ def test_position_line_is_removed_from_the_text() -> None:
 
 
 def test_proposal_positions_count_towards_convergence() -> None:
-    """Bob's revisions fail, so his proposal remains, and its position contradicts the other positions."""
+    """Bob's revisions fail, so his proposal stays, and the position in it contradicts the others."""
 
     def answer(call: Call) -> Any:
         match call.phase:
@@ -89,13 +89,11 @@ def test_proposal_positions_count_towards_convergence() -> None:
     ],
 )
 def test_last_line_can_state_the_position(written: str, text: str, position: str | None) -> None:
-    """The line may use Markdown. A long line, or the only line of a text, is not a position."""
     assert split_position(written) == (text, position)
 
 
 @given(st.text())
 def test_extracting_a_position_loses_no_text(written: str) -> None:
-    """Only the last line is removed, and the rest is blank only if the whole text was."""
     text, position = split_position(written)
     assert written.startswith(text)
     assert position is None or (position in written[len(text) :] and text.strip())
@@ -107,7 +105,7 @@ class Cut(Exception):
 
 @given(st.integers(0, 14))
 def test_resumed_runs_repeat_no_recorded_call(answered: int) -> None:
-    """A resumed run has the same prompts as an uninterrupted one."""
+    """A resumed run sends the same prompts as an uninterrupted one."""
 
     async def resumed() -> None:
         store = MemoryStore()
@@ -132,8 +130,6 @@ def test_resumed_runs_repeat_no_recorded_call(answered: int) -> None:
 
 @pytest.mark.anyio
 async def test_resumed_runs_keep_the_recorded_similarities() -> None:
-    """The application's measure would now return other values, but the rounds end at the same point."""
-
     class Changing(Jaccard):
         name = "changing"
         alike = 1.0
@@ -159,7 +155,6 @@ async def test_resumed_runs_keep_the_recorded_similarities() -> None:
 
 @pytest.mark.anyio
 async def test_resumed_runs_keep_the_recorded_judge_rulings() -> None:
-    """The application's judges would now decide differently, but the last round and the winner stay the same."""
     answers: dict[str, Any] = {"conclusive": True, "tie": "bob"}
 
     def tied(call: Call) -> Any:

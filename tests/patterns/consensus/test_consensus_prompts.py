@@ -58,7 +58,6 @@ def answer_with_tie(call: Call) -> Any:
 
 
 def test_proposer_prompt() -> None:
-    """The parts are rules, task, context, agent and instruction."""
     request = run_debate(answer_with_tie)[Call("proposal", "ann")]
     assert [message["role"] for message in request.messages] == ["system", "user"]
     assert request.messages[0]["content"] == snapshot("""\
@@ -86,7 +85,6 @@ End with a separate line that says "Position:" and then your answer to the task,
 
 
 def test_critic_prompt() -> None:
-    """The message has one proposal and the instruction."""
     requests = run_debate(answer_with_tie)
     request = next(request for call, request in requests.items() if call.phase == "critique" and call.target == "ann")
     assert request.messages[1]["content"] == snapshot("""\
@@ -112,7 +110,6 @@ Criticise this proposal. Answer in this order:
 
 
 def test_reviser_prompt() -> None:
-    """The message has the agent's proposal, its critiques and the instruction."""
     request = run_debate(answer_with_tie)[Call("revision", "ann", 1)]
     assert request.messages[1]["content"] == snapshot("""\
 Round 1. Your current proposal:
@@ -140,7 +137,6 @@ Revise your proposal: adopt the criticism that is right, answer the criticism th
 
 
 def test_voter_prompt() -> None:
-    """All proposals are in the voter's own order, and the valid choices are the agents."""
     request = run_debate(answer_with_tie)[Call("vote", "bob")]
     assert agent_part(request) == snapshot("You are the agent bob. Your role: a landlord")
     assert request.messages[1]["content"] == snapshot("""\
@@ -164,7 +160,7 @@ Vote for the best one; it need not be your own. Answer in this order:
 
 
 def test_judge_prompts() -> None:
-    """One judge reads the round with its critiques, the other the tied proposals, and neither is an agent."""
+    """One judge reads the round with its critiques and the other the tied proposals; neither judge is an agent."""
     judges = {
         "judge": create_conclusive_judge(name="plan"),
         "tie_break": create_tie_judge(name="plan", choices=[agent.name for agent in AGENTS]),
@@ -207,7 +203,7 @@ Decide which one is best. Give your reasoning first, then your choice: the name 
 
 @given(size=st.integers(1, 5), seed=st.integers(0, 999))
 def test_all_agent_calls_share_a_prefix(size: int, seed: int) -> None:
-    """Servers process a common prefix once, so rules, task and context precede everything that varies.
+    """Servers process a common prefix only once, so the rules, task and context precede everything that varies.
 
     An agent's instructions follow and are the same in all of its calls; only the user message differs by call.
     """

@@ -44,7 +44,7 @@ def run_debate(
 
 
 def test_relationships_count_critiques_and_votes() -> None:
-    """A relationship also counts the critiques' severity, the resulting revisions, and equal votes."""
+    """Severity, the resulting revisions and equal votes are counted as well."""
     output = run_debate({"ann": 0.2, "bob": 0.9}, {"ann": "bob", "bob": "bob"}, max_rounds=2)
     assert output.analytics is not None
     ann, bob = output.analytics.relationships
@@ -62,7 +62,7 @@ def test_relationships_count_critiques_and_votes() -> None:
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.sampled_from((0.0, 0.3)))
 def test_relationships_add_up_to_the_debate(seed: int, size: int, failing: float) -> None:
-    """Each critique and each vote for another agent belongs to one relationship. Only the stored output is used."""
+    """The relationships can be computed from the stored output alone."""
     world = World(seed, NAMES[:size], failing=failing)
     try:
         raw = plan(NAMES[:size], max_rounds=2).run_sync(TASK, model=world.model(), seed=seed).output
@@ -85,19 +85,18 @@ def test_relationships_add_up_to_the_debate(seed: int, size: int, failing: float
 
 
 def test_severe_mutual_critiques_are_a_clash() -> None:
-    """Both proposals received severe critiques, and bob still votes for ann's."""
+    """Both proposals received severe critiques, although Bob votes for Ann's in the end."""
     output = run_debate({"ann": 0.7, "bob": 0.95}, {"ann": "ann", "bob": "ann"})
     assert moments_of(output) == [("clash", 1, ["ann", "bob"]), ("conversion", None, ["bob", "ann"])]
 
 
 def test_a_severely_criticized_winner_is_a_comeback() -> None:
-    """Bob's proposal received a severe critique in round 1 and wins."""
     output = run_debate({"ann": 0.1, "bob": 0.8}, {"ann": "bob", "bob": "bob"})
     assert moments_of(output) == [("conversion", None, ["ann", "bob"]), ("comeback", None, ["bob"])]
 
 
 def test_a_winner_with_a_low_rating_is_an_upset() -> None:
-    """The winner was rated at least 100 points below the loser; the output has the ratings from before the debate."""
+    """The winner was rated at least 100 points below the loser before the debate."""
     archive = Archive()
     asyncio.run(archive.ratings.apply("before", {"ann": 60.0, "bob": -40.0}))
     output = run_debate({"ann": 0, "bob": 0}, {"ann": "bob", "bob": "bob"}, archive)
@@ -117,8 +116,6 @@ def test_a_winner_with_a_low_rating_is_an_upset() -> None:
     ids=["together", "apart", "neither"],
 )
 def test_round_to_round_changes_are_moments(texts: list[str], positions: list[str], expected: list[Any]) -> None:
-    """Proposals converge in round 2 or repeat without agreement, and bob may change his mind."""
-
     def answer(call: Call) -> Any:
         index = BOTH.index(call.agent) if call.agent in BOTH else 0
         if call.phase == "proposal":

@@ -103,7 +103,6 @@ def check_same_lines(rendered: str, harmless: str) -> None:
 
 @pytest.mark.parametrize("attack", arguments, ids=lambda attack: attack.id)
 def test_no_attack_begins_a_line_or_ends_a_message(attack: Attack) -> None:
-    """The lines begin as they do without the attack, and the prompt contains no chat template token."""
     for view in VIEWS.values():
         rendered = view("ann", attack.written())
         check_same_lines(rendered, view("ann", MARK))
@@ -113,7 +112,6 @@ def test_no_attack_begins_a_line_or_ends_a_message(attack: Attack) -> None:
 
 @pytest.mark.parametrize("attack", called, ids=lambda attack: attack.id)
 def test_attacks_in_names_or_roles_stay_on_their_line(attack: Attack) -> None:
-    """A name or a role produces exactly one tag."""
     for view in VIEWS.values():
         rendered = view(attack.written(), "Cap rents.")
         harmless = view(MARK, "Cap rents.")
@@ -125,7 +123,6 @@ def test_attacks_in_names_or_roles_stay_on_their_line(attack: Attack) -> None:
 @each_view
 @given(name=texts.filter(bool), text=texts.filter(bool))
 def test_arbitrary_text_never_begins_a_line(view: Callable[[str, str], str], name: str, text: str) -> None:
-    """The text appears everywhere in the prompt."""
     rendered = view(name, text)
     check_same_lines(rendered, view(MARK, MARK))
     json.dumps(rendered, ensure_ascii=False).encode()
@@ -133,7 +130,7 @@ def test_arbitrary_text_never_begins_a_line(view: Callable[[str, str], str], nam
 
 @given(written=st.lists(st.tuples(texts.filter(bool), texts), min_size=1, max_size=5, unique_by=lambda one: one[0]))
 def test_rendered_proposals_can_be_parsed(written: list[tuple[str, str]]) -> None:
-    """The rule in the system message is enough to determine who proposed what."""
+    """The rule in the system message is enough to work out who proposed what."""
     rendered = render_turn(
         VoteRequest(task="Q?", agent="bob", proposals=[proposal(name, text) for name, text in written])
     )
@@ -151,7 +148,7 @@ def test_rendered_proposals_can_be_parsed(written: list[tuple[str, str]]) -> Non
 
 
 def test_missing_context_is_not_rendered() -> None:
-    """Without history, points and research, the section is absent. Without an agent, the prompt is a judge's."""
+    """The prompt leaves out the section instead of showing an empty one."""
     plain = render_agent_system(task="Q?", name="ann")
     assert "known from before" not in plain
     assert render_agent_system(task="Q?", context=ConsensusContext(), name="ann") == plain
@@ -160,7 +157,7 @@ def test_missing_context_is_not_rendered() -> None:
 
 
 def test_agent_instructions_come_last_and_unchanged() -> None:
-    """A system prompt comes from the application, so its lines are trusted."""
+    """The application wrote the system prompt, so its lines can be trusted."""
     system = render_agent_system(task="Q?", name="ann", role="a mayor", system_prompt="Be brief.\n\n[x] <|y|> {z}")
     assert system.endswith("You are the agent ann. Your role: a mayor\n\nBe brief.\n\n[x] <|y|> {z}")
 
@@ -171,7 +168,6 @@ def test_proposals_without_critiques_are_rendered_as_such() -> None:
 
 
 def test_custom_templates_are_filled() -> None:
-    """Each part of the template can be replaced separately."""
     template = ConsensusTemplate(vote="Choose:\n{proposals}\nNow.")
     request = VoteRequest(task="Q?", agent="bob", proposals=[proposal("ann", "Cap.")])
     assert render_turn(request, template=template) == "Choose:\n[ann] Cap.\nNow."
@@ -190,7 +186,7 @@ def test_custom_templates_are_filled() -> None:
     ],
 )
 def test_templates_with_forgeable_fields_are_rejected(part: str, text: Any) -> None:
-    """Each field must be on a line of its own, and texts must not begin a line."""
+    """Each field must be on its own line, because model text must never begin a line of the layout."""
     with pytest.raises(ConfigurationError) as caught:
         ConsensusTemplate(**{part: text})
     assert caught.value.field == part

@@ -84,14 +84,12 @@ def test_topologies_have_the_expected_number_of_critiques(
 
 @given(size=st.integers(2, 10), topology=st.sampled_from(("all-to-all", "ring", "star", "sparse")))
 def test_some_topologies_never_change(size: int, topology: str) -> None:
-    """The edges are the same in every round and run, whatever the seed."""
     debate = plan(NAMES[:size], topology=topology, max_rounds=2, convergence=None)
     rounds = [critique_edges(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (1, 2)]
     assert rounds[0][0] == rounds[0][1] == rounds[1][0] == rounds[1][1]
 
 
 def test_round_robin_pairs_all_agents() -> None:
-    """Each agent criticizes one proposal in each of N - 1 rounds."""
     output = (
         plan(NAMES[:5], topology="round-robin", max_rounds=4, convergence=None).run_sync(TASK, model=model()).output
     )
@@ -102,7 +100,7 @@ def test_round_robin_pairs_all_agents() -> None:
 
 
 def test_random_graphs_are_drawn_per_round_from_the_seed() -> None:
-    """The same seed gives the same graphs, which differ between rounds."""
+    """The graphs differ between rounds, but the same seed always draws the same ones."""
     debate = plan(NAMES[:8], topology=TopologyOptions("random-graph", sparsity=0.3), max_rounds=3, convergence=None)
     one, repeated, other = (
         critique_edges(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (7, 7, 8)
@@ -113,7 +111,7 @@ def test_random_graphs_are_drawn_per_round_from_the_seed() -> None:
 
 @pytest.mark.parametrize(("hub", "center"), [(None, "ann"), ("cy", "cy")])
 def test_star_edges_all_include_the_hub(hub: str | None, center: str) -> None:
-    """The hub and each other agent criticize each other. The first agent is the hub by default."""
+    """The hub and each of the other agents criticize each other. The first agent is the hub by default."""
     names = ("di", "cy", "bob", "ann")
     output = plan(names, topology=TopologyOptions("star", hub=hub), max_rounds=1).run_sync(TASK, model=model()).output
     rim = {*names} - {center}
@@ -121,7 +119,7 @@ def test_star_edges_all_include_the_hub(hub: str | None, center: str) -> None:
 
 
 def test_functions_can_choose_the_edges() -> None:
-    """The function receives the names, the round and a random source from the run, once per round."""
+    """The function is called once per round with the names, the round and the run's random generator."""
     calls: list[tuple[tuple[str, ...], int, float]] = []
 
     def next_in_line(names: Any, number: int, random: Random) -> list[tuple[str, str]]:
@@ -141,8 +139,6 @@ def test_functions_can_choose_the_edges() -> None:
 
 @given(edges=st.sets(st.tuples(st.sampled_from(THREE), st.sampled_from(THREE)).filter(lambda edge: edge[0] != edge[1])))
 def test_proposals_without_a_critic_get_one(edges: set[tuple[str, str]]) -> None:
-    """All edges returned by the function are kept, and each proposal without a critic gets one more."""
-
     def some(names: object, number: object, random: object) -> set[tuple[str, str]]:
         return edges
 
@@ -169,8 +165,6 @@ def test_proposals_without_a_critic_get_one(edges: set[tuple[str, str]]) -> None
     ids=case_id,
 )
 def test_invalid_edges_from_a_function_raise(bad: Any) -> None:
-    """The raw output still has the proposals."""
-
     def wrong(names: object, number: object, random: object) -> Any:
         return bad
 
@@ -188,7 +182,7 @@ def test_invalid_edges_from_a_function_raise(bad: Any) -> None:
     topology=st.sampled_from(TOPOLOGIES),
 )
 def test_open_circuits_leave_no_proposal_without_a_critic(size: int, away: set[int], topology: str) -> None:
-    """The application opens circuits after round 1, and the affected agents are not called afterwards."""
+    """The application opens the circuits after round 1, and the affected agents are not called again."""
     names = NAMES[:size]
     absent = {names[index] for index in away if index < size}
     breakers = Breakers()
@@ -220,7 +214,7 @@ def test_open_circuits_leave_no_proposal_without_a_critic(size: int, away: set[i
 
 
 def test_agents_with_an_open_circuit_do_not_take_part() -> None:
-    """The agent's missing calls are failures, and the others continue."""
+    """The agent's missing calls count as failures, and the debate goes on without it."""
     breakers = Breakers()
     for _ in range(3):
         breakers.record_failure("bob")
@@ -246,7 +240,7 @@ def test_star_replaces_a_hub_that_cannot_criticize() -> None:
 
 
 def test_agents_without_a_proposal_still_criticize_and_vote() -> None:
-    """Nobody can criticise the missing proposal or vote for it."""
+    """The missing proposal itself can be neither criticized nor voted for."""
 
     def lost(call: Call) -> Any:
         return ConnectionLost("gone") if call == Call("proposal", "bob") else None

@@ -63,7 +63,6 @@ def vote(choices: Mapping[str, str | None] | Sequence[str | None], **options: An
 def test_every_eligible_vote_is_valid_spoiled_or_failed(
     choices: list[str | None], confidence: float, voting: str
 ) -> None:
-    """The confidence is between 0 and 1 whatever the votes."""
     output = vote(choices, confidence=confidence, voting=voting)
     names = NAMES[: len(choices)]
     tally = output.tally
@@ -89,7 +88,6 @@ def test_every_eligible_vote_is_valid_spoiled_or_failed(
 @pytest.mark.parametrize("size", [1, 2, 5, 6])
 @pytest.mark.parametrize("voting", ["majority", "supermajority", "unanimous"])
 def test_more_votes_never_weaken_an_agreement(size: int, voting: str) -> None:
-    """Strength only grows with the number of votes for a proposal, and a consensus stays a consensus."""
     results = []
     for agreeing in range(size + 1):
         other_votes = [None if index % 2 else "nobody" for index in range(size - agreeing)]
@@ -106,7 +104,7 @@ def test_more_votes_never_weaken_an_agreement(size: int, voting: str) -> None:
     [("majority", Fraction(1, 2), False), ("supermajority", Fraction(2, 3), True), ("unanimous", Fraction(1), True)],
 )
 def test_each_rule_requires_its_exact_share(size: int, voting: str, share: Fraction, itself: bool) -> None:  # noqa: FBT001
-    """The shares are more than half, at least two thirds, and all; the remaining agents vote for nobody."""
+    """The rules require more than half, at least two thirds, and all of the votes."""
     for agreeing in range(size + 1):
         met = agreeing >= min(size, max(2, -(-size // 2)))
         had = Fraction(agreeing, size)
@@ -115,7 +113,7 @@ def test_each_rule_requires_its_exact_share(size: int, voting: str, share: Fract
 
 
 def test_strength_counts_all_eligible_voters() -> None:
-    """The grades are unanimous, strong, moderate, weak, split and contested."""
+    """An agent that does not vote lowers the strength of the agreement."""
     rows: dict[str, Sequence[str | None]] = {
         "unanimous": ["ann"] * 3,
         "strong": ["ann"] * 6 + ["bob"],
@@ -128,7 +126,6 @@ def test_strength_counts_all_eligible_voters() -> None:
 
 
 def test_single_agent_agrees_with_itself() -> None:
-    """The agent proposes and votes with one call each, without critiques."""
     calls: list[Call] = []
     result = plan(["ann"], convergence=None).run_sync(TASK, model=model(calls=calls))
     check_emitted(result)
@@ -158,7 +155,7 @@ def test_single_agent_agrees_with_itself() -> None:
     ],
 )
 def test_winner_needs_enough_votes(choices: list[str | None], min_votes: int | None, met: bool) -> None:  # noqa: FBT001
-    """By default, at least half of the agents and at least two must cast valid votes. This is configurable."""
+    """By default, at least half of the agents and no fewer than two must cast valid votes."""
     output = vote(choices, voting=VotingOptions(min_votes=min_votes))
     assert output.tally is not None
     assert output.tally.quorum_met is met
@@ -174,7 +171,7 @@ def test_winner_needs_enough_votes(choices: list[str | None], min_votes: int | N
     "written", ["ann", " ANN ", "**Ann**", "Ann's", "the proposal of ann", "I vote for Ann.", "[ann]", "A\u200bnn\n"]
 )
 def test_choices_are_parsed_leniently(written: str) -> None:
-    """Case, Markdown, brackets, invisible characters and words around a name are ignored."""
+    """Models decorate names with Markdown, brackets, invisible characters or additional words."""
     output = vote([written] * 3)
     assert output.winner == "ann"
     assert [ballot.choice for ballot in output.ballots] == ["ann"] * 3
@@ -182,7 +179,7 @@ def test_choices_are_parsed_leniently(written: str) -> None:
 
 @pytest.mark.parametrize("written", ["", " ", "nobody", "ann or bob", "ann\x00bob", "none of them", "a" * 5000])
 def test_unknown_choices_are_spoiled_and_recorded_verbatim(written: str) -> None:
-    """A choice that names several proposals is spoiled as well."""
+    """A choice that names several proposals is spoiled too."""
     output = vote([written, "ann", "ann"])
     assert output.tally is not None
     assert (output.tally.valid, output.tally.spoiled) == (2, 1)
@@ -191,7 +188,7 @@ def test_unknown_choices_are_spoiled_and_recorded_verbatim(written: str) -> None
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_attacks_as_choices_are_spoiled(attack: Any) -> None:
-    """No attack in the corpus counts as a vote or interrupts the count."""
+    """The votes contain every attack from the corpus."""
     output = vote([attack.written(own="ann", other="bob"), "bob", "bob"])
     assert output.tally is not None
     assert (output.tally.spoiled, output.winner) == (1, "bob")
@@ -199,7 +196,7 @@ def test_attacks_as_choices_are_spoiled(attack: Any) -> None:
 
 @given(written=st.lists(texts | st.sampled_from(("ann", "ANN", "[bob]")), min_size=3, max_size=3), custom=st.booleans())
 def test_all_votes_are_counted(written: list[str], custom: bool) -> None:  # noqa: FBT001
-    """Votes by models and custom blocks may contain any characters, even lone surrogates, and remain valid JSON."""
+    """A vote may contain any characters, even lone surrogates, and must still be stored as valid JSON."""
 
     def block(request: Any) -> Any:
         index = THREE.index(request.agent)
@@ -219,14 +216,14 @@ def test_all_votes_are_counted(written: list[str], custom: bool) -> None:  # noq
 
 @given(name=st.text(min_size=1, max_size=12), other=st.text(min_size=1, max_size=12))
 def test_escaped_names_match_their_agent(name: str, other: str) -> None:
-    """A model copies the name from between brackets, where commas and brackets are escaped."""
+    """Prompts show names between brackets and escape commas and brackets in them, and a model copies what it sees."""
     assume(name != other and tag_name(name) != other)
     assert find_name(tag_name(name), [name, other]) == name
     assert find_name(name, [other, name]) == name
 
 
 def test_voters_may_copy_escaped_names() -> None:
-    """The agent's name contains a comma, which prompts escape."""
+    """Prompts escape the comma in the agent's name."""
     names = ("Änne O'Neill, PhD", "bob", "cy")
     output = vote(dict.fromkeys(names, tag_name(names[0])))
     assert output.winner == names[0]
@@ -234,7 +231,7 @@ def test_voters_may_copy_escaped_names() -> None:
 
 
 def test_essays_are_not_choices() -> None:
-    """Long texts are not searched for names."""
+    """A long text mentions many names, so it is not searched for a choice."""
     assert find_name("the proposal of " * 20_000 + "ann", THREE) is None
 
 
@@ -252,7 +249,7 @@ def test_votes_for_agents_without_a_proposal_are_spoiled() -> None:
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_voters_see_proposals_in_different_orders(shuffle: bool) -> None:  # noqa: FBT001
-    """The seed determines the order; without shuffling, all voters see the declared order."""
+    """The order depends on the seed. Without shuffling, all voters see the order in which agents were declared."""
 
     def orders(seed: int) -> list[list[str]]:
         calls: list[Call] = []
@@ -283,7 +280,6 @@ def test_voters_see_proposals_in_different_orders(shuffle: bool) -> None:  # noq
     ],
 )
 def test_votes_can_be_weighted(weights: Any, winner: str | None, reached: bool) -> None:  # noqa: FBT001
-    """A consensus requires more than half of the total weight. Votes have equal weight by default."""
     output = vote(["ann", "ann", "bob"], voting=VotingOptions("weighted", weights=weights))
     assert (output.winner, output.consensus_reached) == (winner, reached)
 
@@ -304,9 +300,9 @@ def _rated_archive(**ratings: Rating) -> Archive:
 
 
 def test_votes_weigh_by_archive_ratings() -> None:
-    """ELO and calibration count as in `vote_weight`, and unknown agents weigh 1.
+    """The ELO rating and calibration count as they do in `vote_weight`, and unknown agents have a weight of 1.
 
-    The application's weights take precedence.
+    Weights from the application take precedence.
     """
     archive = _rated_archive(ann=Rating(elo=2500, calibration=1.0), bob=Rating(elo=1000))
     output = vote(["ann", "bob", "cy"], voting="weighted", archive=archive)
@@ -322,7 +318,7 @@ def test_votes_weigh_by_archive_ratings() -> None:
 
 
 def test_other_rules_ignore_ratings() -> None:
-    """A majority counts agents, not weights."""
+    """A majority counts agents, so their weights do not matter."""
     archive = _rated_archive(cy=Rating(elo=3000, calibration=1.0))
     assert vote(["ann", "ann", "bob"], archive=archive).winner == "ann"
 
@@ -345,7 +341,6 @@ def test_ties_have_no_winner_without_a_tie_rule() -> None:
     "answer", ["bob", " Bob.", {"choice": "bob"}, {"choice": "the proposal of bob", "reasoning": "It is cheaper."}]
 )
 def test_tie_rule_chooses_a_tied_agent(answer: Any) -> None:
-    """The rule receives only the tied proposals and determines a winner, but not a consensus."""
     requests: list[TieBreakRequest] = []
 
     def choose(value: TieBreakRequest) -> Any:
@@ -362,7 +357,9 @@ def test_tie_rule_chooses_a_tied_agent(answer: Any) -> None:
 
 @pytest.mark.parametrize("answer", ["cy", "nobody", "", None, 7, {"choice": ["ann"]}, {}])
 def test_invalid_tie_breaks_are_losses(answer: Any) -> None:
-    """An unknown name or a non-name does not break the tie. None counts as no answer."""
+    """An unknown name does not break the tie, and neither does a value that is not a name. `None` counts as
+    no answer.
+    """
     output = tie(lambda _: answer)
     assert (output.winner, output.outcome) == (None, "no_consensus")
     if answer is not None:
@@ -373,7 +370,7 @@ def test_invalid_tie_breaks_are_losses(answer: Any) -> None:
 
 
 def test_failed_tie_judges_are_losses() -> None:
-    """The vote count does not change."""
+    """The tie remains, and the vote count does not change."""
 
     def answer(call: Call) -> Any:
         if call.phase == "vote":
@@ -388,7 +385,7 @@ def test_failed_tie_judges_are_losses() -> None:
 
 
 def test_default_tie_judge_chooses_between_tied_proposals() -> None:
-    """The judge is a model separate from the agents and sees the tied proposals in a seeded order."""
+    """The judge is a model separate from the agents and reads the tied proposals in an order drawn from the seed."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -407,7 +404,7 @@ def test_default_tie_judge_chooses_between_tied_proposals() -> None:
 
 @pytest.mark.parametrize("choices", [["ann", "ann", "ann", "bob"], ["ann", "bob", None, None, None], [None, None]])
 def test_tie_rule_is_not_called_without_a_tie(choices: list[str | None]) -> None:
-    """Either one proposal leads, or too few agents voted."""
+    """There is no tie if one proposal leads or if too few agents voted."""
 
     def never(value: object) -> str:
         raise AssertionError(value)
@@ -416,8 +413,6 @@ def test_tie_rule_is_not_called_without_a_tie(choices: list[str | None]) -> None
 
 
 def test_exceptions_in_a_custom_tie_rule_are_raised() -> None:
-    """An exception in application code is not a provider failure."""
-
     def broken(value: object) -> str:
         raise RosterError("own", "zoe", ["ann"])
 

@@ -63,7 +63,6 @@ def count_answers(raw: ConsensusOutput) -> int:
 
 
 def test_stages_follow_each_other_in_order() -> None:
-    """The stages within a round are repeated in each round."""
     result = plan(max_rounds=2, convergence=None).run_sync(TASK, model=model())
     check_emitted(result)
     assert stages(result) == snapshot(
@@ -89,7 +88,7 @@ def test_stages_follow_each_other_in_order() -> None:
 
 
 def test_no_consensus_is_the_last_stage_without_agreement() -> None:
-    """NO_CONSENSUS replaces CONSENSUS_REACHED."""
+    """The event `NO_CONSENSUS` takes the place of `CONSENSUS_REACHED`."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
@@ -100,7 +99,7 @@ def test_no_consensus_is_the_last_stage_without_agreement() -> None:
 
 
 def test_debates_emit_seven_other_kinds_of_events() -> None:
-    """Besides stages and failures, they are start, rounds, messages, critiques, votes, the decision and the end."""
+    """These events report the start, rounds, messages, critiques, votes, the decision and the end."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None
@@ -138,7 +137,7 @@ def test_debates_emit_seven_other_kinds_of_events() -> None:
 
 @given(st.lists(st.sampled_from(ConsensusStage), max_size=12))
 def test_only_sequences_in_the_table_are_in_order(stages_: list[ConsensusStage]) -> None:
-    """Any path through the table is in order; any other sequence is not."""
+    """Every path through the table of stages is in order, and any other sequence is not."""
     reached: list[StageReached] = []
     number = 0
     legal = True
@@ -153,7 +152,7 @@ def test_only_sequences_in_the_table_are_in_order(stages_: list[ConsensusStage])
 
 
 def test_wrong_round_numbers_are_out_of_order() -> None:
-    """Rounds count from 1, and only stages within a round have a number."""
+    """Rounds are counted from 1, and only the stages within a round have a number."""
     walk = [ConsensusStage.START, ConsensusStage.INITIALIZING]
     assert in_order_of_stages([StageReached(stage=stage) for stage in walk])
     assert not in_order_of_stages([StageReached(stage=stage, round=1) for stage in walk])
@@ -221,7 +220,7 @@ orders = st.none() | st.integers(0, 99)
 
 @given(at=moments, order=orders)
 def test_cancelled_debates_keep_their_answers(at: int, order: int | None) -> None:
-    """The raw output has all answers, and no task in the audit trail is open."""
+    """Cancelling must lose no answer and leave no task open in the audit trail."""
 
     async def cancelled() -> tuple[RunHandle[Any], Gate]:
         gate = Gate(at, order=order)
@@ -248,7 +247,6 @@ def test_cancelled_debates_keep_their_answers(at: int, order: int | None) -> Non
 
 @given(at=moments, order=orders)
 def test_timeouts_keep_the_answers(at: int, order: int | None) -> None:
-    """The output has no outcome and names the timeout, whatever call is pending."""
     gate = Gate(at, order=order)
     result = full_debate(timeout=0.03).run_sync(TASK, model=gate.model(), seed=1)
     if result.status == "complete":
@@ -267,7 +265,6 @@ def test_timeouts_keep_the_answers(at: int, order: int | None) -> None:
 
 @given(at=moments, order=orders)
 def test_application_errors_keep_the_answers(at: int, order: int | None) -> None:
-    """The exception is raised unchanged, and the handle has the raw output."""
     failure = LookupError("a mistake")
     gate = Gate(at, order=order, error=failure)
 
@@ -287,7 +284,6 @@ def test_application_errors_keep_the_answers(at: int, order: int | None) -> None
 
 @pytest.mark.parametrize("at", [0, 2, 5, 9, 14, CALLS - 1])
 def test_run_time_limits_keep_the_answers(at: int) -> None:
-    """The time limit belongs to the run, not to the debate."""
     gate = Gate(at)
     result = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=gate.model(), seed=1, limits=Limits(seconds=0.05))
     check_partial_output(result, "limit", gate.answered)
@@ -295,7 +291,7 @@ def test_run_time_limits_keep_the_answers(at: int) -> None:
 
 
 def test_debates_cancelled_before_their_start_emit_nothing() -> None:
-    """An end event always follows a start event."""
+    """An end event without a start event would confuse listeners."""
 
     async def cancelled() -> RunHandle[Any]:
         handle: RunHandle[Any] = plan().start(TASK, model=model())
@@ -322,8 +318,6 @@ def test_unreached_timeouts_change_nothing() -> None:
 
 
 def test_timeouts_during_judging_lose_no_round() -> None:
-    """The application's judge takes too long."""
-
     async def late(ctx: Context) -> bool:
         await asyncio.Event().wait()
         raise AssertionError
@@ -334,7 +328,7 @@ def test_timeouts_during_judging_lose_no_round() -> None:
 
 
 def test_timeouts_do_not_hide_application_errors() -> None:
-    """A `TimeoutError` raised by a block is not the debate's timeout."""
+    """A `TimeoutError` raised by a block must not be mistaken for the debate's own timeout."""
 
     def broken(request: Any) -> str:
         raise TimeoutError("mine")

@@ -58,7 +58,6 @@ class Listening:
 
 
 def test_council_takes_two_calls_per_member_plus_the_chair() -> None:
-    """Without an output schema, the output is the raw output."""
     result = run_council()
     raw = result.output
     assert isinstance(raw, CouncilOutput)
@@ -80,7 +79,7 @@ def test_council_takes_two_calls_per_member_plus_the_chair() -> None:
 
 
 def test_members_answer_independently() -> None:
-    """An opinion's prompt contains only the question."""
+    """The prompt for an opinion contains nothing but the question."""
     model = Listening()
     run_council(model=model.model)
     for prompt in model.of("-member-"):
@@ -90,7 +89,6 @@ def test_members_answer_independently() -> None:
 
 @given(st.integers(2, 5), st.integers(0, 2**32), st.sampled_from(["others", "all"]))
 def test_reviewers_and_chair_see_no_names(count: int, seed: int, scope: str) -> None:
-    """Names are hidden even if members mention themselves or others in their answers."""
     names = NAMES[:count]
 
     def boastful(request: ModelRequest) -> Any:
@@ -107,7 +105,6 @@ def test_reviewers_and_chair_see_no_names(count: int, seed: int, scope: str) -> 
 
 
 def test_hiding_names_can_be_disabled() -> None:
-    """`PromptOptions(hide_names=False)` shows the names that members mention in their answers."""
     model = Listening(lambda request: "I am Ann." if "-member-" in request.block else reply(request))
     run_council(model=model.model, prompts=PromptOptions(hide_names=False))
     assert "I am Ann." in model.of("-chair")[0]
@@ -115,14 +112,14 @@ def test_hiding_names_can_be_disabled() -> None:
 
 @given(st.integers(2, 5), st.integers(0, 2**32))
 def test_answers_come_first_equally_often(count: int, seed: int) -> None:
-    """Reviewers that always prefer the first answer produce a tied ranking."""
+    """If every reviewer always prefers the first answer, the ranking is therefore a tie."""
     raw = run_council(NAMES[:count], seed=seed).output
     assert {rank.rank for rank in raw.ranking} == {1}
     assert all(rank.tied for rank in raw.ranking)
 
 
 def test_ranking_does_not_depend_on_the_order_of_answers() -> None:
-    """Reviewers that rank by text produce the same ranking with every seed."""
+    """Reviewers that rank by text must produce the same ranking for every seed."""
     rankings = [
         [rank.agent_name for rank in run_council(model=FunctionModel(by_text), seed=seed).output.ranking]
         for seed in range(5)
@@ -131,7 +128,7 @@ def test_ranking_does_not_depend_on_the_order_of_answers() -> None:
 
 
 def test_reviews_are_optional() -> None:
-    """With `review="none"`, a council takes N + 1 calls and has no ranking."""
+    """With `review="none"`, a council takes N + 1 calls and produces no ranking."""
     result = run_council(review="none")
     raw = result.output
     assert (result.usage.calls, raw.reviews, raw.ranking, raw.agreement) == (4, [], [], None)
@@ -139,14 +136,13 @@ def test_reviews_are_optional() -> None:
 
 
 def test_reviewing_all_answers_measures_self_preference() -> None:
-    """Each member ranks its own answer too."""
+    """Self-preference can only be measured if members also rank their own answers."""
     raw = run_council(review="all").output
     assert {rank.reviews for rank in raw.ranking} == {3}
     assert all(rank.self_preference is not None for rank in raw.ranking)
 
 
 def test_chair_returns_the_output_schema() -> None:
-    """The run's output is the validated data, which is also the answer in the raw output."""
     model = FunctionModel(
         lambda request: {"ship": False, "why": "Tests fail."} if "chair" in request.block else reply(request)
     )
@@ -158,8 +154,6 @@ def test_chair_returns_the_output_schema() -> None:
 
 @pytest.mark.parametrize("ranking", [[], [("A", "B")], "twice", "stranger"], ids=str)
 def test_invalid_rankings_are_retried_and_then_raise(ranking: Any) -> None:
-    """A ranking must contain each letter in the prompt exactly once."""
-
     def broken(request: ModelRequest) -> Any:
         if "-reviewer-" not in request.block:
             return reply(request)
@@ -175,7 +169,7 @@ def test_invalid_rankings_are_retried_and_then_raise(ranking: Any) -> None:
 
 
 def test_failed_members_are_excluded_and_reported() -> None:
-    """With "skip", a failed member neither reviews nor is reviewed."""
+    """With "skip", a failed member neither writes reviews nor has its answer reviewed."""
 
     def flaky(request: ModelRequest) -> Any:
         return ProviderFailed("down", status=503) if request.block.endswith("-member-Bea") else reply(request)
@@ -194,7 +188,7 @@ def test_failed_members_are_excluded_and_reported() -> None:
 
 
 def test_missing_reviews_are_reported_with_the_ranking() -> None:
-    """A missing review unbalances the design: some answers are read first more often than others."""
+    """A missing review unbalances the design, because some answers are then read first more often than others."""
 
     def model(request: ModelRequest) -> Any:
         if request.block.endswith("-reviewer-Bea"):
@@ -211,8 +205,6 @@ def test_missing_reviews_are_reported_with_the_ranking() -> None:
 
 
 def test_custom_blocks_can_take_any_role() -> None:
-    """A member receives first the question and later the answers, and a chair receives everything."""
-
     def member(value: Any) -> Any:
         if isinstance(value, ReviewRequest):
             return {"ranking": [{"answer": letter, "reason": "-"} for letter, _ in value.answers]}
@@ -232,14 +224,13 @@ def test_custom_blocks_can_take_any_role() -> None:
 
 
 def test_blocks_with_invalid_rankings_are_named() -> None:
-    """The `OutputError` contains the block and the problem."""
     members = [Persona("Ann", block=lambda _: "Yes."), Persona("Bea")]
     with pytest.raises(OutputError, match="ship-member-Ann"):
         council(name="ship", members=members).run_sync(QUESTION, model=FunctionModel(reply))
 
 
 def test_people_can_take_all_roles(tmp_path: Path) -> None:
-    """The run waits for an opinion, a review and a chair's answer, and shows no names."""
+    """The run waits for a human opinion, a human review and a human chair, and shows none of them any names."""
     from flowdebate import submit_answer_sync
 
     pattern = council(
@@ -264,7 +255,6 @@ def test_people_can_take_all_roles(tmp_path: Path) -> None:
 
 
 def test_stored_councils_resume_without_repeated_calls(tmp_path: Path) -> None:
-    """The run was interrupted before the chair, so only one call remains."""
     pattern = council(name="ship", members=[{"name": name} for name in NAMES[:3]])
     store = tmp_path / "runs.sqlite3"
 
@@ -282,14 +272,12 @@ def test_stored_councils_resume_without_repeated_calls(tmp_path: Path) -> None:
 
 
 def test_batches_run_councils() -> None:
-    """Each question has its own council."""
     pattern = council(name="ship", members=[{"name": name} for name in NAMES[:2]])
     batch = pattern.batch_sync(["Ship?", "Wait?"], model=FunctionModel(reply))
     assert [item.result and item.result.output.question for item in batch] == ["Ship?", "Wait?"]
 
 
 def test_every_phase_has_events() -> None:
-    """The events are two rounds with a turn for each opinion and each review, the rankings, and the end."""
     kinds = [
         event.kind
         for event in run_council(NAMES[:2]).events
@@ -316,7 +304,6 @@ def test_every_phase_has_events() -> None:
     ids=str,
 )
 def test_invalid_councils_are_rejected(options: dict[str, Any], field: str) -> None:
-    """The error is raised before anything is built."""
     with pytest.raises(ConfigurationError, match=field):
         council(**{"name": "ship", "members": [{"name": "Ann"}, {"name": "Bea"}], **options})
 

@@ -30,7 +30,6 @@ def reviews(*all_reviews: CouncilReview) -> dict[str, CouncilReview]:
 
 @given(NAMES, SCOPES, st.integers())
 def test_each_answer_is_in_each_slot_equally_often(names: list[str], scope: str, seed: int) -> None:
-    """A preference for a slot does not favor any answer."""
     orders = review_orders(names, scope=scope, random=Random(seed))  # type: ignore[arg-type] # drawn from its values
     for slot in range(len(names) - (scope == "others")):
         assert sorted(order[slot] for order in orders.values()) == sorted(names)
@@ -38,7 +37,6 @@ def test_each_answer_is_in_each_slot_equally_often(names: list[str], scope: str,
 
 @given(NAMES, SCOPES, st.integers())
 def test_each_answer_is_reviewed_equally_often(names: list[str], scope: str, seed: int) -> None:
-    """An answer is reviewed by all other members and, with "all", also by its author."""
     orders = review_orders(names, scope=scope, random=Random(seed))  # type: ignore[arg-type] # drawn from its values
     frequencies = Counter(name for order in orders.values() for name in order)
     assert set(frequencies.values()) == {len(names) - (scope == "others")}
@@ -54,7 +52,7 @@ def count_neighbors(count: int, scope: str) -> Counter[tuple[str, str]]:
 
 @pytest.mark.parametrize("count", range(2, 41))
 def test_answers_are_neighbors_at_most_once_without_self_review(count: int) -> None:
-    """A good answer does not always lower the same other answer: of N (N - 1) pairs, N (N - 2) occur."""
+    """A strong answer would otherwise always lower the same neighbor. Of N (N - 1) pairs, N (N - 2) occur."""
     pairs = count_neighbors(count, "others")
     assert len(pairs) == count * (count - 2)
     assert set(pairs.values()) <= {1}
@@ -62,7 +60,7 @@ def test_answers_are_neighbors_at_most_once_without_self_review(count: int) -> N
 
 @pytest.mark.parametrize("count", range(2, 41, 2))
 def test_all_pairs_are_neighbors_once_in_even_councils(count: int) -> None:
-    """With all answers in each review, the orders form a Williams square."""
+    """When every review covers all answers, the orders form a Williams square."""
     pairs = count_neighbors(count, "all")
     assert len(pairs) == count * (count - 1)
     assert set(pairs.values()) == {1}
@@ -70,7 +68,9 @@ def test_all_pairs_are_neighbors_once_in_even_councils(count: int) -> None:
 
 @pytest.mark.parametrize("count", range(3, 41, 2))
 def test_nearly_all_pairs_are_neighbors_once_in_odd_councils(count: int) -> None:
-    """A Williams square does not exist for odd cycles: of N - 1 steps, one occurs twice and one never."""
+    """A Williams square does not exist for an odd number of answers, so one of the N - 1 steps occurs twice and one
+    never.
+    """
     pairs = count_neighbors(count, "all")
     assert len(pairs) == count * (count - 2)
     assert Counter(pairs.values()) == Counter({1: count * (count - 3), 2: count})
@@ -90,7 +90,6 @@ def test_ranking_and_agreement_do_not_depend_on_arrival_order(names: list[str], 
 
 @given(NAMES, st.randoms(use_true_random=False))
 def test_borda_counts_and_ranks_add_up(names: list[str], random: Random) -> None:
-    """Each review gives as many points as it has pairs of answers."""
     by_reviewer = reviews(*[review(name, *random.sample(names, len(names))) for name in names])
     ranked = rank_answers(by_reviewer, names)
     pairs = len(names) * (len(names) - 1) // 2
@@ -102,7 +101,6 @@ def test_borda_counts_and_ranks_add_up(names: list[str], random: Random) -> None
 
 @given(NAMES, SCOPES, st.integers())
 def test_unanimous_reviewers_have_a_concordance_of_one(names: list[str], scope: str, seed: int) -> None:
-    """Reviewers may exclude their own answers."""
     orders = review_orders(names, scope=scope, random=Random(seed))  # type: ignore[arg-type] # drawn from its values
     by_reviewer = reviews(*[review(name, *sorted(order)) for name, order in orders.items()])
     concordance = agreement(by_reviewer)
@@ -115,14 +113,13 @@ def test_unanimous_reviewers_have_a_concordance_of_one(names: list[str], scope: 
 
 @given(NAMES, st.randoms(use_true_random=False))
 def test_concordance_is_between_zero_and_one(names: list[str], random: Random) -> None:
-    """The bounds hold for any rankings."""
     concordance = agreement(reviews(*[review(name, *random.sample(names, len(names))) for name in names]))
     assert concordance is not None
     assert 0 <= concordance.w <= 1
 
 
 def test_concordance_of_complete_rankings_is_kendalls_w() -> None:
-    """The textbook formula is 12 S / (m² (n³ - n)), here with three reviewers and four answers."""
+    """The textbook formula is 12 S / (m² (n³ - n)), applied here to three reviewers and four answers."""
     by_reviewer = reviews(
         review("x", "a", "b", "c", "d"), review("y", "a", "c", "b", "d"), review("z", "b", "a", "c", "d")
     )
@@ -134,14 +131,15 @@ def test_concordance_of_complete_rankings_is_kendalls_w() -> None:
 
 
 def test_agreement_has_no_confidence_interval() -> None:
-    """With three to nine reviewers, the former 95 % interval held the true value in only 55 to 92 % of councils."""
+    """With three to nine reviewers, the former 95 % interval contained the true value in only 55 to 92 % of
+    councils.
+    """
     concordance = agreement(reviews(review("x", "a", "b", "c"), review("y", "a", "c", "b"), review("z", "b", "a", "c")))
     assert concordance is not None
     assert set(concordance.model_dump()) == {"w", "reviews"}
 
 
 def test_opposite_rankings_have_no_concordance() -> None:
-    """The two reviewers rank the answers in opposite orders."""
     concordance = agreement(reviews(review("x", "a", "b", "c"), review("y", "c", "b", "a")))
     assert concordance is not None
     assert concordance.w == 0
@@ -158,7 +156,6 @@ def test_tied_answers_share_a_rank() -> None:
 
 
 def test_self_preference_compares_own_ranks_with_the_others() -> None:
-    """A value above 0 means that members prefer their own answers."""
     by_reviewer = reviews(review("a", "a", "b"), review("b", "b", "a"))
     assert [rank.self_preference for rank in rank_answers(by_reviewer, ["a", "b"])] == [1.0, 1.0]
     alone = reviews(review("a", "b"), review("b", "a"))

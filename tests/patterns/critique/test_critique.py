@@ -42,7 +42,6 @@ def failing_model(part: str, **options: Any) -> FunctionModel:
 
 
 def test_critique_takes_three_calls_or_four_with_a_revision() -> None:
-    """An existing answer saves a call, and the judge is only called if there are claims."""
     revised, standing, silent = (
         run_critique(),
         run_critique(model_of(ruling="does_not_hold")),
@@ -58,7 +57,6 @@ def test_critique_takes_three_calls_or_four_with_a_revision() -> None:
 
 
 def test_output_has_claims_with_rulings_and_evidence() -> None:
-    """The output can be parsed back from its wire format."""
     raw = run_critique().output
     assert isinstance(raw, CritiqueOutput)
     [claim] = raw.claims
@@ -72,7 +70,7 @@ def test_output_has_claims_with_rulings_and_evidence() -> None:
 
 
 def test_contradictory_passages_in_the_answer_are_evidence() -> None:
-    """A single passage, or the same passage twice, is not evidence."""
+    """A contradiction needs two different passages from the answer."""
     assert run_critique(model_of(quotes=APART)).output.outcome == "revised"
     for quotes in (APART[:1], APART[:1] * 2, [APART[0], "paid back within 14 days"]):
         raw = run_critique(model_of(quotes=quotes), sources=None).output
@@ -81,7 +79,7 @@ def test_contradictory_passages_in_the_answer_are_evidence() -> None:
 
 
 def test_question_counts_as_a_source() -> None:
-    """Quoting the question is enough to refute an answer that ignores it."""
+    """A critic may refute an answer that ignores the question by quoting the question."""
     raw = run_critique(model_of(quotes=["the deposit be paid back"]), sources=None).output
     assert [item.source for item in raw.claims[0].evidence] == ["question"]
     assert raw.outcome == "revised"
@@ -92,20 +90,20 @@ def test_question_counts_as_a_source() -> None:
     [([], "quotes nothing"), (["the moon is full today"], "do not exist"), (["30 days"], "too short")],
 )
 def test_claims_with_invented_quotes_change_nothing(quotes: list[str], why: str) -> None:
-    """Invented quotes are void whatever the judge rules."""
+    """An invented quote makes the claim void, however the judge rules."""
     raw = run_critique(model_of(quotes=quotes)).output
     assert (raw.outcome, raw.answer, raw.claims[0].ruling) == ("stands", ANSWER, "cannot_tell")
     assert why in raw.claims[0].why
 
 
 def test_quotes_may_include_the_label_of_their_line() -> None:
-    """The local model copies a line's label along with the words of the lease."""
+    """A local model was seen to copy the label of the line along with the words it quoted from the lease."""
     raw = run_critique(model_of(quotes=[f"Settled by: {QUOTE}"])).output
     assert (raw.outcome, raw.claims[0].evidence[0].quote) == ("revised", QUOTE)
 
 
 def test_claims_about_absent_words_are_not_judged() -> None:
-    """The judge rules only on the other claims, and is not called if there are none."""
+    """If there are no other claims, the judge is not called."""
     rulings_asked: list[list[str]] = []
     inner = model_of(claims=[ABSENT, CLAIM])
 
@@ -125,7 +123,6 @@ def test_claims_about_absent_words_are_not_judged() -> None:
 
 
 def test_critics_work_separately_and_duplicate_claims_are_merged() -> None:
-    """Claims keep the declared order of critics. No critic sees another's claims, and the judge sees no names."""
     prompts: dict[str, str] = {}
     other = {**CLAIM, "claim": "Nothing is said about interest.", "kind": "missing", "place": None}
 
@@ -147,7 +144,6 @@ def test_critics_work_separately_and_duplicate_claims_are_merged() -> None:
 
 
 def test_answers_without_a_revision_are_rejected() -> None:
-    """An author that returns the same answer, or nothing, has not revised it."""
     raw = run_critique(revise=False).output
     assert (raw.outcome, raw.answer, raw.original, raw.stop_reason) == ("rejected", None, ANSWER, "ruled")
     for revised in (ANSWER, f" {ANSWER.upper()} ", ""):
@@ -156,7 +152,7 @@ def test_answers_without_a_revision_are_rejected() -> None:
 
 
 def test_answer_in_the_input_overrides_the_option() -> None:
-    """An escalation applies the same critique to many answers."""
+    """This lets an escalation apply the same critique to many answers."""
     question = {"question": QUESTION, "answer": "Within 14 days, on a Monday."}
     raw = run_critique(model_of(claims=[]), question=question, answer=ANSWER).output
     assert (raw.answer, raw.is_given) == (question["answer"], True)
@@ -178,7 +174,6 @@ def test_run_needs_one_working_critic() -> None:
 
 @pytest.mark.parametrize("calls", range(1, 5))
 def test_runs_that_reach_a_limit_keep_their_entries(calls: int) -> None:
-    """The output has the answer and the received claims, but no decision, because rulings are missing."""
     result = run_critique(critics=[{"name": "ann"}, {"name": "bea"}], max_concurrency=1, limits=Limits(calls=calls))
     raw = result.raw
     speakers = [(entry.round, entry.speaker) for entry in raw.entries]
@@ -190,7 +185,6 @@ def test_runs_that_reach_a_limit_keep_their_entries(calls: int) -> None:
 
 
 def test_answer_is_marked_as_unchecked_if_the_judge_fails() -> None:
-    """The claims remain, but have no rulings."""
     result = run_critique(failing_model("-judge"), answer=ANSWER)
     raw = result.output
     assert (raw.status, raw.outcome, raw.stop_reason, result.status) == ("no_verdict", None, "not_ruled", "no_verdict")
@@ -199,7 +193,6 @@ def test_answer_is_marked_as_unchecked_if_the_judge_fails() -> None:
 
 
 def test_failing_authors_leave_no_answer_or_no_revision() -> None:
-    """Without an answer there is nothing to check, and without a revision the answer is rejected."""
     with pytest.raises(QuorumLost):
         run_critique(failing_model("-author"))
     raw = run_critique(failing_model("-author"), answer=ANSWER).output
@@ -216,7 +209,6 @@ def test_empty_answers_are_not_criticized() -> None:
 
 
 def test_functions_fill_every_role() -> None:
-    """Each function receives its input as data."""
     inputs: list[object] = []
 
     def author(value: Any) -> str:
@@ -241,7 +233,6 @@ def test_functions_fill_every_role() -> None:
 
 
 def test_people_fill_every_role() -> None:
-    """People see the answer and the claims, and reply in the same format as a model."""
     texts: list[str] = []
 
     def ask(request: Any) -> object:
@@ -289,7 +280,6 @@ def test_fallback_model_replaces_a_failed_critic_or_author() -> None:
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """The error is raised before anything is built."""
     with pytest.raises(ConfigurationError) as error:
         critique(name="x", **{"critics": [{"name": "Ada"}], **options})
     assert error.value.field == field
@@ -310,5 +300,4 @@ def test_outline_shows_all_steps() -> None:
     ids=["written", "given"],
 )
 def test_check_pattern_passes(options: dict[str, Any]) -> None:
-    """`check_pattern` runs the critique with generated answers and failures."""
     check_pattern(critique(name="x", **options), max_examples=5)

@@ -53,8 +53,6 @@ def contains(text: str, quote: str) -> bool:
 def test_claims_with_invented_quotes_never_change_an_answer(
     answer: str, source: str, claims: list[ClaimDraft], ruled: list[tuple[str, list[str]]], critics: int
 ) -> None:
-    """Claims about absent words and claims without a ruling do not change the answer either."""
-
     def reply(request: Any) -> Any:
         if "-critic-" in request.block:
             return {"claims": [claim.to_wire() for claim in claims]}
@@ -94,7 +92,6 @@ def test_claims_with_invented_quotes_never_change_an_answer(
 def test_calls_are_limited_by_the_roles(
     answers: int, critics: int, claims: list[ClaimDraft], word: str, revisions: int
 ) -> None:
-    """A run never exceeds one answer, one report per critic, one judgment and one revision."""
     called: list[str] = []
 
     def reply(request: Any) -> Any:
@@ -123,7 +120,6 @@ def test_calls_are_limited_by_the_roles(
 def test_claims_are_numbered_once_and_keep_their_critics(
     answer: str, claims: list[ClaimDraft], other: list[ClaimDraft]
 ) -> None:
-    """Duplicate claims are merged, and passages are looked up only in the answer."""
     collected = collect_claims({"ann": claims, "bea": other}, answer)
     assert [claim.id for claim in collected] == [f"C{number + 1}" for number in range(len(collected))]
     assert {claim.claim for claim in collected} == {draft.claim for draft in [*claims, *other]}
@@ -136,7 +132,6 @@ def test_claims_are_numbered_once_and_keep_their_critics(
 
 @given(quote=sentences, answer=sentences, source=sentences)
 def test_evidence_matches_a_plain_search(quote: str, answer: str, source: str) -> None:
-    """Quotes are looked up in the sources and the answer; quotes of fewer than three words never count."""
     from flowdebate.sources.source import Source
 
     evidence = find_evidence(quote, question="What?", answer=answer, sources=(Source.of("a.md", source),))
@@ -159,7 +154,7 @@ def test_first_ruling_on_a_claim_counts(ruled: list[tuple[str, list[str]]]) -> N
 
 @given(judged=st.none() | rulings, places=st.lists(st.sampled_from(["source", "answer", "nowhere"]), max_size=3))
 def test_claims_without_evidence_never_hold(judged: Any, places: list[str]) -> None:
-    """Evidence is necessary, but not sufficient."""
+    """Evidence is necessary but not sufficient."""
     evidence = [
         Evidence(
             quote="-",
@@ -179,7 +174,7 @@ def test_claims_without_evidence_never_hold(judged: Any, places: list[str]) -> N
 
 @given(ruling=rulings, revision=st.none() | sentences)
 def test_decision_depends_only_on_rulings_and_revision(ruling: Any, revision: str | None) -> None:
-    """No model is involved in the decision."""
+    """The decision is computed by a rule, without asking a model."""
     claim = Claim(id="C1", agent_names=["ann"], claim="-", kind="false", ruling=ruling)
     outcome = decide([claim], original="rent", revision=revision)
     assert outcome == ("stands" if ruling != "holds" else "rejected" if revision in (None, "rent") else "revised")

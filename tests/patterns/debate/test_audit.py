@@ -36,7 +36,6 @@ def _moderator_with(transcript: Any) -> Any:
 
 
 def test_custom_moderators_read_the_shared_transcript() -> None:
-    """A custom moderator that declares the same resource object sees the arguments."""
     transcript = create_debate_transcript()
     rent = debate(
         name="rent",
@@ -69,7 +68,6 @@ def test_roles_with_a_different_transcript_are_rejected(role: str) -> None:
 
 
 def test_default_blocks_with_other_transcripts_are_rejected() -> None:
-    """`create_moderator` and `create_judge` have separate transcripts here."""
     one, other = create_debate_transcript(), create_debate_transcript()
     moderator = create_moderator(name="rent", roster_names=["anna", "ben"], transcript=one)
     judge = create_judge(name="rent", stances=["for"], transcript=other)
@@ -78,7 +76,6 @@ def test_default_blocks_with_other_transcripts_are_rejected() -> None:
 
 
 def test_pipelines_share_a_debates_transcript_by_reference() -> None:
-    """A step after the debate reads the arguments from the shared resource."""
     transcript = create_debate_transcript()
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, transcript=transcript)
 
@@ -90,14 +87,12 @@ def test_pipelines_share_a_debates_transcript_by_reference() -> None:
 
 
 def test_pipelines_with_a_different_transcript_are_rejected() -> None:
-    """The reader would otherwise get an empty transcript, because the debate uses a private one."""
     rent = debate(name="rent", debaters=SIDES)
     with pytest.raises(ResourceConflict):
         sequencer(name="all").then(rent).then(_moderator_with(create_debate_transcript()))
 
 
 def test_two_debates_in_one_pipeline_keep_their_transcripts_apart() -> None:
-    """Each judge reads the transcript of its own debate."""
     first = debate(name="first", debaters=SIDES, max_rounds=1, synthesizer=False)
     second = debate(name="second", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("A1", "B1", VERDICT, "A2", "B2", VERDICT)
@@ -110,7 +105,6 @@ def test_two_debates_in_one_pipeline_keep_their_transcripts_apart() -> None:
 
 
 def test_audit_trail_has_one_completed_task_per_turn() -> None:
-    """Each task records goal, assignee, round, stance and text, in a collection named after the pattern."""
     result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, model=script(*"ABCD", after=("S",)))
     trail = result.tasks
     assert isinstance(trail, TaskCollection)
@@ -132,7 +126,7 @@ def test_collection_id_names_the_collection() -> None:
 
 
 def test_each_run_has_its_own_audit_trail() -> None:
-    """A second run of the same pattern in the same session starts with an empty collection."""
+    """A second run in the same session starts with an empty collection of tasks."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     session: dict[str, Any] = {}
     ids = [
@@ -143,7 +137,7 @@ def test_each_run_has_its_own_audit_trail() -> None:
 
 
 def test_speakers_called_twice_have_a_task_per_turn() -> None:
-    """Each entry in `next_speakers` becomes a separate task with its own text."""
+    """A speaker that appears twice in `next_speakers` gets a separate task for each turn."""
     model = ScriptedModel("A1", "A2", VERDICT)
     rent = debate(
         name="rent", debaters=SIDES, synthesizer=False, moderator=lambda _: decision("anna", "anna", done=True)
@@ -156,7 +150,6 @@ def test_speakers_called_twice_have_a_task_per_turn() -> None:
 
 
 def test_task_changes_are_events() -> None:
-    """A task is added and claimed before its turn starts, and completed before the turn finishes."""
     result = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(
         QUESTION, model=script("A", "B")
     )
@@ -174,7 +167,6 @@ def test_task_changes_are_events() -> None:
 
 
 def test_failed_turns_record_the_error_in_their_task() -> None:
-    """Earlier turns stay completed, and no later turn starts."""
     failure = ValueError("out of ideas")
 
     def fail(value: object) -> str:

@@ -48,7 +48,6 @@ ballots = st.lists(scored | votes, max_size=7)
 
 @given(ballots, ways, st.randoms(use_true_random=False))
 def test_ballot_order_does_not_matter(cast: list[JudgeBallot], by: DecidedBy, random: Random) -> None:
-    """Results are equal to the last bit, and unusable ballots do not affect them."""
     decision = decide(cast, sides=SIDES, by=by)
     random.shuffle(cast)
     assert decide(cast, sides=SIDES, by=by) == decision
@@ -57,7 +56,6 @@ def test_ballot_order_does_not_matter(cast: list[JudgeBallot], by: DecidedBy, ra
 
 @given(ballots, ways, st.permutations(SIDES))
 def test_order_of_sides_does_not_affect_the_result(cast: list[JudgeBallot], by: DecidedBy, sides: list[str]) -> None:
-    """The first side in the list has no advantage."""
     decision, reordered = decide(cast, sides=SIDES, by=by), decide(cast, sides=sides, by=by)
     assert (decision.scores, decision.winner, decision.flipped) == (
         reordered.scores,
@@ -69,7 +67,7 @@ def test_order_of_sides_does_not_affect_the_result(cast: list[JudgeBallot], by: 
 
 @given(ballots, ways)
 def test_scores_are_shares_and_the_winner_has_the_most(cast: list[JudgeBallot], by: DecidedBy) -> None:
-    """Shares add up to 1, and a tie has no winner."""
+    """The shares add up to 1, and a tie has no winner."""
     decision = decide(cast, sides=SIDES, by=by)
     assert sum(decision.scores.values()) == pytest.approx(1)
     if decision.winner is not None:
@@ -79,7 +77,6 @@ def test_scores_are_shares_and_the_winner_has_the_most(cast: list[JudgeBallot], 
 
 @given(ballots, ways, st.integers(2, 4))
 def test_duplicating_all_ballots_changes_nothing(cast: list[JudgeBallot], by: DecidedBy, times: int) -> None:
-    """Neither the mean nor the share of votes changes."""
     assert decide(cast * times, sides=SIDES, by=by) == decide(cast, sides=SIDES, by=by)
 
 
@@ -87,7 +84,7 @@ def test_duplicating_all_ballots_changes_nothing(cast: list[JudgeBallot], by: De
 def test_cyclic_schedules_cancel_slot_bonuses(
     quality: tuple[int, int, int], bonus: tuple[int, int, int], seed: int
 ) -> None:
-    """Per-slot bonuses cancel out in the mean, so the same side wins as without them."""
+    """A bonus for speaking in a certain slot cancels out in the mean, so it does not change the winner."""
     cast = []
     for view in Schedule(kind="cyclic").views(SIDES, random=Random(seed)):
         slots = [view.order.index(side) for side in SIDES]
@@ -100,7 +97,7 @@ def test_cyclic_schedules_cancel_slot_bonuses(
 
 
 def test_tied_votes_are_split_evenly() -> None:
-    """A ballot without a winner is split between all sides."""
+    """A ballot that names no winner counts as a fraction of a vote for every side."""
     tied, none = ballot(2, 2, 1), JudgeBallot(order=list(SIDES))
     assert decide([tied], sides=SIDES, by="vote").scores == {"a": 0.5, "b": 0.5, "c": 0.0}
     assert decide([none], sides=SIDES).scores == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
@@ -109,14 +106,14 @@ def test_tied_votes_are_split_evenly() -> None:
 
 
 def test_scores_and_votes_can_have_different_winners() -> None:
-    """Two narrow ballots win the vote, and one clear ballot wins on mean score."""
+    """Two ballots with a narrow result win the vote, while one with a clear result wins on the mean score."""
     cast = [ballot(3, 2, 0), ballot(3, 2, 0), ballot(0, 4, 0)]
     assert decide(cast, sides=SIDES).winner == "b"
     assert decide(cast, sides=SIDES, by="vote").winner == "a"
 
 
 def test_flips_are_between_ballots_from_one_model() -> None:
-    """Disagreement between models is not a flip. A model whose winner depends on the view has flipped."""
+    """Two models that disagree have not flipped. A model has flipped if its winner depends on the view."""
     one, other = ballot(3, 1, 0, model="m"), ballot(1, 3, 0, model="n")
     assert not decide([one, other], sides=SIDES).flipped
     second, none = ballot(1, 3, 0, model="m", view=1), ballot(2, 2, 0, model="m", view=1)
@@ -136,7 +133,7 @@ KINDS = {
 @pytest.mark.parametrize("by", ["mean", "vote"])
 @pytest.mark.parametrize(("count", "planned"), [(2, 4), (3, 4)])
 def test_curtailing_gives_the_same_verdict(count: int, planned: int, by: DecidedBy) -> None:
-    """The remaining ballots cannot change the winner, whatever their values."""
+    """The remaining ballots could not have changed the winner, whatever they contain."""
     sides, settled = SIDES[:count], 0
     for size in range(planned):
         for cast in product(KINDS[count], repeat=size):
@@ -152,7 +149,6 @@ def test_curtailing_gives_the_same_verdict(count: int, planned: int, by: Decided
 
 @pytest.mark.parametrize("by", ["mean", "vote"])
 def test_unsettled_verdicts_can_still_change(by: DecidedBy) -> None:
-    """Curtailing waits only for ballots that could still change the leader."""
     sides, planned = SIDES[:2], 4
     for size in range(planned):
         for cast in product(KINDS[2], repeat=size):
@@ -165,21 +161,19 @@ def test_unsettled_verdicts_can_still_change(by: DecidedBy) -> None:
 
 
 def test_verdicts_without_open_ballots_are_settled() -> None:
-    """Ties and debates with one side are settled as well."""
     assert is_settled([], remaining=0, sides=SIDES)
     assert is_settled([], remaining=3, sides=["a"])
     assert not is_settled([], remaining=1, sides=SIDES)
 
 
 def test_unusable_ballots_settle_nothing() -> None:
-    """An unusable ballot only reduces the number of open ballots."""
+    """An unusable ballot only reduces the number of ballots still open."""
     broken = JudgeBallot(order=list(SIDES), winner="a", problem="no JSON")
     assert not is_settled([broken, broken], remaining=1, sides=SIDES, by="vote")
 
 
 @given(st.dictionaries(st.sampled_from(SIDES), st.integers(0, 3), min_size=1))
 def test_leader_has_the_most_votes(totals: dict[str, int]) -> None:
-    """A tie has no leader."""
     leader = leader_of({side: float(total) for side, total in totals.items()})
     leaders = [side for side in totals if totals[side] == max(totals.values())]
     assert leader == (leaders[0] if len(leaders) == 1 else None)
@@ -187,7 +181,9 @@ def test_leader_has_the_most_votes(totals: dict[str, int]) -> None:
 
 @given(st.integers(1, 50), st.floats(0, 1))
 def test_effective_panel_size_is_bounded(n: int, correlation: float) -> None:
-    """The size equals the number of judges if their errors are independent, and 1 if they are identical."""
+    """The effective size equals the number of judges if their errors are independent, and 1 if the errors are
+    identical.
+    """
     assert 1 - 1e-9 <= effective_n(n, correlation) <= n
     assert (effective_n(n, 0), effective_n(n, 1)) == (n, 1)
     assert effective_n(9) == 2
@@ -205,7 +201,7 @@ def test_deciding_requires_a_side() -> None:
 
 
 def test_saved_calls_are_reported() -> None:
-    """Once two of three votes agree, the third call is saved, and the verdict reports the number of saved calls."""
+    """Once two of three judges agree, the third need not be called."""
     cast = [ballot(1, 0, 0), ballot(1, 0, 0)]
     assert is_settled(cast, remaining=1, sides=SIDES, by="vote")
     judging = Judging(ballots=cast, planned=3, scores=decide(cast, sides=SIDES).scores)

@@ -46,7 +46,6 @@ def test_each_side_is_first_in_one_view(entries: list[DebateContributionEntry]) 
 
 @given(entries=ENTRIES.filter(lambda entries: len({entry.stance for entry in entries}) > 1), view=st.integers(0, 9))
 def test_contributions_are_read_without_names(entries: list[DebateContributionEntry], view: int) -> None:
-    """Each contribution appears once, in its round, under the letter of its side."""
     reading = BlindReading.of(raw_of(entries), view=view, names=["mira", "jonas"])
     turns = [(round_.title, turn.label) for round_ in reading.rounds for turn in round_.turns]
     letters = {stance: label for label, stance in reading.sides}
@@ -58,7 +57,7 @@ def test_contributions_are_read_without_names(entries: list[DebateContributionEn
 
 
 def test_mirrored_debates_are_included() -> None:
-    """The mirror's rounds follow those of the first debate, because the verdict covers both."""
+    """The verdict covers the debate and its mirror, so the mirror's rounds follow those of the first debate."""
     entries = [
         contribution(1, name, stance, f"{stance}.") for name, stance in (("mira", SIDES[0]), ("jonas", SIDES[1]))
     ]

@@ -44,7 +44,6 @@ def _check(raw: DebateRawOutput, question: str) -> None:
 
 
 async def test_moderated_pattern_runs_many_debates_at_once() -> None:
-    """Each run opens its own instance of a shared transcript resource."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     results = await asyncio.gather(*[rent.run(f"Q{number}?", model=echo_model()) for number in range(50)])
     for number, result in enumerate(results):
@@ -53,7 +52,6 @@ async def test_moderated_pattern_runs_many_debates_at_once() -> None:
 
 
 async def test_debates_run_in_a_parallel_step() -> None:
-    """Both patterns receive the same question, and their outputs are stored by key."""
     short = debate(name="short", debaters=SIDES, max_rounds=1, synthesizer=False)
     long = debate(name="long", debaters=SIDES, max_rounds=3, synthesizer=False)
     parallel = sequencer(name="both").parallel({"short": short, "long": long})
@@ -64,7 +62,7 @@ async def test_debates_run_in_a_parallel_step() -> None:
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
 async def test_for_each_runs_one_moderated_debate_per_question(limit: int | None) -> None:
-    """The moderator's transcript is a shared resource."""
+    """The moderator's transcript is a resource shared by all of these debates."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     several = sequencer(name="several").for_each(rent, max_concurrency=limit)
     questions = [f"Q{number}?" for number in range(4)]
@@ -74,7 +72,7 @@ async def test_for_each_runs_one_moderated_debate_per_question(limit: int | None
 
 
 async def test_debates_can_repeat_until_a_condition_holds() -> None:
-    """`do_while` passes the synthesizer's text back as the next question until it is a single word."""
+    """`do_while` passes the synthesizer's text back as the next question until the text is a single word."""
     questions: list[str] = []
 
     def shorten(raw: DebateRawOutput) -> str:
@@ -90,7 +88,7 @@ async def test_debates_can_repeat_until_a_condition_holds() -> None:
 
 
 async def test_failed_debates_can_be_rescued() -> None:
-    """The step after a failing debate handles its exception."""
+    """The step after the failing debate handles the exception."""
 
     def fail(value: object) -> str:
         raise LookupError("nothing")
@@ -101,8 +99,6 @@ async def test_failed_debates_can_be_rescued() -> None:
 
 
 async def test_surrounding_steps_see_the_output_and_the_session() -> None:
-    """The first step writes to the session, the debate's predicate reads it, and the last step gets the output."""
-
     def open_session(question: str, ctx: Context) -> str:
         ctx.session.state["rounds"] = 1
         return question
@@ -138,13 +134,12 @@ async def test_pattern_is_reusable_after_a_failure() -> None:
 
 
 async def test_run_sync_works_inside_a_running_loop() -> None:
-    """In a notebook, `run_sync` works even though an event loop is running."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     assert rent.run_sync(QUESTION, model=by_role()).output.rounds == 1
 
 
 async def test_run_has_the_records_of_the_outer_debate() -> None:
-    """`transcript` and `tasks` come from the outer debate, not from the nested one in a debater's role."""
+    """A debate in a debater's role must not replace the outer debate's `transcript` and `tasks`."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=lambda raw: raw.transcript[0].text)
     outer = debate(
         name="outer",

@@ -48,7 +48,9 @@ async def run_concise_debate(
 
 
 async def test_turns_begin_with_their_own_position() -> None:
-    """Models that support prefixes continue one. The phrases alternate, so no two turns in a round begin alike."""
+    """A model that supports prefixes continues the given words. The phrases alternate, so that turns in a
+    round differ.
+    """
     model = ScriptedModel(*[f"{number}." for number in ["one", "two", "three", "four", "five", "six"]])
     await run_concise_debate(model, max_rounds=3)
     begins = [call.begins for call in model.calls]
@@ -59,7 +61,7 @@ async def test_turns_begin_with_their_own_position() -> None:
 
 
 async def test_prompts_within_a_debate_share_a_prefix() -> None:
-    """System message and transcript come first; the system message lists the letters used for positions."""
+    """The system message and the transcript come first, so that a server can reuse what it has processed."""
     model = ScriptedModel("Quiet.", "Cheap.", "Clean.", "Quick.")
     await run_concise_debate(model, max_rounds=2)
     assert len({call.messages[0]["content"] for call in model.calls}) == 1
@@ -72,14 +74,14 @@ async def test_prompts_within_a_debate_share_a_prefix() -> None:
 
 
 async def test_custom_instructions_replace_the_opening_words() -> None:
-    """Custom instructions would conflict with the default opening words and sentence limit."""
+    """Custom instructions could conflict with the default opening words and sentence limit."""
     model = ScriptedModel("Quiet.", "Cheap.")
     await run_concise_debate(model, instructions="Answer in verse.")
     assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
 
 
 async def test_debates_without_sources_forbid_citations() -> None:
-    """The prompt forbids studies, institutions and numbers unless there are sources to quote."""
+    """Small models invent studies, institutions and numbers when they have no sources to quote."""
     for sources, forbids in ((None, True), ({"report": "Trams are quiet."}, False)):
         model = ScriptedModel("Quiet.", "Cheap.")
         await run_concise_debate(model, sources=sources)
@@ -90,7 +92,7 @@ async def test_debates_without_sources_forbid_citations() -> None:
 
 
 async def test_full_prompts_set_neither_opening_words_nor_a_sentence_limit() -> None:
-    """Larger models need neither."""
+    """Larger models need neither opening words nor a limit."""
     model = ScriptedModel("Quiet.", "Cheap.")
     await run_concise_debate(model, prompts=PromptOptions(profile="full"))
     assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
@@ -115,7 +117,7 @@ def entry(name: str, text: str = "So.") -> DebateContributionEntry:
     ],
 )
 def test_positions_become_the_beginning_of_a_sentence(stance: str, question: str, begins: str) -> None:
-    """Non-English positions become a separate sentence, and positions as long as an essay do not begin a turn."""
+    """A position in another language becomes a separate sentence, and one as long as an essay is left out."""
     assert opening_words(entries=[], agent_name="ann", stance=stance, question=question) == begins
 
 
@@ -128,7 +130,6 @@ def test_custom_opening_words_work_in_any_language() -> None:
 
 @given(st.lists(st.text(), max_size=60), st.text())
 def test_labels_are_distinct(stances: list[str], other: str) -> None:
-    """Labels differ from each other and from all positions."""
     labels = dict(labels_of([*stances, other]))
     assert len(set(labels.values())) == len(labels)
     assert not labels or labels.keys() == {*stances, other}
@@ -136,7 +137,6 @@ def test_labels_are_distinct(stances: list[str], other: str) -> None:
 
 
 async def test_long_turns_are_shortened_to_whole_sentences() -> None:
-    """The shortened turn counts as complete, and the event reports how much was removed."""
     result = await run_concise_debate(ScriptedModel("One. Two e.g. this. Three! Four. Five.", "Cheap."))
     assert [turn.text for turn in result.raw.transcript] == ["One. Two e.g. this. Three!", "Cheap."]
     assert result.status == "complete"
@@ -146,7 +146,7 @@ async def test_long_turns_are_shortened_to_whole_sentences() -> None:
 
 
 async def test_truncated_turns_end_with_a_whole_sentence() -> None:
-    """The turn counts as truncated only if it has no whole sentence besides its opening words."""
+    """A turn counts as truncated only if it has no whole sentence apart from its opening words."""
     part = f"I see it differently. {BUSES}, because they"
     result = await run_concise_debate(
         ScriptedModel(
@@ -163,7 +163,7 @@ async def test_truncated_turns_end_with_a_whole_sentence() -> None:
 
 
 async def test_copied_turns_are_retried_without_the_other_side() -> None:
-    """The retry is a separate step that counts towards usage and has an event. Its answer becomes the turn."""
+    """The retry is a separate step with its own event, and it counts towards usage."""
     model = ScriptedModel(LONG, f"But {LONG}", "Cheap.")
     result = await run_concise_debate(model)
     assert [turn.text for turn in result.raw.transcript] == [LONG, "Cheap."]
@@ -179,7 +179,6 @@ async def test_copied_turns_are_retried_without_the_other_side() -> None:
 
 
 async def test_stored_runs_record_the_retry() -> None:
-    """A resumed run repeats neither call."""
     store = MemoryStore()
     pattern = debate(
         name="d",
@@ -204,7 +203,7 @@ async def test_stored_runs_record_the_retry() -> None:
 
 
 async def test_paraphrases_are_retried() -> None:
-    """A paraphrase does not copy long runs of words. Short turns may share a few pairs by chance."""
+    """A paraphrase copies no long run of words, whereas two short turns may share a few word pairs by chance."""
     original = (
         "Phones are addictive and cause stress. If a pupil checks a phone all day, the pupil may lose focus and sleep."
     )
@@ -225,7 +224,7 @@ async def test_paraphrases_are_retried() -> None:
 
 @pytest.mark.parametrize("further", [LONG, f"{LONG} {LONG}", f"I disagree. {BUSES}, because"])
 async def test_retries_without_improvement_are_discarded(further: str) -> None:
-    """The first answer is kept, and the event reports the discarded retry."""
+    """The first answer is kept, and an event reports the discarded retry."""
     first = f"But {LONG}"
     result = await run_concise_debate(ScriptedModel(LONG, first, further))
     assert [turn.text for turn in result.raw.transcript] == [LONG, first]
@@ -236,7 +235,6 @@ async def test_retries_without_improvement_are_discarded(further: str) -> None:
 
 
 async def test_repeating_a_position_is_not_copying() -> None:
-    """Every turn states its side's position again."""
     position = " ".join(f"because{number}" for number in range(13))
     model = ScriptedModel(
         "Quiet.", f"{position.capitalize()}, because so.", "Clean.", f"Again. {LONG}", "Quiet.", LONG, "New."
@@ -251,7 +249,7 @@ async def test_repeating_a_position_is_not_copying() -> None:
     "options", [{"prompts": PromptOptions(profile="full")}, {"tools": [lambda: "fact"]}], ids=["full", "tools"]
 )
 async def test_larger_models_are_not_retried(options: dict[str, Any]) -> None:
-    """Larger models may quote, and a second request would lack their tool results."""
+    """Larger models may quote each other, and a second request would not include their tool results."""
     if "tools" in options:
 
         def look_up(topic: str) -> str:
@@ -265,7 +263,7 @@ async def test_larger_models_are_not_retried(options: dict[str, Any]) -> None:
 
 
 async def test_moderator_asks_one_question_and_all_sides_speak() -> None:
-    """A small model is not asked to decide anything else."""
+    """A small model has to decide nothing else."""
     model = ScriptedModel("What does it cost? And who pays?", "Quiet.", "Cheap.", "No question", "Clean.", "Quick.")
     result = await run_concise_debate(model, max_rounds=2, moderator=True)
     decisions = [
@@ -284,7 +282,7 @@ async def test_moderator_asks_one_question_and_all_sides_speak() -> None:
 
 @pytest.mark.parametrize("option", ["instructions", "tools"])
 async def test_moderators_with_instructions_or_tools_choose_speakers(option: str) -> None:
-    """The custom instructions may require choosing speakers or looking up facts, as in the full profile."""
+    """Custom instructions may tell the moderator to choose speakers or look up facts, as in the full profile."""
 
     def look_up(topic: str) -> str:
         """Look it up."""
@@ -302,7 +300,7 @@ async def test_moderators_with_instructions_or_tools_choose_speakers(option: str
 
 
 async def test_debater_length_limits_the_turn() -> None:
-    """A length in words is converted to sentences. A length in paragraphs sets no limit."""
+    """A length in words is converted to sentences, whereas a length in paragraphs sets no limit."""
     sides = [
         Debater("ann", TRAMS, options=DebaterOptions(length=20)),
         Debater("bea", BUSES, options=DebaterOptions(length="long")),
@@ -318,7 +316,7 @@ TEXTS = st.text(st.sampled_from("ab .!?…。！」\"')\n1e"), max_size=60) | st
 
 @given(TEXTS, st.integers(1, 4), TEXTS, st.booleans())
 def test_truncated_texts_are_prefixes(text: str, limit: int, begins: str, unfinished: bool) -> None:  # noqa: FBT001
-    """Truncating again changes nothing in any language, and only unfinished text loses its end."""
+    """Only unfinished text loses its end, in any language, and truncating it again changes nothing."""
     cut = first_sentences(text, limit, begins=begins, unfinished=unfinished)
     assert text.startswith(cut)
     assert not isinstance(cut, CutOff) or unfinished
@@ -334,7 +332,7 @@ def test_truncated_texts_are_prefixes(text: str, limit: int, begins: str, unfini
     st.integers(1, 6),
 )
 def test_truncated_texts_have_the_allowed_number_of_sentences(sentences: list[str], limit: int) -> None:
-    """Abbreviations do not end a sentence, and quotation marks belong to the sentence inside them."""
+    """A period after an abbreviation does not end a sentence, and a closing quotation mark belongs to the sentence."""
     assert first_sentences(" ".join(sentences), limit) == " ".join(sentences[:limit])
 
 
@@ -343,7 +341,6 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c", "é", "3.5"]), max_size=12)
 
 @given(WORDS, WORDS)
 def test_copied_run_is_the_longest_one(words: list[str], source: list[str]) -> None:
-    """Either text may be the copy."""
     runs = {tuple(source[i:j]) for i in range(len(source)) for j in range(i, len(source) + 1)}
     longest = max(
         (j - i for i in range(len(words)) for j in range(i, len(words) + 1) if tuple(words[i:j]) in runs), default=0
@@ -361,7 +358,6 @@ def test_copied_run_is_the_longest_one(words: list[str], source: list[str]) -> N
     ],
 )
 def test_huge_texts_are_compared_in_nearly_linear_time(word: str, times: int) -> None:
-    """Repetition does not slow the comparison down."""
     words = text_words(word * times)
     assert copied_run(word * times, f"{word * times}!") == len(words)
     assert copied_run(word * times, f"{word * (times // 2)} b {word * (times // 2)}") in {times // 2, times // 2 - 1}
@@ -369,7 +365,7 @@ def test_huge_texts_are_compared_in_nearly_linear_time(word: str, times: int) ->
 
 @given(WORDS, WORDS)
 def test_copied_share_counts_distinct_pairs(words: list[str], source: list[str]) -> None:
-    """The count equals that of a naive comparison. A text without pairs copies nothing."""
+    """The result must equal that of a naive comparison. A text without word pairs copies nothing."""
     pairs = {f"{words[i]} {words[i + 1]}" for i in range(len(words) - 1)}
     shared = [pair for pair in pairs if f" {pair} " in f" {' '.join(source)} "]
     assert copied_share(", ".join(words), " ".join(source).upper()) == (len(shared) / len(pairs) if pairs else 0.0)
@@ -378,7 +374,7 @@ def test_copied_share_counts_distinct_pairs(words: list[str], source: list[str])
 
 @pytest.mark.slow
 def test_the_longest_answers_are_compared_completely() -> None:
-    """The texts consist of one word, a few words, or words that never recur, at the maximum length of an answer."""
+    """The texts are as long as an answer may be and consist of one word, a few words, or words that never recur."""
     for text in ("a " * 100_000, "a b b a " * 25_000, " ".join(map(str, range(30_000)))):
         assert copied_run(f"x {text}", f"{text} y") == len(text.split())
         assert copied_share(text, text) == 1.0

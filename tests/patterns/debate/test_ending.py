@@ -24,7 +24,6 @@ def _rent(**options: Any) -> Any:
 
 @pytest.mark.parametrize("rounds", [1, 2, 4])
 def test_debates_end_after_max_rounds(rounds: int) -> None:
-    """A debate that nothing else ends has exactly `max_rounds` rounds and reports the cap."""
     result = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_role())
     assert (result.output.rounds, result.output.stop_reason) == (rounds, "max_rounds")
     assert [(event.rounds, event.reason) for event in events(result, RoundsEnded)] == [(rounds, "max_rounds")]
@@ -40,13 +39,12 @@ def test_debates_end_after_max_rounds(rounds: int) -> None:
     ],
 )
 def test_first_reason_wins(round_: int, moderator_done: bool, expected: str | None) -> None:  # noqa: FBT001
-    """The cap takes precedence over the moderator."""
     decided = DebateModeratorDecision(round=round_, next_speakers=["a"], done=moderator_done)
     assert stop_reason(DebateState(round=round_, moderator_decisions=[decided]), max_rounds=3) == expected
 
 
 def test_predicate_is_called_after_each_round_except_the_last() -> None:
-    """The predicate sees each completed round with its turns. In the last round, the cap comes first."""
+    """After the last round, the cap ends the debate first."""
     rounds: list[tuple[int, int]] = []
 
     def watch(ctx: Context) -> bool:
@@ -59,7 +57,6 @@ def test_predicate_is_called_after_each_round_except_the_last() -> None:
 
 
 def test_true_predicate_ends_the_debate_after_the_round() -> None:
-    """The completed round is judged, and the predicate is the stop reason."""
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.sequencer.state.round == 2)
     result = rent.run_sync(QUESTION, model=by_role())
     assert (result.output.rounds, result.output.stop_reason) == (2, "predicate")
@@ -75,7 +72,7 @@ def test_predicates_may_be_async() -> None:
 
 
 def test_predicate_sees_the_session_state_of_blocks() -> None:
-    """A budget in `ctx.session.state` is used up during the debate, which ends it."""
+    """A debate uses up a budget kept in `ctx.session.state` and then ends."""
 
     def stop(ctx: Context) -> bool:
         ctx.session.state["budget"] -= 1
@@ -89,13 +86,11 @@ def test_predicate_sees_the_session_state_of_blocks() -> None:
 
 
 def test_predicate_sees_session_objects() -> None:
-    """Values that earlier application steps store in a `Session` are visible too."""
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.session.state["stop"])
     assert rent.run_sync(QUESTION, session=Session(state={"stop": True}), model=by_role()).output.rounds == 1
 
 
 def test_predicate_sees_the_usage() -> None:
-    """`ctx.usage.calls` counts the run's model calls so far."""
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.usage.calls >= 4)
     result = rent.run_sync(QUESTION, model=by_role())
     assert result.output.rounds == 2
@@ -104,7 +99,6 @@ def test_predicate_sees_the_usage() -> None:
 
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 def test_exceptions_in_a_predicate_are_raised(wait: bool) -> None:  # noqa: FBT001
-    """The exception reaches the caller unchanged, and the judge is not called."""
     model = script("A", "B")
     failure = LookupError("no such budget")
 
@@ -121,7 +115,7 @@ def test_exceptions_in_a_predicate_are_raised(wait: bool) -> None:  # noqa: FBT0
 
 
 def test_moderator_takes_precedence_over_the_predicate() -> None:
-    """If both would end the debate, the moderator is the reason, and the predicate is not called."""
+    """The predicate is not called once the moderator has ended the debate."""
 
     def never_asked(ctx: Context) -> bool:
         raise AssertionError
@@ -139,7 +133,7 @@ def test_predicate_ends_a_moderated_debate() -> None:
 
 
 def test_blocks_cannot_prolong_a_debate() -> None:
-    """A block that tries to reset the round each time still gets only `max_rounds` turns."""
+    """A block that resets the round each time still gets only `max_rounds` turns."""
     turns: list[int] = []
 
     def meddle(value: object, ctx: Context) -> str:
@@ -154,7 +148,7 @@ def test_blocks_cannot_prolong_a_debate() -> None:
 
 
 def test_failing_judges_are_not_called_again() -> None:
-    """An invalid answer leaves the debate without a verdict."""
+    """A judge that gives an invalid answer leaves the debate without a verdict."""
     model = script("A", "B", verdict="nonsense")
     assert _rent(max_rounds=1).run_sync(QUESTION, model=model).status == "no_verdict"
     assert len(model.calls) == 3

@@ -66,7 +66,7 @@ def run_debate(model: Small, **options: Any) -> Any:
 
 
 def test_sides_begin_with_their_own_facts_verbatim() -> None:
-    """Each fact is used once, the clearest first.
+    """Each fact is used once, beginning with the clearest.
 
     A side without facts argues without any, and every quote is verified.
     """
@@ -88,7 +88,7 @@ def test_sides_begin_with_their_own_facts_verbatim() -> None:
 
 @pytest.mark.parametrize("strays", [1, 2])
 def test_turns_that_end_on_the_other_side_are_retried(strays: int) -> None:
-    """The retry has other opening words, and its answer is used whatever its text."""
+    """The retry begins with other opening words, and its answer is used in any case."""
     result = run_debate(Small(strays=strays))
     retries = [event for event in result.events if event.kind == "call_retried"]
     assert [(event.error, event.message) for event in retries] == [("Strayed", f"It ends on the side of {OFFICE!r}")]
@@ -97,14 +97,14 @@ def test_turns_that_end_on_the_other_side_are_retried(strays: int) -> None:
 
 
 def test_models_without_log_probabilities_argue_without_facts() -> None:
-    """One question is enough to detect the missing support."""
+    """One question is enough to find out that a model does not support log probabilities."""
     model = Small(tells=False)
     assert len(run_debate(model).raw.transcript) == 4
     assert sum("Fact: “" in str(request.messages[-1]["content"]) for request in model.asked) == 1
 
 
 def test_other_debates_make_no_additional_calls() -> None:
-    """Facts are not sorted with full prompts, custom instructions or a custom template, or without sources."""
+    """Facts are not sorted for debates with full prompts, custom instructions, a custom template or no sources."""
     for options in ({"prompts": PromptOptions(profile="full")}, {"instructions": "Be kind."}):
         model = Small()
         run_debate(model, **options, judge=lambda _: {"winner": HOME, "verdict": "Home.", "reasoning": "So."})
@@ -117,7 +117,7 @@ def facts_of(**texts: str) -> list[SourceFact]:
 
 
 def test_facts_are_sentences_with_numbers() -> None:
-    """Headings, feelings, quotations and long sentences are excluded, and the maximum is eight facts."""
+    """Headings, feelings, quotations and long sentences are left out, and there are never more than eight facts."""
     assert [fact.text[:12] for fact in facts_of(trial=REPORT)] == ["At home 31 c", "Sick leave a", "New staff ne"]
     assert facts_of(a="He said “no” 3 times. " + "It is 77. " * 20)[0].text == "It is 77."
     assert len(facts_of(a="It is 77. " * 20, b="It is 88.")) == 8

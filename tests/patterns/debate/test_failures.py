@@ -38,7 +38,6 @@ def _raising_block(error: BaseException) -> Any:
 
 @pytest.mark.parametrize("role", ["debater", "judge", "moderator", "synthesizer", "terminate_when"])
 async def test_application_exceptions_are_raised_unchanged(role: str) -> None:
-    """The caller gets the same object, with a note naming the block that raised it."""
     failure = KeyError("mine")
     options: dict[str, Any] = {"debaters": SIDES}
     if role == "debater":
