@@ -81,9 +81,7 @@ def test_marked_names_and_nothing_else_are_hidden(key: str, marked: str) -> None
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
 def test_a_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
-    """The search is independent of the library and ignores sentence structure, so it cannot share the library's
-    mistakes.
-    """
+    """The search ignores sentence structure and is independent of the library, so it has other weaknesses."""
     hidden, rest = ALIASES[key].hide(strip_marks(marked)).text, _MARK.sub(" … ", marked)
     for name in ROSTERS[key].names:
         assert count_occurrences(name, hidden) == count_occurrences(name, rest)
@@ -256,9 +254,7 @@ def test_aliases_are_assigned_uniformly() -> None:
 
 
 def test_large_and_hostile_rosters_get_aliases() -> None:
-    """One roster has more names than there are two-digit numbers, and another uses the words of the aliases
-    as names.
-    """
+    """One roster has more names than there are two-digit numbers, and another uses words of the aliases as names."""
     many = make_aliases([f"n{number}" for number in range(120)], random=Random(1))
     assert len(set(many.names.values())) == 120
     words = "Speaker Participant Discussant Voice Contributor Panelist"

@@ -357,8 +357,9 @@ def test_tie_rule_chooses_a_tied_agent(answer: Any) -> None:
 
 @pytest.mark.parametrize("answer", ["cy", "nobody", "", None, 7, {"choice": ["ann"]}, {}])
 def test_invalid_tie_breaks_are_losses(answer: Any) -> None:
-    """An unknown name does not break the tie, and neither does a value that is not a name. `None` counts as
-    no answer.
+    """An unknown name breaks no tie, and neither does a value that is not a name.
+
+    `None` counts as no answer.
     """
     output = tie(lambda _: answer)
     assert (output.winner, output.outcome) == (None, "no_consensus")

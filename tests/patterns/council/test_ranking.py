@@ -68,9 +68,7 @@ def test_all_pairs_are_neighbors_once_in_even_councils(count: int) -> None:
 
 @pytest.mark.parametrize("count", range(3, 41, 2))
 def test_nearly_all_pairs_are_neighbors_once_in_odd_councils(count: int) -> None:
-    """A Williams square does not exist for an odd number of answers, so one of the N - 1 steps occurs twice and one
-    never.
-    """
+    """A Williams square needs an even number of answers: with an odd one, one step occurs twice and one never."""
     pairs = count_neighbors(count, "all")
     assert len(pairs) == count * (count - 2)
     assert Counter(pairs.values()) == Counter({1: count * (count - 3), 2: count})
@@ -131,9 +129,7 @@ def test_concordance_of_complete_rankings_is_kendalls_w() -> None:
 
 
 def test_agreement_has_no_confidence_interval() -> None:
-    """With three to nine reviewers, the former 95 % interval contained the true value in only 55 to 92 % of
-    councils.
-    """
+    """With 3 to 9 reviewers, the former 95 % interval contained the true value in only 55 to 92 % of councils."""
     concordance = agreement(reviews(review("x", "a", "b", "c"), review("y", "a", "c", "b"), review("z", "b", "a", "c")))
     assert concordance is not None
     assert set(concordance.model_dump()) == {"w", "reviews"}

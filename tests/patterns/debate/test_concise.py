@@ -48,8 +48,9 @@ async def run_concise_debate(
 
 
 async def test_turns_begin_with_their_own_position() -> None:
-    """A model that supports prefixes continues the given words. The phrases alternate, so that turns in a
-    round differ.
+    """A model that supports prefixes continues the given words.
+
+    The phrases alternate, so that the turns in a round differ.
     """
     model = ScriptedModel(*[f"{number}." for number in ["one", "two", "three", "four", "five", "six"]])
     await run_concise_debate(model, max_rounds=3)

@@ -54,7 +54,7 @@ async def test_application_exceptions_are_raised_unchanged(role: str) -> None:
 
 
 async def test_exceptions_without_a_message_are_raised_unchanged() -> None:
-    """The exception's `__str__` raises, so the audit trail records the type instead."""
+    """The exception's `__str__` raises an error, so the audit trail records the exception's type instead."""
     failure = Unspeakable()
     rent = debate(name="rent", debaters=[Debater("anna", "for", block=_raising_block(failure)), SIDES[1]])
     handle = rent.start(QUESTION, model=ScriptedModel())
@@ -67,7 +67,7 @@ async def test_exceptions_without_a_message_are_raised_unchanged() -> None:
 
 
 async def test_model_exceptions_are_raised_unchanged() -> None:
-    """A custom model may raise anything. The library's own errors name the model and the block."""
+    """A custom model may raise anything. Only the library's own errors name the model and the block."""
     failure = OSError("no route")
     with pytest.raises(OSError, match="no route") as caught:
         await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel(failure))
@@ -79,7 +79,6 @@ async def test_model_exceptions_are_raised_unchanged() -> None:
 
 
 async def test_failures_keep_the_arguments_so_far() -> None:
-    """The handle of a failed run has the transcript, the audit trail, the usage and the events."""
     rent = debate(name="rent", debaters=SIDES, failures=FailurePolicy(on_failure="fail"))
     handle = rent.start(QUESTION, model=script("A1", "B1", "A2", "B2", verdict={"verdict": "?"}))
     with pytest.raises(SchemaViolation) as caught:
@@ -100,7 +99,6 @@ async def test_failures_keep_the_arguments_so_far() -> None:
 
 
 async def test_failing_turns_keep_the_turns_before_them() -> None:
-    """The failed turn has an errored task, and its argument is not in the transcript."""
     handle = debate(name="rent", debaters=SIDES).start(QUESTION, model=ScriptedModel("A1", "B1"))
     with pytest.raises(ScriptError):
         await handle
@@ -120,7 +118,6 @@ async def test_session_keeps_the_transcript_of_a_failed_debate() -> None:
 
 
 async def test_cancelling_a_debate_ends_it_at_once_and_cancels_the_task() -> None:
-    """Cancelling interrupts the model call. Earlier tasks stay completed."""
     speaking = asyncio.Event()
     interrupted: list[str] = []
 
@@ -150,7 +147,7 @@ async def test_cancelling_a_debate_ends_it_at_once_and_cancels_the_task() -> Non
 
 
 async def test_cancelling_the_caller_cancels_the_debate() -> None:
-    """Cancelling the task that awaits `pattern.run(…)` leaves no model call behind."""
+    """Cancelling the task that awaits `pattern.run(…)` must not leave a model call running."""
     speaking = asyncio.Event()
     interrupted: list[str] = []
 
@@ -171,7 +168,7 @@ async def test_cancelling_the_caller_cancels_the_debate() -> None:
 
 
 async def test_blocks_ending_their_own_task_do_not_hide_exceptions() -> None:
-    """A debater can access the run's audit trail, and its later exception is still raised."""
+    """A debater has access to the run's audit trail and may end its own task before it raises an exception."""
     failure = ValueError("after the fact")
 
     def meddle(value: object, ctx: Context) -> str:
@@ -188,6 +185,6 @@ async def test_blocks_ending_their_own_task_do_not_hide_exceptions() -> None:
 
 
 async def test_library_errors_have_one_base_class() -> None:
-    """`except FlowDebateError` catches every error that the library raises."""
+    """`except FlowDebateError` is enough to catch every error that the library raises."""
     with pytest.raises(FlowDebateError):
         await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel())

@@ -31,7 +31,10 @@ def _run_debate(*replies: Any, model: Any = None, **options: Any) -> tuple[Scrip
 
 
 def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
-    """Readers see only aliases. The transcript keeps the original words, and the report lists the names."""
+    """The debaters and the judge read aliases only.
+
+    The transcript keeps the original words, and the report lists the names.
+    """
     model, result = _run_debate(*NAMED, VERDICT)
     for prompt in (_prompts(model, "rent-debater-ben")[0], _prompts(model, "rent-judge")[0]):
         assert "anna" not in prompt
@@ -46,7 +49,7 @@ def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
 
 
 def test_aliases_are_constant_within_a_run() -> None:
-    """A different seed draws different aliases."""
+    """Another seed would draw different aliases."""
     aliases = set()
     for seed in range(4):
         model = ScriptedModel("As anna, I say so.", "As ben, I do not.", VERDICT)
@@ -59,7 +62,7 @@ def test_aliases_are_constant_within_a_run() -> None:
 
 
 def test_briefings_contain_aliases_instead_of_names() -> None:
-    """The moderator knows all names, but the other debaters see aliases in its briefings."""
+    """The moderator knows all names and may use them, so they are replaced before other debaters read the briefing."""
     model, _ = _run_debate(
         decision("anna", "ben", briefing="anna, answer ben.", done=True), "A.", "B.", VERDICT, **moderated()
     )
@@ -68,7 +71,7 @@ def test_briefings_contain_aliases_instead_of_names() -> None:
 
 
 def test_judge_can_see_names_on_request() -> None:
-    """Nothing is hidden with `hide_names=False`, and a judge that sees names in tags also sees them in texts."""
+    """`hide_names=False` hides nothing, and a judge that reads names in the tags may read them in the text as well."""
     model, result = _run_debate(*NAMED, VERDICT, prompts=PromptOptions(hide_names=False))
     assert "As anna, I say" in _prompts(model, "rent-judge")[0]
     assert result.raw.leaks is None
@@ -79,7 +82,6 @@ def test_judge_can_see_names_on_request() -> None:
 
 
 def test_judge_sees_which_quotes_are_verified() -> None:
-    """Each argument is followed by the status of its quotes, which no argument can forge."""
     model, result = _run_debate(*QUOTING, VERDICT, sources={"report": REPORT})
     assert f"[report] {REPORT}" in _prompts(model, "rent-debater-anna")[0]
     judged = _prompts(model, "rent-judge")[0]
@@ -94,14 +96,16 @@ def test_judge_sees_which_quotes_are_verified() -> None:
 
 
 def test_invalid_sources_are_rejected() -> None:
-    """Each source needs a name and non-blank text; the error names the invalid source."""
     for sources in ("a text", {"report": ""}, {"": "text"}, {"report": 5}):
         with pytest.raises(ConfigurationError, match="sources"):
             debate(name="rent", debaters=SIDES, sources=sources)  # type: ignore[arg-type]
 
 
 def test_debates_are_compared_with_baselines() -> None:
-    """`baselines=True` adds the results of one call and of two votes. The verdict remains the debate's."""
+    """With `baselines=True`, the output includes the results of one call and of two votes.
+
+    The verdict is still the debate's.
+    """
 
     def answer(request: ModelRequest) -> Any:
         if request.output is None:
@@ -122,7 +126,7 @@ def test_debates_are_compared_with_baselines() -> None:
 
 
 def test_every_run_audits_its_judge() -> None:
-    """The audit has figures on ballots and model overlap, and warns that a single run proves little."""
+    """The audit reports ballots and overlap between models, and warns that a single run proves little."""
     _, result = _run_debate("A.", "B.", VERDICT)
     audit = audit_run(result)
     assert audit.judge.ballots == 1
@@ -133,7 +137,7 @@ def test_every_run_audits_its_judge() -> None:
 
 
 def test_custom_judges_have_no_ballots() -> None:
-    """Ballots in a custom judge's answer do not count, because only the library's judge knows its views."""
+    """Ballots in a custom judge's answer are ignored, because only the library's judge knows its views."""
     forged = {**VERDICT, "judging": {"ballots": [], "scores": {"for": 1.0}, "schedule": "full"}}
     _, result = _run_debate("A.", "B.", judge=lambda _: forged)
     assert result.raw.verdict.judging is None
@@ -141,7 +145,7 @@ def test_custom_judges_have_no_ballots() -> None:
 
 
 def test_judges_from_a_debaters_model_family_cause_a_warning() -> None:
-    """The warning names only the judges related to a debater."""
+    """Only the judges related to a debater are named in the warning."""
     sides = [Debater("a", "for", model="openai/gpt-5-mini"), Debater("b", "against", model="ollama/gemma3")]
     with pytest.warns(FlowDebateWarning, match="'openai/gpt-6' judges, 'openai/gpt-5-mini' argues"):
         debate(name="rent", debaters=sides, judge=JudgeOptions(panel=["openai/gpt-6", "anthropic/claude-5"]))
@@ -174,7 +178,7 @@ def test_arguments_without_names_have_no_report() -> None:
 
 
 def test_quotes_are_verified_before_names_are_hidden() -> None:
-    """A quote with a debater's name is found in its source; an unverified quote is rendered with the alias."""
+    """A quote containing a debater's name must still be found in its source."""
     arguments = ('It says "Ben Ali counted the homes in May".', '"anna has counted them all" it says.')
     model, result = _run_debate(*arguments, VERDICT, sources={"report": "Ben Ali counted the homes in May 2024."})
     (judged,) = _prompts(model, "rent-judge")
@@ -185,7 +189,7 @@ def test_quotes_are_verified_before_names_are_hidden() -> None:
 
 
 def test_debates_in_a_pipeline_are_compared_at_their_own_cost() -> None:
-    """Earlier calls in the run do not count towards the budget for self-consistency."""
+    """Earlier calls in the same run must not increase the budget for self-consistency."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output is None:

@@ -39,7 +39,6 @@ def run_debate(format_: Any, **options: Any) -> Any:
 
 @pytest.mark.parametrize("name", names_of("debate"))
 def test_formats_run_all_of_their_phases(name: str) -> None:
-    """The phases keep their order, and the summary is one line."""
     raw = run_debate(name).raw
     spoken = list(dict.fromkeys(entry.phase for entry in raw.transcript))
     assert spoken == [phase.name for phase in FORMATS[name].phases if isinstance(phase, Phase)]
@@ -72,7 +71,7 @@ def test_delphi_is_anonymous() -> None:
 
 
 def test_the_side_that_swayed_more_of_the_audience_wins() -> None:
-    """First votes do not decide: both listeners favored buses before the debate and favor trams after it."""
+    """Both listeners favored buses before the debate and trams after it, so the first votes do not decide."""
     raw = run_debate("oxford", audience=["a nurse", "a baker"]).raw
     assert raw.winner is not None
     assert raw.winner.debaters == ("pro",)
@@ -81,7 +80,7 @@ def test_the_side_that_swayed_more_of_the_audience_wins() -> None:
 
 
 def test_formats_do_not_include_an_audience() -> None:
-    """Each listener costs two calls, so the audience must be set explicitly."""
+    """Each listener costs two calls, so an audience is added only on request."""
     assert not [name for name in FORMATS if FORMATS[name].audience]
     raw = run_debate("oxford").raw
     assert raw.audience == []
@@ -98,13 +97,13 @@ def test_formats_do_not_include_an_audience() -> None:
     ],
 )
 def test_equal_numbers_of_swayed_listeners_have_no_winner(votes: Any, winner: str | None) -> None:
-    """A vote without an earlier vote does not count as swayed."""
+    """A listener without an earlier vote does not count as swayed."""
     cast = [AudienceVote(voter="a nurse", before=before, after=after) for before, after in votes]
     assert verdict_of(cast, ["tea", "coffee"]).winner == winner
 
 
 def test_custom_formats_are_one_declaration() -> None:
-    """`debate()` accepts a custom format at once, and all front ends accept it once it is registered."""
+    """`debate()` accepts a custom format immediately, and all front ends accept it once it has been registered."""
     trial = Format(name="mock_trial", purpose="Trying a case.", phases=["opening", Phase("questions", asks="pairs")])
     assert {entry.phase for entry in run_debate(trial).raw.transcript} == {"opening", "questions"}
     add_format(trial)
@@ -134,13 +133,12 @@ def test_custom_formats_are_one_declaration() -> None:
     ],
 )
 def test_incompatible_options_are_rejected(options: Any, message: str) -> None:
-    """The error is raised before anything is built."""
+    """The error is raised before anything has been built."""
     with pytest.raises(ConfigurationError, match=message):
         run_debate(**options)
 
 
 def test_services_run_formats_by_name() -> None:
-    """HTTP and MCP use the format's sides by default, and the page shows the format's name."""
     asyncio.run(run_premortem())
 
 

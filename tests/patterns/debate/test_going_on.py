@@ -52,7 +52,6 @@ def count_new_calls(run: Any) -> int:
     ],
 )
 def test_earlier_arguments_are_reused(options: dict[str, Any]) -> None:
-    """One more round and the verdict are the only new calls, whatever ended the debate."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, **options)
 
@@ -69,7 +68,7 @@ def test_earlier_arguments_are_reused(options: dict[str, Any]) -> None:
 
 
 def test_mirrored_debates_continue_both_halves() -> None:
-    """Both halves have one more round, and both verdicts are new."""
+    """Each half gets one more round, and both verdicts are given again."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, mirror=True, max_rounds=1)
 
@@ -83,7 +82,7 @@ def test_mirrored_debates_continue_both_halves() -> None:
 
 
 def test_debaters_answer_a_readers_question() -> None:
-    """The answers come in the next round, and a debate can be continued more than once."""
+    """The debaters answer in the next round. A debate can be continued more than once."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, max_rounds=1)
 
@@ -105,7 +104,7 @@ def test_debaters_answer_a_readers_question() -> None:
 
 
 def test_runs_that_cannot_continue_are_rejected() -> None:
-    """The error names the field and is raised before any call is made."""
+    """The error names the field and is raised before any call has been made."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False)
 
@@ -128,7 +127,7 @@ def test_runs_that_cannot_continue_are_rejected() -> None:
 
 
 def test_front_ends_continue_debates_with_a_fork() -> None:
-    """Forks created over HTTP, over MCP or on the page can be read and resumed from their plan."""
+    """A fork created over HTTP, over MCP or on the page can be read and resumed from its plan."""
     counting = Counting()
 
     async def continue_debate() -> Any:
@@ -157,7 +156,10 @@ def raw_of(details: Any) -> Any:
 
 
 def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
-    """Without a plan, the fork itself records its additional rounds. Other patterns cannot continue."""
+    """An application's debate has no plan, so the fork itself records its additional rounds.
+
+    Other patterns cannot continue.
+    """
     counting = Counting()
     city = debate(name="city", debaters=SIDES, synthesizer=False, max_rounds=1)
     talk = round_robin(name="talk", debaters=[Persona("ann"), Persona("bob")], max_rounds=1)
@@ -207,7 +209,7 @@ def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
     ],
 )
 def test_forks_over_http_continue_a_debate_or_report_the_error(more: Any, field: str, problem: str) -> None:
-    """The server knows the earlier rounds and makes no call until all options are valid."""
+    """The server knows the earlier rounds and makes no call until every option has been checked."""
     counting = Counting()
     with staged(lambda: Service(store="memory:", model=counting.model)) as stage:
         run_id, call_count = stage.finished(), len(counting.prompts)
@@ -224,7 +226,6 @@ def test_forks_over_http_continue_a_debate_or_report_the_error(more: Any, field:
 
 @pytest.mark.parametrize("rounds", [0, 10_001, "two", None])
 def test_imports_with_impossible_round_counts_are_rejected(rounds: Any) -> None:
-    """The stored plan is validated strictly, because anybody may have written it."""
     assert Continuation.of_plan(Continuation(held=2, rounds=1, asked=((3, "When?"),)).to_plan()) is not None
     with pytest.raises(ConfigurationError, match="continuation"):
         Continuation.of_plan({"held": rounds, "rounds": 1, "asked": []})

@@ -44,7 +44,6 @@ def _arguments_in(prompt: str) -> list[str]:
 
 
 def test_judge_is_called_once_with_the_whole_transcript() -> None:
-    """The prompt contains the question, and every argument once under its round."""
     prompt, _, model = _run_judge()
     assert [call.block for call in model.calls].count("rent-judge") == 1
     assert QUESTION in prompt
@@ -53,7 +52,7 @@ def test_judge_is_called_once_with_the_whole_transcript() -> None:
 
 
 def test_judge_sees_stances_but_no_names_by_default() -> None:
-    """The tags of an anonymized transcript are stances."""
+    """The tags in an anonymized transcript contain stances."""
     _, view_event, model = _run_judge()
     prompt = model.calls[-1].prompt
     assert "[for] A1" in prompt
@@ -62,7 +61,7 @@ def test_judge_sees_stances_but_no_names_by_default() -> None:
 
 
 def test_names_can_be_included() -> None:
-    """`anonymize_transcript=False` tags each argument with name and stance."""
+    """With `anonymize_transcript=False`, each argument is tagged with its author's name and stance."""
     with pytest.warns(FlowDebateWarning):
         prompt, view_event, _ = _run_judge(anonymize_transcript=False)
     assert "[anna, for] A1" in prompt
@@ -78,25 +77,25 @@ def test_judge_sees_arguments_in_original_order_without_shuffling() -> None:
 
 @given(st.integers(0, 2**63 - 1))
 def test_view_event_has_the_shuffled_order(seed: int) -> None:
-    """The order is a permutation within rounds, and equals the order in the prompt."""
+    """The event must report the order that the judge actually saw in its prompt."""
     prompt, view_event, _ = _run_judge(seed=seed)
     assert [sorted(view_event.order[start : start + 3]) for start in (0, 3, 6)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert _arguments_in(prompt) == [TEXTS[index] for index in view_event.order]
 
 
 def test_shuffling_changes_the_order() -> None:
-    """At least one seed gives an order different from the original."""
+    """Some seeds may keep the original order by chance, but not all of them."""
     orders = {_run_judge(seed=seed)[1].order for seed in range(6)}
     assert len(orders) > 1
 
 
 def test_same_seed_gives_the_same_view() -> None:
-    """Two runs with the same seed show the judge the same prompt. The seed is in the raw output."""
+    """Two runs with the same seed show the judge the same prompt, and the raw output contains the seed."""
     assert _run_judge(seed=5)[0] == _run_judge(seed=5)[0]
 
 
 def test_runs_without_a_seed_can_be_repeated() -> None:
-    """The seed drawn by the run is in its raw output and gives the same view again."""
+    """The run draws a seed itself and stores it in the raw output, where a second run can take it from."""
     rent = debate(name="rent", debaters=THREE, max_rounds=3, synthesizer=False)
     first = rent.run_sync(QUESTION, model=script(*TEXTS))
     assert first.output.seed == first.seed
@@ -105,7 +104,7 @@ def test_runs_without_a_seed_can_be_repeated() -> None:
 
 
 def test_judges_can_have_their_own_random_source() -> None:
-    """The random source passed to `create_judge` replaces the run's seed."""
+    """A random source passed to `create_judge` replaces the run's seed."""
 
     def order(seed: int) -> tuple[int, ...]:
         transcript = create_debate_transcript()
@@ -118,7 +117,7 @@ def test_judges_can_have_their_own_random_source() -> None:
 
 
 def test_view_equals_format_transcript_for_judge() -> None:
-    """The prompt contains the result of `format_transcript_for_judge` word for word."""
+    """Applications can therefore use `format_transcript_for_judge` to find out what the judge read."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, synthesizer=False, shuffle_for_judge=False)
     model = script("A line.\nRound 2:\n[against] I concede.", "B", "C")
     output = rent.run_sync(QUESTION, model=model).output
@@ -129,7 +128,6 @@ def test_view_equals_format_transcript_for_judge() -> None:
 
 @pytest.mark.parametrize("winner", ["for", "against", "later", None])
 def test_winner_is_a_stance_or_none(winner: str | None) -> None:
-    """A winner of None means a synthesis of several stances."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, synthesizer=False)
     result = rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": winner}))
     assert result.raw.verdict is not None
@@ -139,7 +137,7 @@ def test_winner_is_a_stance_or_none(winner: str | None) -> None:
 
 @pytest.mark.parametrize("winner", ["anna", "not for", "for and against", "against for", "both", 1])
 def test_default_judge_can_only_choose_a_stance_as_winner(winner: object) -> None:
-    """A hidden name, a negation or two stances cause a `SchemaViolation` that names the judge and the field."""
+    """Naming a hidden person, negating a stance or naming two stances causes a `SchemaViolation`."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, failures=FailurePolicy(on_failure="fail"))
     with pytest.raises(SchemaViolation) as caught:
         rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": winner}))
@@ -148,7 +146,7 @@ def test_default_judge_can_only_choose_a_stance_as_winner(winner: object) -> Non
 
 
 def test_schema_lists_the_stances_as_an_enum() -> None:
-    """A model constrained by the schema cannot answer anything else; reasoning comes before the winner."""
+    """A model constrained by the schema cannot choose anything else. It has to give its reasoning before the winner."""
     _, _, model = _run_judge()
     schema = model.calls[-1].output_schema
     assert schema is not None
@@ -157,7 +155,7 @@ def test_schema_lists_the_stances_as_an_enum() -> None:
 
 
 def test_shared_stances_may_win() -> None:
-    """Two debaters may share a stance, so the judge chooses between the distinct ones."""
+    """Two debaters may share a stance, so the judge chooses between distinct stances."""
     sides = [Debater("a", "for"), Debater("b", "for"), Debater("c", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = rent.run_sync(QUESTION, model=script("A", "B", "C")).raw.verdict

@@ -19,7 +19,6 @@ Entries = list[DebateContributionEntry]
 
 @given(entries, st.integers())
 def test_shuffling_permutes_entries_within_each_round(transcript: Entries, seed: int) -> None:
-    """No entry is lost or repeated, and each round keeps its entries."""
     order = order_for_judge(transcript, random=Random(seed))
     assert sorted(order) == list(range(len(transcript)))
     assert [transcript[index].round for index in order] == sorted(one.round for one in transcript)
@@ -27,14 +26,14 @@ def test_shuffling_permutes_entries_within_each_round(transcript: Entries, seed:
 
 @given(entries, st.booleans())
 def test_without_shuffling_entries_are_sorted_by_round(transcript: Entries, anonymize: bool) -> None:  # noqa: FBT001
-    """The sort by ascending round is stable."""
+    """The sort is stable, so entries in the same round keep their order."""
     rendered = format_transcript_for_judge(transcript, anonymize=anonymize, shuffle=False)
     assert rendered == render_entries(sorted(transcript, key=lambda one: one.round), names=not anonymize)
 
 
 @given(entries, st.booleans(), st.integers())
 def test_judges_see_each_entry_once(transcript: Entries, anonymize: bool, seed: int) -> None:  # noqa: FBT001
-    """The shuffled view can be parsed back to all entries, and names are blank if the view omits them."""
+    """The shuffled view can be parsed back into all entries. A view without names leaves the name fields blank."""
     rendered = format_transcript_for_judge(transcript, anonymize=anonymize, random=Random(seed))
     parsed = parse_entries(rendered, names=not anonymize)
     assert _sorted_entries(parsed) == _sorted_entries(
@@ -44,7 +43,6 @@ def test_judges_see_each_entry_once(transcript: Entries, anonymize: bool, seed: 
 
 @given(entries, st.integers())
 def test_same_seed_shows_the_same_text(transcript: Entries, seed: int) -> None:
-    """The shuffle depends only on the random source."""
     first = format_transcript_for_judge(transcript, random=Random(seed))
     assert format_transcript_for_judge(transcript, random=Random(seed)) == first
     assert format_transcript_for_judge(transcript) == format_transcript_for_judge(transcript, random=Random(0))
@@ -52,7 +50,6 @@ def test_same_seed_shows_the_same_text(transcript: Entries, seed: int) -> None:
 
 @given(entries)
 def test_transcript_is_not_modified(transcript: Entries) -> None:
-    """Only the view is shuffled."""
     before = list(transcript)
     format_transcript_for_judge(transcript)
     order_for_judge(transcript)
@@ -61,7 +58,7 @@ def test_transcript_is_not_modified(transcript: Entries) -> None:
 
 
 def test_all_orders_of_a_round_are_about_equally_frequent() -> None:
-    """The shuffle favors no argument."""
+    """An uneven shuffle would favor one of the arguments."""
     transcript = [entry(1, name, name, "x") for name in "abc"]
     source = Random(7)
     orders = [tuple(order_for_judge(transcript, random=source)) for _ in range(1200)]
@@ -70,7 +67,7 @@ def test_all_orders_of_a_round_are_about_equally_frequent() -> None:
 
 
 def test_empty_transcripts_are_rendered_as_empty() -> None:
-    """A judge without a transcript reads "(empty)"."""
+    """A judge without a transcript reads "(empty)" instead of a blank."""
     assert format_transcript_for_judge([]) == "(empty)"
     assert format_transcript_for_judge([], anonymize=False, shuffle=False) == "(empty)"
     assert order_for_judge([]) == []

@@ -74,7 +74,7 @@ def _run_debate(model: Any, *, judge: Any = "swap", debaters: Any = SIDES, seed:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_slot_bias_does_not_change_balanced_verdicts(seed: int) -> None:
-    """The first side gets 20 more points, which cancel out over both orders, whatever the seed."""
+    """The first side gets 20 additional points, which cancel out over both orders whatever the seed."""
     verdict = _run_debate(_biased_judge(20), seed=seed).raw.verdict
     assert verdict.winner == "for"
     assert verdict.judging.flipped
@@ -86,7 +86,6 @@ def test_slot_bias_does_not_change_balanced_verdicts(seed: int) -> None:
     ("judge", "calls"), [("single", 1), ("swap", 2), ("cyclic", 3), ("full", 6), ("sampled(4)", 4)], ids=str
 )
 def test_each_scheduled_view_is_judged_once(judge: str, calls: int) -> None:
-    """Each view is one call and one event, and contains every argument once."""
     options = JudgeOptions(schedule=judge, labels=True)  # with labels, even a single view is scored
     orders: list[list[str]] = []
 
@@ -105,7 +104,7 @@ def test_each_scheduled_view_is_judged_once(judge: str, calls: int) -> None:
 
 
 def test_labels_replace_stances_for_the_judge() -> None:
-    """Tags and the list of positions use labels, and scores by label are mapped back to stances."""
+    """The judge's answer uses the labels too, so its scores are mapped back to stances."""
     prompts: list[str] = []
 
     def score(order: list[str], request: ModelRequest) -> Scores:
@@ -124,8 +123,6 @@ def test_labels_replace_stances_for_the_judge() -> None:
 
 
 def test_positions_and_scores_follow_the_order_of_the_view() -> None:
-    """The side listed and scored first is also read first, so nothing else favors a side."""
-
     def score(order: list[str], request: ModelRequest) -> Scores:
         system = str(request.messages[0]["content"])
         assert system.index(f"- {order[0]}\n") < system.index(f"- {order[1]}\n")
@@ -145,7 +142,7 @@ ON_FLIP: Mapping[str, tuple[str | None, Scores]] = {
 
 @pytest.mark.parametrize("on_flip", ON_FLIP)
 def test_on_flip_determines_the_winner_after_a_flip(on_flip: Any) -> None:
-    """Either the mean decides or nobody wins, and the ballots are recorded in both cases."""
+    """Depending on the option, the mean decides or nobody wins; the ballots are recorded either way."""
     winner, scores = ON_FLIP[on_flip]
     verdict = _run_debate(_biased_judge(20), judge=JudgeOptions(schedule="swap", on_flip=on_flip)).raw.verdict
     assert verdict.winner == winner
@@ -155,7 +152,7 @@ def test_on_flip_determines_the_winner_after_a_flip(on_flip: Any) -> None:
 
 
 def test_ties_include_all_leaders() -> None:
-    """A ballot for one side and a ballot for both are a flip: both sides get the same score, and nobody wins."""
+    """One ballot for a side and one for both sides are a flip: the scores are equal, and nobody wins."""
 
     def score(order: list[str], _: ModelRequest) -> Scores:
         return {side: 50 + 20 * (side == "for") * (order[0] == "for") for side in order}
@@ -170,7 +167,7 @@ def test_ties_include_all_leaders() -> None:
     [("It was not answered.", "For for: It was not answered."), ("# Issues\n\nNone.", "For for:\n\n# Issues\n\nNone.")],
 )
 def test_reasons_with_several_paragraphs_keep_their_headings(reasoning: str, line: str) -> None:
-    """The reasons follow the findings from a tie's ballots, and a heading must begin its own line."""
+    """In a tie, the reasons follow the findings from the ballots, and a Markdown heading must begin its own line."""
     model = _scoring_model(lambda order, _: dict.fromkeys(order, 50.0) | {order[0]: 70.0}, reasoning=reasoning)
     verdict = _run_debate(model, judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
     assert verdict.winner is None
@@ -178,7 +175,7 @@ def test_reasons_with_several_paragraphs_keep_their_headings(reasoning: str, lin
 
 
 def test_people_see_the_ballots_of_a_flip_and_decide() -> None:
-    """With `on_flip="human"`, the request contains the findings from each ballot, and the answer is the verdict."""
+    """With `on_flip="human"`, the request contains the findings from each ballot, and the reply is the verdict."""
     requests: list[str] = []
 
     def ask(request: Any) -> dict[str, str]:
@@ -194,7 +191,7 @@ def test_people_see_the_ballots_of_a_flip_and_decide() -> None:
 
 
 def test_people_decide_only_after_a_flip() -> None:
-    """A verdict that is the same in each view needs no person."""
+    """A verdict that is the same in each view does not need a human decision."""
 
     def ask(_: object) -> None:
         pytest.fail("nobody has to decide")
@@ -204,7 +201,7 @@ def test_people_decide_only_after_a_flip() -> None:
 
 
 def test_suspended_runs_resume_without_judging_again(tmp_path: Any) -> None:
-    """The ballots are stored with the run, so no call is repeated after the person's answer."""
+    """The ballots are stored with the run, so no call is repeated once a human has answered."""
     from flowdebate import submit_answer_sync
 
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, judge=JudgeOptions(schedule="swap", on_flip="human"))
@@ -233,7 +230,7 @@ def _steady_judge(winner: str) -> FunctionModel:
 
 
 def test_panels_have_a_ballot_per_model_and_view() -> None:
-    """Two models with both orders cast four ballots; the verdict reports their effective number."""
+    """Two models and two orders result in four ballots, and the verdict reports their effective number."""
     options = _panel(
         _steady_judge("for"), _steady_judge("for"), _steady_judge("against"), schedule="swap", decided_by="vote"
     )
@@ -250,7 +247,7 @@ def _fail(_: ModelRequest) -> ModelResponse:
 
 
 def test_panels_with_a_quorum_continue_without_a_failed_model() -> None:
-    """With `quorum=1`, a model whose provider fails is excluded and recorded; by default, two must answer."""
+    """With `quorum=1`, a model whose provider fails is excluded and recorded. By default, two models must answer."""
     down = FunctionModel(_fail, name="down")
     result = _run_debate(_biased_judge(0), judge=_panel(_steady_judge("for"), down, quorum=1))
     assert result.status == "degraded"
@@ -281,7 +278,6 @@ def test_unusable_ballots_are_excluded_and_recorded() -> None:
 
 @given(votes=st.lists(st.sampled_from(["for", "against"]), min_size=1, max_size=7), seed=st.integers(0, 9))
 def test_curtailed_votes_have_the_winner_of_the_full_vote(votes: list[str], seed: int) -> None:
-    """Only ballots that could not change the winner are skipped."""
     results = [
         _run_debate(
             _biased_judge(0), judge=_panel(*map(_steady_judge, votes), decided_by="vote", curtail=curtail), seed=seed
@@ -297,7 +293,7 @@ def test_curtailed_votes_have_the_winner_of_the_full_vote(votes: list[str], seed
 
 
 def test_session_stores_the_verdict() -> None:
-    """The session stores the verdict once, without ballots; the stream has each ballot and the verdict."""
+    """The session stores the verdict without its ballots, while the stream contains each ballot and the verdict."""
     result = _run_debate(_biased_judge(0))
     last = [item for item in result.session.history if item["name"] == "rent-judge"]
     assert [json.loads(item["content"])["winner"] for item in last] == ["for"]
@@ -321,7 +317,6 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("field", WRONG)
 def test_invalid_options_are_named(field: str) -> None:
-    """The error names the option and its valid values."""
     options, allowed = WRONG[field]
     with pytest.raises(ConfigurationError, match=field if field != "sampled" else "size") as caught:
         JudgeOptions(**options)
@@ -329,7 +324,7 @@ def test_invalid_options_are_named(field: str) -> None:
 
 
 def test_judge_options_must_match_the_sides() -> None:
-    """Labels equal to stances, too few labels, all orders of five sides, and an unknown schedule are errors."""
+    """The judge must be able to tell all sides apart and to read them in every scheduled order."""
     five = [Debater(f"n{index}", f"side {index}") for index in range(5)]
     for judge, debaters, message in (
         (JudgeOptions(labels=["for", "B"]), SIDES, "differ from each other and from the stances"),
@@ -342,7 +337,7 @@ def test_judge_options_must_match_the_sides() -> None:
 
 
 def test_panels_can_be_created_as_blocks() -> None:
-    """`create_judge_panel` builds a block for a debate that shares its transcript, and requires at least one model."""
+    """The block must share the debate's transcript and needs at least one model."""
     transcript = create_debate_transcript()
     options: dict[str, Any] = {"name": "rent", "transcript": transcript, "stances": ["for", "against"]}
     panel = create_judge_panel(

@@ -101,7 +101,7 @@ def text_judge(worth: Callable[[str], float], bias: Callable[[int], float] = lam
 
 @pytest.mark.parametrize("sides", [2, 3])
 def test_simulated_judges_return_their_log_odds(sides: int) -> None:
-    """The log-odds match to 1e-9 in each view, including slot bias and noise."""
+    """With slot bias and noise included, the log-odds match those of the simulation to within 1e-9."""
     judge = SimJudge(slot=2.0, noise=0.7, seed=5)
     judging = judge_debate(judge, sides=sides).judging
     assert judging is not None
@@ -140,7 +140,7 @@ def test_simulated_judges_return_their_log_odds(sides: int) -> None:
     sides=st.integers(2, 3),
 )
 def test_slot_bias_of_any_size_never_changes_the_winner(worths: list[float], biases: list[float], sides: int) -> None:
-    """Over all orders, each side has each slot once, so the bias adds the same amount to all."""
+    """Over all orders, each side takes each slot once, so the bias adds the same amount to all of them."""
 
     def ballots(bias: Sequence[float]) -> list[JudgeBallot]:
         cast = []
@@ -160,7 +160,7 @@ def test_slot_bias_of_any_size_never_changes_the_winner(worths: list[float], bia
 
 @given(st.lists(st.tuples(odds, odds), min_size=1, max_size=5))
 def test_swapped_inputs_have_opposite_log_odds(pairs: list[tuple[float, float]]) -> None:
-    """The two sides' texts trade places in the other order, and sides may be listed in any order."""
+    """In the other order, the two sides' arguments trade places. The sides may be listed in any order."""
     ballots = [
         JudgeBallot(view=view, order=list(SIDES[:2]), log_odds=centred(dict(zip(SIDES, pair, strict=False))))
         for view, pair in enumerate(pairs)
@@ -206,7 +206,7 @@ def decide_by_log_odds(ballots: Sequence[JudgeBallot]) -> Decision:
 
 
 def test_one_loud_model_does_not_outvote_three() -> None:
-    """Confidence does not matter: the mean log-odds would be 1.5 for the side that three of four models reject."""
+    """Confidence does not count: the mean log-odds would be 1.5 for the side that three of four models reject."""
     decision = decide_by_log_odds(panel_of([[4.5, -4.5], [-0.5, 0.5], [-0.5, 0.5], [-0.5, 0.5]]))
     assert decision.winner == SIDES[1]
     assert decision.scores == softmax({SIDES[0]: -0.5, SIDES[1]: 0.5})
@@ -214,7 +214,7 @@ def test_one_loud_model_does_not_outvote_three() -> None:
 
 @given(st.integers(1, 3), st.data())
 def test_two_thirds_agreement_decides(minority: int, data: st.DataObject) -> None:
-    """No confidence lets a minority win, whatever the number of sides and the other ballots."""
+    """However confident it is, a minority cannot win, whatever the number of sides and the other ballots."""
     sides = SIDES[: data.draw(st.integers(2, 3))]
     panel_odds = st.lists(odds, min_size=len(sides), max_size=len(sides))
     clear = panel_odds.filter(lambda to: to[0] - max(to[1:]) > MIN_LOG_ODDS + 1e-6)
@@ -229,7 +229,7 @@ def test_two_thirds_agreement_decides(minority: int, data: st.DataObject) -> Non
 
 @given(panels, st.integers(2, 4), st.data())
 def test_repeated_models_change_nothing(given_to: list[list[float]], times: int, data: st.DataObject) -> None:
-    """A panel counts each model once."""
+    """A panel counts each model only once."""
     single = panel_of(given_to)
     repeated = [data.draw(st.sampled_from(single))] * times
     assert (
@@ -253,7 +253,6 @@ def test_order_of_judges_and_sides_does_not_matter(given_to: list[list[float]], 
 
 @given(panels)
 def test_panels_of_one_equal_their_judge(given_to: list[list[float]]) -> None:
-    """The panel has the judge's probabilities, and the judge's winner if that side is clearly ahead."""
     alone = panel_of(given_to[:1])
     second, first = sorted((alone[0].log_odds or {}).values())[-2:]
     decision = decide_by_log_odds(alone)
@@ -263,14 +262,13 @@ def test_panels_of_one_equal_their_judge(given_to: list[list[float]]) -> None:
 
 @given(panels)
 def test_panel_winner_leads(given_to: list[list[float]]) -> None:
-    """The winner leads even if preferences are cyclic."""
     decision = decide_by_log_odds(panel_of(given_to))
     assert decision.winner in (None, leader_of(decision.scores))
 
 
 @given(st.dictionaries(st.text(max_size=3), odds, min_size=1, max_size=5))
 def test_probabilities_from_log_odds_add_up(log_odds: dict[str, float]) -> None:
-    """Centering changes only the mean, which becomes 0."""
+    """Centering the log-odds changes only their mean, which becomes 0."""
     assert math.fsum(softmax(log_odds).values()) == pytest.approx(1)
     assert math.fsum(centred(log_odds).values()) == pytest.approx(0, abs=1e-9)
     assert softmax(centred(log_odds)) == pytest.approx(softmax(log_odds), abs=1e-9)
@@ -288,7 +286,7 @@ def test_slot_bias_does_not_hide_the_better_side(better: str, bias: float) -> No
 
 
 def test_letters_can_be_crossed_with_slots() -> None:
-    """Each order is combined with each rotation of the letters, so letter bias cancels out as well."""
+    """Each order is combined with each rotation of the letters, so that a bias towards a letter cancels out as well."""
     judged = judge_debate(text_judge(lambda block: 0.3 * ("lost people" in block)), crossed_labels=True)
     assert judged.winner == "Dogs are better"
     assert judged.judging is not None
@@ -305,7 +303,7 @@ def test_letters_can_be_crossed_with_slots() -> None:
 
 
 def test_judge_reads_neither_positions_nor_names() -> None:
-    """Arguments are listed by side under a letter, and no text can pass for a side or for part of the prompt."""
+    """Arguments are listed by side under a letter, and none can be mistaken for a side or for part of the prompt."""
     prompts: list[str] = []
 
     def spy(request: ModelRequest) -> Any:
@@ -326,7 +324,7 @@ def test_judge_reads_neither_positions_nor_names() -> None:
 
 
 def test_improbable_letters_are_a_problem() -> None:
-    """A ballot does not count if the letters have less than a tenth of the probability."""
+    """A ballot does not count if the letters together have less than a tenth of the probability."""
 
     def likely(request: ModelRequest) -> Any:
         first = SAID[SIDES[0]].split(".")[0] in request.messages[-1]["content"].split("Side B")[0]
@@ -342,7 +340,7 @@ def test_improbable_letters_are_a_problem() -> None:
 
 
 def test_failed_ballots_invalidate_the_judges_other_ballots() -> None:
-    """Slot bias only cancels out over all orders, so a single order decides nothing, as in a panel."""
+    """Slot bias cancels out only over all orders, so a single order decides nothing, as in a panel."""
 
     def likely(request: ModelRequest) -> Any:
         if SAID[SIDES[0]].split(".")[0] in request.messages[-1]["content"].split("Side B")[0]:
@@ -358,7 +356,7 @@ def test_failed_ballots_invalidate_the_judges_other_ballots() -> None:
 
 
 def test_failed_ballots_without_a_model_invalidate_all() -> None:
-    """The failed ballot may belong to any of the models."""
+    """Any of the models might have cast the failed ballot."""
     failed = JudgeBallot(order=["yes", "no"], problem="the answer has no text")
     usable = JudgeBallot(view=1, order=["no", "yes"], model="m", log_odds={"yes": 1.0, "no": -1.0}, winner="yes")
     assert decide([failed, usable], sides=["yes", "no"], by="log_odds").winner is None
@@ -372,7 +370,7 @@ def test_leads_below_the_threshold_have_no_winner() -> None:
 
 
 def test_judges_without_log_probabilities_fall_back_to_scores() -> None:
-    """The views stay the same, and the record has the reason for the fallback."""
+    """The views stay the same, and the verdict records why the judge fell back to scores."""
 
     def answer(request: ModelRequest) -> Any:
         if request.choices:
@@ -406,7 +404,7 @@ def test_judges_without_log_probabilities_fall_back_to_scores() -> None:
     ids=str,
 )
 def test_incompatible_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """The error is raised at once and names the field. Models known to lack log probabilities are included."""
+    """This includes models known to lack log probabilities. The error is raised at once and names the field."""
     with pytest.raises(ConfigurationError, match=f"JudgeOptions: `{field}`"):
         JudgeOptions(**options)
 
@@ -422,7 +420,7 @@ def test_too_many_sides_are_rejected() -> None:
 
 
 def test_small_models_judge_by_letter_and_large_ones_by_reasons() -> None:
-    """Templates and options that require a particular answer form override the model's profile."""
+    """A template or option that requires a particular form of answer takes precedence over the model's profile."""
 
     def answer(request: ModelRequest) -> Any:
         if request.choices:
@@ -452,7 +450,7 @@ def test_small_models_judge_by_letter_and_large_ones_by_reasons() -> None:
 
 
 def test_large_models_give_their_reasons_before_the_letter() -> None:
-    """The reasons refer to positions by round, and the request for the letter contains them."""
+    """The reasons refer to positions by their place in the round, and the request for the letter contains them."""
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -486,7 +484,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=60) | st.lists(
 
 @given(texts)
 def test_sentences_are_substrings_and_keep_all_words(text: str) -> None:
-    """Order is preserved in any text, and only sentences above the maximum length are cut."""
+    """Sentences keep their order, and only those above the maximum length are cut."""
     at = 0
     for sentence in sentences_of(text):
         at = text.index(sentence, at) + len(sentence)
@@ -497,7 +495,7 @@ def test_sentences_are_substrings_and_keep_all_words(text: str) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(SIDES), texts), max_size=6))
 def test_quotes_are_verbatim_from_their_turn(statement_texts: list[tuple[str, str]]) -> None:
-    """A reply is quoted from another side's later turn."""
+    """A reply is quoted from a later turn by another side."""
     entries = [
         DebateContributionEntry(round=1 + at, agent_name="a", stance=side, text=text)
         for at, (side, text) in enumerate(statement_texts)
@@ -517,7 +515,6 @@ def test_quotes_are_verbatim_from_their_turn(statement_texts: list[tuple[str, st
 
 
 def test_verified_statements_are_quoted_first() -> None:
-    """Fluent inventions around a quote are ignored. For a side without quotes, any sentence may be quoted."""
     report = Source(name="report.txt", text="Mistakes in letters rose by 12 percent.")
     texts = {
         SIDES[0]: "It is clear: “Mistakes in letters rose by 12 percent.” Customers are ruined everywhere in the land.",
@@ -531,7 +528,7 @@ def test_verified_statements_are_quoted_first() -> None:
 
 
 def test_verdicts_quote_the_models_choice_and_the_reply() -> None:
-    """The model only chooses sentences; it writes no part of the text."""
+    """The model only chooses sentences and writes no part of the verdict's text."""
 
     def likely(request: ModelRequest) -> Any:
         turn = request.messages[-1]["content"]
@@ -585,7 +582,7 @@ def test_simultaneous_turns_are_not_replies(judge: Any) -> None:
 
 
 def test_verdicts_do_not_require_a_quote() -> None:
-    """A provider failure during quoting does not affect the verdict."""
+    """A provider failure while choosing quotes leaves the verdict as it is."""
 
     def likely(request: ModelRequest) -> Any:
         if "Which sentence" in request.messages[-1]["content"]:
@@ -610,7 +607,7 @@ def test_verdicts_do_not_require_a_quote() -> None:
     text=st.text(st.characters(codec="utf-8"), min_size=1, max_size=40),
 )
 def test_verdicts_name_only_the_winner(winner: str | None, sides: int, text: str) -> None:
-    """Without a winner, no side is named, and quotes are on separate lines."""
+    """Without a winner, no side is named, and each quote is on a separate line."""
     words = letter_verdict(winner, sides, usable=True)
     assert [side for side in SIDES if side in words] == ([] if winner is None else [winner])
     assert words.startswith("No winner") is (winner is None)
@@ -623,7 +620,7 @@ def test_verdicts_name_only_the_winner(winner: str | None, sides: int, text: str
 
 @given(st.sampled_from(SIDES), st.sampled_from([None, *SIDES]), st.sampled_from(["{} should win.", "{}", "Both, {}!"]))
 def test_verdicts_naming_only_losers_get_a_headline(side: str, winner: str | None, words: str) -> None:
-    """Readers see the winner first, followed by the model's complete text."""
+    """Readers should see the winner first and then the model's complete text."""
     text = words.format(side)
     headlined = add_headline(text, winner, SIDES)
     assert text in headlined
@@ -633,7 +630,7 @@ def test_verdicts_naming_only_losers_get_a_headline(side: str, winner: str | Non
 
 
 def test_ballots_without_letters_omit_the_letter_fields() -> None:
-    """Existing stored documents stay the same."""
+    """Documents stored by earlier versions must stay the same."""
     ballot = JudgeBallot(order=["a", "b"], winner="a")
     dumped = Judging(ballots=[ballot], scores={"a": 1.0, "b": 0.0}).model_dump(by_alias=True)
     assert not {"answer", "fallback", "quotes"} & dumped.keys()

@@ -83,7 +83,7 @@ def answers(judge: Any) -> Callable[[ModelRequest], Any]:
 
 
 def test_mirror_reverses_the_order_and_is_in_the_output() -> None:
-    """The output has two debates, their two verdicts and a joint verdict, at twice the cost of one debate."""
+    """A mirrored debate costs twice as much as a single one and has a joint verdict in addition to its two verdicts."""
     plain = rent(mirror=False).run_sync(QUESTION, model=model(lambda _: "for"))
     result = rent().run_sync(QUESTION, model=model(lambda _: "for"))
     raw = result.raw
@@ -111,7 +111,7 @@ def test_mirror_reverses_the_order_and_is_in_the_output() -> None:
 
 @pytest.mark.parametrize("on_flip", ["average", "abstain", "tie"])
 def test_judges_who_favor_the_last_word_have_no_winner(on_flip: Any) -> None:
-    """The winner differs in the mirror, so the shares are even and the rule for flips decides."""
+    """The mirror has another winner, so the shares are even and the rule for flips decides."""
     result = rent(judge=JudgeOptions(schedule="swap", on_flip=on_flip)).run_sync(QUESTION, model=model(second_opener))
     verdict = result.raw.verdict
     assert (result.raw.first_verdict.winner, result.raw.mirrored.verdict.winner) == ("against", "for")
@@ -145,7 +145,7 @@ def judge_by_letter(lead: float, *, mirror: bool, **options: Any) -> Any:
 @example(lead=0.04, threshold=0.0, quotes=True)
 @example(lead=0.04, threshold=0.1, quotes=False)
 def test_mirrors_keep_a_winner_confirmed_in_both_orders(lead: float, threshold: float, quotes: bool) -> None:  # noqa: FBT001 - drawn
-    """The text of the verdict does not change either, so a small lead is not reported as a tie."""
+    """The text of the verdict stays the same too, so that a small lead is not reported as a tie."""
     alone, mirrored = (
         judge_by_letter(lead, mirror=mirror, min_log_odds=threshold, quotes=quotes) for mirror in (False, True)
     )
@@ -156,7 +156,7 @@ def test_mirrors_keep_a_winner_confirmed_in_both_orders(lead: float, threshold: 
 
 
 def test_audit_of_mirrored_debates_finds_a_last_word_bias() -> None:
-    """The last word wins all of 23 debates, with and without mirrors. A judge of quality shows no bias."""
+    """The side with the last word wins all 23 debates, with and without mirrors. An impartial judge shows no bias."""
     for mirror in (False, True):
         items = []
         spoken = []
@@ -192,7 +192,6 @@ def test_audit_of_mirrored_debates_finds_a_last_word_bias() -> None:
 def test_every_mirror_round_has_the_reverse_order(
     *, turn_order: Any, count: int, rounds: int, seed: int, moderated: bool
 ) -> None:
-    """Runs with the same seed are equal, and the outline contains the mirror."""
     names = [side.name for side in SIDES[:count]]
     moderator = (lambda _, ctx: decision(*names[ctx.sequencer.state.round % 2 :])) if moderated else None
     pattern = rent(debaters=SIDES[:count], turn_order=turn_order, max_rounds=rounds, moderator=moderator)
@@ -212,7 +211,7 @@ def test_every_mirror_round_has_the_reverse_order(
 
 @pytest.mark.parametrize(("second", "winner"), [("for", "for"), ("against", None), (None, None)])
 def test_custom_judges_must_name_the_same_winner_twice(second: str | None, winner: str | None) -> None:
-    """The verdict contains the reasons from both debates."""
+    """The joint verdict contains the reasons from both debates."""
     winners = iter([second, "for"])
 
     def judge(_: object, ctx: Context) -> dict[str, Any]:
@@ -227,8 +226,6 @@ def test_custom_judges_must_name_the_same_winner_twice(second: str | None, winne
 
 
 def test_debates_without_a_mirror_verdict_have_none() -> None:
-    """The verdict on a single order is not sufficient, but it remains available."""
-
     def judge(request: ModelRequest) -> str:
         if "mirrored" in request.block:
             raise ProviderFailed("down", status=503)
@@ -241,7 +238,7 @@ def test_debates_without_a_mirror_verdict_have_none() -> None:
 
 
 def test_limits_in_the_mirror_leave_no_verdict() -> None:
-    """The transcript is complete, but a verdict requires the evidence from both halves."""
+    """The transcript is complete, but a verdict requires evidence from both halves."""
     result = rent().run_sync(QUESTION, model=model(lambda _: "for"), limits=Limits(calls=6))
     assert (result.status, result.raw.verdict, result.raw.first_verdict) == ("limit", None, None)
     assert len(result.raw.transcript) == 4
@@ -249,7 +246,7 @@ def test_limits_in_the_mirror_leave_no_verdict() -> None:
 
 @given(st.integers(1, 10), st.sampled_from(["declared", "shuffled"]), st.booleans())
 async def test_mirrored_debates_can_be_resumed_at_any_call(stop: int, turn_order: Any, slow: bool) -> None:  # noqa: FBT001 - drawn
-    """The output is the same, and no answered call in either half is repeated."""
+    """The output is the same, and no call that was answered in either half is repeated."""
     answered: list[str] = []
     pattern, store, calls = rent(turn_order=turn_order), MemoryStore(), 0
     uninterrupted = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
@@ -293,7 +290,6 @@ def events_of_half(result: Any, *, mirror: bool) -> list[tuple[str, str]]:
 
 @given(turns=st.lists(st.integers(0, 9), min_size=1, max_size=12), moderated=st.booleans())
 async def test_event_order_does_not_depend_on_speed(*, turns: list[int], moderated: bool) -> None:
-    """The debate's events precede the mirror's. Only the judge may be called during the mirror."""
     moderator = (lambda _: decision("ann", "bea")) if moderated else None
     pattern = rent(moderator=moderator)
     expected = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
@@ -312,7 +308,7 @@ async def test_event_order_does_not_depend_on_speed(*, turns: list[int], moderat
 
 
 async def test_mirrored_debates_take_the_time_of_one_debate() -> None:
-    """Ten calls take five steps: the test answers a call only when no other call can start concurrently."""
+    """Ten calls take five steps, because the test answers a call only when no other call can start at the same time."""
     waiting: list[asyncio.Event] = []
 
     async def answer(request: ModelRequest) -> Any:
@@ -337,7 +333,7 @@ async def test_mirrored_debates_take_the_time_of_one_debate() -> None:
 
 @pytest.mark.parametrize("calls", range(1, 10))
 async def test_limits_end_both_halves_and_report_paid_calls(calls: int) -> None:
-    """Each paid call is in the events and in the transcript of its half, wherever the limit is reached."""
+    """Every call that was paid for is in the events and in the transcript of its half."""
     result = await rent().run(QUESTION, model=delayed_model([3]), limits=Limits(calls=calls))
     assert (result.status, result.raw.verdict, result.usage.calls) == ("limit", None, calls)
     paid = [event for event in events(result, ModelCalled) if event.usage.calls]
@@ -365,7 +361,7 @@ async def test_failures_in_the_mirror_end_the_debate_at_once() -> None:
 
 
 async def test_people_debate_one_half_after_the_other() -> None:
-    """The person's turns in the mirror come after the first debate, so the run is answered twice."""
+    """The human's turns in the mirror come after the first debate, so the run waits for answers twice."""
     store = MemoryStore()
     pattern = rent(debaters=[Debater("ann", "for", block=human(name="ann")), SIDES[1]], max_rounds=1)
     run = await pattern.run(QUESTION, model=delayed_model([2]), store=store, run_id="it", seed=1)
@@ -380,7 +376,6 @@ async def test_people_debate_one_half_after_the_other() -> None:
 
 
 def test_shared_transcripts_belong_to_the_first_debate() -> None:
-    """The session and the blocks that read the transcript see the same one."""
     transcript, session = create_debate_transcript(), Session()
     speakers: list[list[str]] = []
 
@@ -406,13 +401,12 @@ def test_shared_transcripts_belong_to_the_first_debate() -> None:
     ],
 )
 def test_debates_that_cannot_be_mirrored_are_rejected(options: dict[str, Any], message: str) -> None:
-    """The error is raised before anything is built."""
     with pytest.raises(ConfigurationError, match=message):
         rent(**options)
 
 
 def test_page_shows_both_debates_and_their_winners() -> None:
-    """The mirror's rounds have their own heading, followed by one verdict."""
+    """The mirror's rounds have their own heading, and a single verdict follows them."""
     raw = rent(judge="swap").run_sync(QUESTION, model=model(second_opener)).raw
     sections = list(DebateDocument(status="complete", raw=raw).sections())
     titles = [section.title for section in sections if hasattr(section, "title")]

@@ -41,7 +41,6 @@ def _scripted_moderator(*decisions: Any) -> dict[str, Any]:
 
 
 def test_the_moderator_opens_every_round_and_calls_the_speakers() -> None:
-    """The first round has the decided order, the next one a single speaker, and then the judge is called."""
     alone = decision("anna", reason="Ben has nothing to add.")
     model = ScriptedModel(
         decision("ben", "anna"), "B1", "A1", decision("anna", "ben"), "A2", "B2", alone, "A3", VERDICT
@@ -60,7 +59,6 @@ def test_the_moderator_opens_every_round_and_calls_the_speakers() -> None:
 
 
 def test_decisions_are_emitted_before_the_first_turn() -> None:
-    """The events are in the order round start, decision, first turn."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A1", "B1", VERDICT)
     result = _rent().run_sync(QUESTION, model=model)
     kinds = (RoundStarted, ModeratorDecided, TurnStarted)
@@ -69,21 +67,19 @@ def test_decisions_are_emitted_before_the_first_turn() -> None:
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_each_round_has_one_decision(rounds: int) -> None:
-    """Entries in `moderator_decisions` have the number of their round."""
     output = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_role(decide=lambda _: decision("anna"))).output
     assert [entry.round for entry in output.moderator_decisions] == list(range(1, rounds + 1))
     assert output.rounds == rounds
 
 
 def test_debates_without_a_moderator_have_no_decisions() -> None:
-    """`moderator_decisions` is present but empty."""
     assert debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(
         QUESTION, model=by_role()
     ).output.moderator_decisions == []  # fmt: skip
 
 
 def test_rounds_with_done_still_run() -> None:
-    """The speakers named in a decision with `done` still have their turns before the loop ends."""
+    """The speakers named in a decision with `done` still take their turns before the debate ends."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A1", "B1", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.text for entry in output.transcript] == ["A1", "B1"]
@@ -92,7 +88,6 @@ def test_rounds_with_done_still_run() -> None:
 
 
 def test_rounds_with_done_may_have_no_speakers() -> None:
-    """A round without turns follows, and the judge decides on the transcript so far."""
     model = ScriptedModel(decision("anna", "ben"), "A1", "B1", decision(done=True), VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.round for entry in output.transcript] == [1, 1]
@@ -100,7 +95,7 @@ def test_rounds_with_done_may_have_no_speakers() -> None:
 
 
 def test_a_model_cannot_end_a_debate_before_all_sides_have_spoken() -> None:
-    """A debater missing from the decision speaks anyway, and the decision records the addition."""
+    """A debater missing from the decision speaks anyway, and the decision records who was added."""
     model = ScriptedModel(decision(done=True), "A1", "B1", VERDICT)
     result = _rent().run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["A1", "B1"]
@@ -110,7 +105,7 @@ def test_a_model_cannot_end_a_debate_before_all_sides_have_spoken() -> None:
 
 
 def test_all_debaters_speak_if_the_decision_names_none() -> None:
-    """A missing or null list means all debaters in declared order."""
+    """A missing or null list means that all debaters speak in the declared order."""
     null = {**decision(), "nextSpeakers": None}
     model = ScriptedModel({"briefing": "Facts."}, "A1", "B1", null, "A2", "B2", VERDICT)
     output = _rent(max_rounds=2).run_sync(QUESTION, model=model).output
@@ -120,7 +115,7 @@ def test_all_debaters_speak_if_the_decision_names_none() -> None:
 
 @pytest.mark.parametrize("reason", [None, "", " "])
 def test_omitting_a_side_requires_a_reason(reason: str | None) -> None:
-    """In round 2, the model names one speaker without a reason, so the other one speaks as well."""
+    """In round 2, the model names one speaker without giving a reason, so the other one speaks as well."""
     model = ScriptedModel(
         decision("anna", "ben"), "A1", "B1", decision("anna", done=True, reason=reason), "A2", "B2", VERDICT
     )
@@ -130,7 +125,7 @@ def test_omitting_a_side_requires_a_reason(reason: str | None) -> None:
 
 
 def test_a_reason_does_not_silence_a_side_awaiting_its_reply() -> None:
-    """Ben answered Anna, so a round for Ben alone would leave her without a reply."""
+    """Ben has answered Anna, so a round for Ben alone would leave her without a reply."""
     alone = decision("ben", done=True, reason="Anna has said enough.")
     model = ScriptedModel(decision("anna", "ben"), "A1", "B1", alone, "B2", "A2", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
@@ -139,7 +134,7 @@ def test_a_reason_does_not_silence_a_side_awaiting_its_reply() -> None:
 
 
 def test_reasons_without_an_omitted_side_are_dropped() -> None:
-    """A small model gives a reason anyway, and the page would display an omission."""
+    """A small model may give a reason although it omits nobody, and the page would then report an omission."""
     model = ScriptedModel(decision("ben", "anna", done=True, reason="It is the first round."), "B", "A", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert output.moderator_decisions[0].reason is None
@@ -147,7 +142,7 @@ def test_reasons_without_an_omitted_side_are_dropped() -> None:
 
 @given(st.data())
 def test_every_side_gets_a_turn_to_reply(data: st.DataObject) -> None:
-    """A side that did not speak in this round has already replied to all its speakers, unless nobody speaks."""
+    """A side may be left out of a round only if it has already replied to everyone who speaks in it."""
     stances = dict(data.draw(st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from("xyz")), min_size=1)))
     spoken = data.draw(st.lists(st.tuples(st.sampled_from(list(stances)), st.sampled_from([None, "empty", "cut_off"]))))
     entries = [
@@ -170,7 +165,7 @@ def test_every_side_gets_a_turn_to_reply(data: st.DataObject) -> None:
 
 
 def test_one_debater_speaks_for_a_shared_stance() -> None:
-    """Two debaters with the same stance need only one turn. The one whose last turn is the oldest is added."""
+    """Two debaters with the same stance need only one turn, so the one that has waited longest is added."""
     stances = {"a": "x", "b": "x", "c": "y"}
     entries = [DebateContributionEntry(round=1, agent_name=name, stance=stances[name], text="-") for name in "abc"]
     for speakers, expected in ((["c"], ["a"]), (["a", "c"], []), (["b", "c"], [])):
@@ -180,7 +175,7 @@ def test_one_debater_speaks_for_a_shared_stance() -> None:
 
 @pytest.mark.parametrize("given_to", ["debate", "maker"])
 def test_moderator_prompts_have_the_stances_and_round_count(given_to: str) -> None:
-    """The prompt contains both once, from round 1 on."""
+    """The prompt must state both exactly once, from the first round on."""
     options = {"moderator": True, "transcript": None} if given_to == "debate" else {}
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent(**options).run_sync(QUESTION, model=model)
@@ -190,7 +185,7 @@ def test_moderator_prompts_have_the_stances_and_round_count(given_to: str) -> No
 
 @pytest.mark.parametrize("key", ["next_speakers", "nextSpeakers"])
 def test_empty_speaker_lists_require_done(key: str) -> None:
-    """An invalid decision by a model is replaced with the declared order; one by a function is an `OutputError`."""
+    """If a model decides this, the declared order is used instead; if a function does, an `OutputError` is raised."""
     result = _rent().run_sync(QUESTION, model=by_role(decide=lambda _: decision()))
     assert all(entry.fallback for entry in result.raw.moderator_decisions)
     assert all("may be empty only with done=true" in loss.error for loss in result.raw.losses)
@@ -200,14 +195,14 @@ def test_empty_speaker_lists_require_done(key: str) -> None:
 
 
 def test_unvalidated_instances_are_validated() -> None:
-    """`model_construct` does not bypass the validation."""
+    """An instance made with `model_construct` must not bypass the validation."""
     invalid = DebateModeratorOutput.model_construct(next_speakers=[], briefing=None, new_angle=None, done=False)
     with pytest.raises(OutputError, match="may be empty only with done=true"):
         _rent(**_scripted_moderator(invalid)).run_sync(QUESTION, model=by_role())
 
 
 def test_repeated_speakers_have_several_turns() -> None:
-    """Each entry in the list is a turn, and the second turn sees the first."""
+    """Each entry in the list is a separate turn, and the second turn sees the first."""
     model = ScriptedModel(decision("anna", "anna", "ben", done=True), "A1", "A2", "B", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.text for entry in output.transcript] == ["A1", "A2", "B"]
@@ -222,7 +217,7 @@ def test_a_side_speaks_even_if_the_other_gets_all_turns() -> None:
 
 
 def test_unknown_speakers_raise_an_error_listing_the_roster() -> None:
-    """The `RosterError` lists the available names in declared order, and nobody speaks."""
+    """The `RosterError` lists the available names in the declared order, and nobody speaks."""
     sides = [Debater("zoe", "for"), Debater("adam", "against")]
     rent = debate(name="rent", debaters=sides, **_scripted_moderator(decision("adam", "carl")))
     model = ScriptedModel()
@@ -235,7 +230,10 @@ def test_unknown_speakers_raise_an_error_listing_the_roster() -> None:
 
 
 def test_repeatedly_naming_unknown_speakers_falls_back_to_all() -> None:
-    """The model is called again with the reason. Then the declared order is used, and the decision is flagged."""
+    """The model is called again with the reason first.
+
+    After that, the declared order is used, and the decision is flagged.
+    """
     sides = [Debater("zoe", "for"), Debater("adam", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, **_with_roster(["zoe", "adam"]))
     model = ScriptedModel(decision("adam", "carl"), decision("adam", "dora"), "Z", "A", VERDICT)
@@ -261,7 +259,6 @@ def test_models_can_repair_their_decision() -> None:
 
 @pytest.mark.parametrize("field", ["briefing", "newAngle"])
 def test_briefings_and_angles_have_a_maximum_length(field: str) -> None:
-    """Briefings and angles are part of each prompt in the round, so a hundred thousand characters are invalid."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **_with_roster(["anna", "ben"]))
     endless = {**decision("ben"), field: "x" * 100_000}
     result = rent.run_sync(QUESTION, model=ScriptedModel(endless, "A", "B", VERDICT))
@@ -290,7 +287,7 @@ def test_default_moderator_schema_lists_the_roster_as_an_enum() -> None:
 
 
 def test_debaters_see_only_the_briefing_and_angle_of_the_round() -> None:
-    """Both appear in every prompt of their round and in no prompt of other rounds."""
+    """A briefing appears in every prompt of its round and in no prompt of the other rounds."""
     model = ScriptedModel(
         decision("anna", "ben", briefing="Rents rose by 9 %.", newAngle="Who pays?"),
         "A1",
@@ -322,7 +319,6 @@ def test_briefing_and_angle_are_independent(words: dict[str, str]) -> None:
 
 
 def test_moderators_see_names_and_their_own_decisions() -> None:
-    """The prompt contains the whole ordered transcript with names, and the decisions from earlier rounds."""
     model = ScriptedModel(
         decision("ben", "anna", newAngle="Who pays?"),
         "B1",
@@ -351,7 +347,7 @@ def test_first_prompt_asks_for_all_speakers_and_a_briefing() -> None:
 
 
 def test_first_prompt_with_tools_asks_for_research() -> None:
-    """The prompt asks the moderator to use the tools and to include the results in the briefing."""
+    """The moderator should use its tools and put what it finds into the briefing."""
 
     def search(query: str) -> str:
         """Search the web."""
@@ -373,7 +369,7 @@ def test_first_prompt_with_tools_asks_for_research() -> None:
     ids=["snake", "camel", "model"],
 )
 def test_custom_moderators_return_the_model_or_a_dict(answer: object) -> None:
-    """Keys may be in snake case or camel case, and missing fields have their defaults."""
+    """Keys may be in snake case or camel case, and missing fields get their default values."""
     output = _rent(**_scripted_moderator(answer)).run_sync(QUESTION, model=by_role()).output
     (choice,) = output.moderator_decisions
     assert (choice.round, choice.next_speakers, choice.briefing, choice.new_angle, choice.done) == (
@@ -387,8 +383,6 @@ def test_custom_moderators_return_the_model_or_a_dict(answer: object) -> None:
 
 
 def test_moderators_can_decide_based_on_the_transcript() -> None:
-    """The default moderator's model is called in each round with the transcript so far."""
-
     def decide(request: ModelRequest) -> dict[str, Any]:
         prompt = str(request.messages[-1]["content"])
         return decision("anna", done="said by rent-debater-anna" in prompt)
@@ -398,7 +392,6 @@ def test_moderators_can_decide_based_on_the_transcript() -> None:
 
 
 def test_decisions_are_events() -> None:
-    """Each event has the name of the moderator's block."""
     result = _rent(max_rounds=2).run_sync(QUESTION, model=by_role(decide=lambda _: decision("anna")))
     decision_events = events(result, ModeratorDecided)
     assert [(event.block, event.decision.round) for event in decision_events] == [
@@ -409,7 +402,7 @@ def test_decisions_are_events() -> None:
 
 
 def test_the_current_decision_is_none_while_the_moderator_decides() -> None:
-    """Decisions from earlier rounds are available meanwhile."""
+    """Meanwhile, the moderator can still read the decisions from earlier rounds."""
     decisions: list[tuple[int, object]] = []
 
     def moderator(value: object, ctx: Context) -> Any:

@@ -25,7 +25,6 @@ from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, 
 
 
 def test_moderators_can_have_their_own_options() -> None:
-    """`create_moderator(instructions=…)` overrides the debate's instructions for the moderator."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     debate(
         name="rent", debaters=SIDES, synthesizer=False, instructions="Be polite.", **moderated(instructions="Be fair.")
@@ -43,7 +42,6 @@ def _named_model(name: str) -> FunctionModel:
 
 
 def test_blocks_without_a_model_use_the_debates_model() -> None:
-    """Custom blocks are included and ignore the model set in the environment."""
     decide = by_role(decide=lambda _: decision("anna", "ben", done=True))
     rent = debate(
         name="rent",
@@ -75,7 +73,7 @@ def _generator_judge() -> Any:
 
 
 def test_nested_debates_use_the_nearest_model() -> None:
-    """The nearest model is set by the inner debate or, failing that, by the outer one."""
+    """The inner debate's own model is the nearest, followed by that of the outer debate."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=False, model={"chat": _named_model("inner")})
     argue = sequencer(name="argue").map(lambda _: QUESTION).then(inner).map(lambda raw: raw.verdict.verdict)
     outer = debate(
@@ -91,7 +89,6 @@ def test_nested_debates_use_the_nearest_model() -> None:
 
 @pytest.mark.anyio
 async def test_iterating_over_a_handle_omits_hidden_items() -> None:
-    """Iteration yields only text and answers from visible blocks."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, debater_visibility={"client": False})
     handle = rent.start(QUESTION, model=by_role())
     handle_events = [event async for event in handle]
@@ -105,7 +102,7 @@ async def test_iterating_over_a_handle_omits_hidden_items() -> None:
 
 @pytest.mark.anyio
 async def test_iterating_over_a_handle_streams_text() -> None:
-    """Live readers get `TextDelta`s, which are not in `result.events`."""
+    """Readers of the live stream get `TextDelta`s, which are not stored in `result.events`."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     handle = rent.start(QUESTION, model=script("A1\nA2", "B"))
     pieces = [(event.block, event.text) async for event in handle if isinstance(event, TextDelta)]
@@ -114,7 +111,7 @@ async def test_iterating_over_a_handle_streams_text() -> None:
 
 
 def test_moderators_are_built_for_their_debaters() -> None:
-    """A moderator for a different roster is rejected; the order of debaters does not matter."""
+    """A moderator built for a different roster is rejected, but the order of the debaters does not matter."""
     transcript = create_debate_transcript()
     other = create_moderator(name="rent", roster_names=["anna", "carl"], transcript=transcript)
     with pytest.raises(ConfigurationError) as caught:
@@ -135,7 +132,7 @@ def test_options_are_keyword_only() -> None:
 
 
 def test_rejected_debates_build_no_blocks() -> None:
-    """Overrides in a rejected debate are not converted, and custom functions are neither inspected nor called."""
+    """Nothing in a rejected debate may be converted, inspected or called."""
     called: list[str] = []
 
     class Watched:
@@ -154,7 +151,6 @@ def test_rejected_debates_build_no_blocks() -> None:
 
 
 def test_dicts_and_debaters_are_equivalent() -> None:
-    """A plain dict with the keys of a `Debater` works like an instance."""
     rent = debate(
         name="rent",
         debaters=[{"name": "anna", "stance": "for"}, Debater("ben", "against")],
@@ -213,17 +209,14 @@ def test_judges_that_see_names_and_share_a_model_cause_a_warning(options: dict[s
     ids=["anonymized", "a judge of one's own", "other models", "no default debater"],
 )
 def test_judges_that_cannot_recognize_a_debater_do_not_warn(options: dict[str, Any]) -> None:
-    """The cases are an anonymized transcript, a custom judge, a different model, and no default debaters."""
     assert _warnings_of(**options) == []
 
 
 def test_both_warnings_are_issued_together() -> None:
-    """Each reason has a separate warning."""
     assert len(_warnings_of(max_rounds=9, anonymize_transcript=False)) == 2
 
 
 def test_runs_do_not_repeat_the_warning() -> None:
-    """Only the factory warns; running the debate adds no warning."""
     with pytest.warns(FlowDebateWarning):
         rent = debate(name="rent", debaters=SIDES, max_rounds=5, synthesizer=False)
     assert rent.run_sync(QUESTION, model=script(*"abcdefghij")).output.rounds == 5

@@ -52,7 +52,7 @@ class Said:
     ids=repr,
 )
 def test_debaters_can_return_text_in_several_forms(value: object) -> None:
-    """A str, a dict with a text, and a model or object with a text cause no warning."""
+    """A string, a dict with a text, and a model or object with a text are all accepted without a warning."""
     assert _argument_of(lambda _: value) == "Homes."
 
 
@@ -62,14 +62,13 @@ def test_debaters_can_return_text_in_several_forms(value: object) -> None:
     ids=repr,
 )
 def test_other_values_become_their_str_with_a_warning(value: object, text: str) -> None:
-    """The transcript contains `str()` of the value, and the warning names the debater and the type."""
+    """The transcript contains the value's `str()`, and the warning names the debater and the type."""
     with pytest.warns(FlowDebateWarning, match=rf"'anna' returned a {type(value).__name__}") as caught:
         assert _argument_of(lambda _: value) == text
     assert len(caught) == 1
 
 
 def test_each_debater_causes_one_warning_per_run() -> None:
-    """Three rounds with two debaters that return numbers cause two warnings, and a second run warns again."""
     sides = [Debater(side.name, side.stance, block=lambda _: 7) for side in SIDES]
     rent = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
     for _ in range(2):
@@ -80,7 +79,7 @@ def test_each_debater_causes_one_warning_per_run() -> None:
 
 
 def test_values_without_str_raise_an_error_naming_the_block() -> None:
-    """If `str()` fails, the exception becomes the cause of the `OutputError`."""
+    """If `str()` itself raises, that exception becomes the cause of the `OutputError`."""
     with pytest.raises(OutputError, match="Unprintable whose str\\(\\) raises Sabotage") as caught:
         _argument_of(lambda _: Unprintable())
     assert "anna" in caught.value.block
@@ -88,7 +87,6 @@ def test_values_without_str_raise_an_error_naming_the_block() -> None:
 
 
 def test_text_is_cleaned() -> None:
-    """Lone surrogates and NULs do not reach the transcript, which can always be serialized as JSON."""
     output = _debate_with(lambda _: "a\ud800b\0c").run_sync(QUESTION, model=by_role()).output
     assert output.transcript[0].text == "a\ufffdbc"
     assert output.model_dump_json()
@@ -123,7 +121,7 @@ def test_any_block_or_function_can_be_a_debater(block: Any, text: str) -> None:
 
 
 def test_generators_can_be_debaters() -> None:
-    """A custom generator has its own prompt and uses the debate's model."""
+    """A custom generator keeps its own prompt and uses the debate's model."""
     custom = generator(name="own", prompt="Be brief.", user=lambda value: value.question)
     model = script("Brief.", "B")
     _debate_with(custom).run_sync(QUESTION, model=model)
@@ -131,7 +129,7 @@ def test_generators_can_be_debaters() -> None:
 
 
 def test_debates_can_be_debaters() -> None:
-    """The inner debate's output becomes the argument, and the two transcripts are separate."""
+    """The inner debate's output becomes the argument, and the two transcripts are kept separate."""
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
     model = ScriptedModel("X", "Y", {**VERDICT, "winner": "bold"}, "We argue boldly.", "B", VERDICT)
     result = _debate_with(inner).run_sync(QUESTION, model=model)
@@ -147,7 +145,7 @@ def test_debates_can_be_debaters() -> None:
 
 
 def test_debates_as_debaters_start_over_in_each_round() -> None:
-    """An inner debate starts each of its turns with an empty transcript."""
+    """An inner debate has an empty transcript at the beginning of each of its turns."""
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
     first: list[Any] = ["X1", "Y1", {**VERDICT, "winner": None}, "I1", "B1"]
     model = ScriptedModel(*first, "X2", "Y2", {**VERDICT, "winner": None}, "I2", "B2", VERDICT)
@@ -163,7 +161,7 @@ def test_debates_as_debaters_start_over_in_each_round() -> None:
     ids=["dict", "model", "nobody"],
 )
 def test_judges_can_return_the_model_or_a_dict(value: Any) -> None:
-    """Both forms are a verdict, and a winner of None is a synthesis."""
+    """A winner of `None` means that the verdict is a synthesis."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=lambda _: value)
     verdict = rent.run_sync(QUESTION, model=by_role()).output.verdict
     assert verdict == DebateVerdict.model_validate(value)
@@ -183,7 +181,6 @@ def test_judges_can_return_another_model_with_the_same_fields() -> None:
 
 
 def test_custom_judges_get_the_question_and_the_transcript() -> None:
-    """The judge receives the debate's input, and the transcript as a resource."""
     inputs: list[tuple[str, list[str]]] = []
 
     async def judge(value: DebateInput, ctx: Context) -> dict[str, Any]:
@@ -222,7 +219,6 @@ UNFIT = [
 
 @pytest.mark.parametrize("case", UNFIT, ids=lambda case: case.id)
 def test_invalid_outputs_raise_an_error_naming_block_and_field(case: Unfit) -> None:
-    """The message contains the invalid value as well."""
     role: dict[str, Any] = {case.role: lambda _: case.value}
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **role)
     with pytest.raises(OutputError) as caught:
@@ -234,7 +230,6 @@ def test_invalid_outputs_raise_an_error_naming_block_and_field(case: Unfit) -> N
 
 
 def test_custom_blocks_keep_their_name() -> None:
-    """Error messages use the custom name as well."""
     judge = handler(lambda _: None, name="the-jury")
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, judge=judge)
     with pytest.raises(OutputError, match="'the-jury'"):
@@ -242,7 +237,7 @@ def test_custom_blocks_keep_their_name() -> None:
 
 
 def test_pipelines_can_be_judges() -> None:
-    """A sequencer with parallel judges can act as a voting panel."""
+    """A sequencer that runs several judges in parallel can act as a voting panel."""
 
     def vote(votes: dict[str, str]) -> dict[str, Any]:
         return {**VERDICT, "winner": max(set(votes.values()), key=list(votes.values()).count)}
@@ -257,8 +252,6 @@ def test_pipelines_can_be_judges() -> None:
 
 
 def test_custom_synthesizers_get_the_raw_output() -> None:
-    """The synthesizer's result becomes the debate's output unchanged."""
-
     def summarize(raw: DebateRawOutput) -> tuple[str, int]:
         return raw.found.verdict, len(raw.transcript)
 
@@ -269,7 +262,6 @@ def test_custom_synthesizers_get_the_raw_output() -> None:
 
 
 def test_custom_synthesizer_output_must_match_the_schema() -> None:
-    """The `OutputError` names the block and the field."""
     rent = debate(
         name="rent", debaters=SIDES, max_rounds=1, synthesizer=lambda _: {"text": 3}, output_schema=Spoken
     )  # fmt: skip
@@ -278,7 +270,6 @@ def test_custom_synthesizer_output_must_match_the_schema() -> None:
 
 
 def test_custom_synthesizer_output_is_converted_by_the_schema() -> None:
-    """A valid dict becomes an instance of the requested model."""
     rent = debate(
         name="rent", debaters=SIDES, max_rounds=1, synthesizer=lambda _: {"text": "T"}, output_schema=Spoken
     )  # fmt: skip

@@ -47,7 +47,6 @@ RAW = DebateRawOutput(
 
 
 def test_debater_system_message() -> None:
-    """The message has the rules, the question and the positions."""
     assert render_debater_system(question=QUESTION, stances=STANCES, max_rounds=2) == snapshot("""\
 You are one of the debaters in a debate. Each debater defends one position; the message for each turn says which one is yours.
 
@@ -67,7 +66,6 @@ Rules for every turn:
 
 
 def test_opening_turn_prompt() -> None:
-    """The opening turn has no arguments to answer."""
     prompt = render_debater_turn(
         DebaterIdentity(stance=STANCES[0], positions=tuple(STANCES), max_rounds=2),
         entries=[],
@@ -86,7 +84,6 @@ Nobody has argued yet. Open with your case: state your position and give the str
 
 
 def test_rebuttal_prompt() -> None:
-    """The prompt has the transcript, the round's angle, the speaker and the instruction."""
     prompt = render_debater_turn(
         DebaterIdentity(stance=STANCES[0], positions=tuple(STANCES), role="the product's owner", max_rounds=2),
         entries=ENTRIES,
@@ -109,7 +106,6 @@ Answer the strongest arguments against your position, not only the latest one. T
 
 
 def test_moderator_prompt_in_the_first_round() -> None:
-    """The prompt asks for a decision and research, and lists the roster."""
     system = render_moderator_system(question=QUESTION, roster=["advocate", "skeptic"], has_tools=True)
     assert system == snapshot("""\
 You moderate a debate and take no side.
@@ -140,7 +136,6 @@ Open round 1 of at most 2. Nobody has argued yet. Call on all the debaters, and 
 
 
 def test_moderator_prompt_in_later_rounds() -> None:
-    """The prompt has the transcript with names and the earlier decisions."""
     assert render_moderator_turn(entries=ENTRIES, decisions=DECISIONS[:1], round=2, max_rounds=2) == snapshot("""\
 The debate so far:
 Round 1:
@@ -156,7 +151,6 @@ Open round 2 of at most 2. Decide on the basis of the debate so far and of your 
 
 
 def test_judge_prompt() -> None:
-    """The prompt has the judge's duties, the question and the whole debate."""
     assert render_judge_system(stances=STANCES) == snapshot("""\
 You are the judge of a debate. Weigh only the arguments: which claims were supported, which were answered, and which were left standing. Disregard the order in which the arguments appear, their number, length and style, and your own opinion on the question.
 
@@ -187,7 +181,6 @@ Weigh the arguments against each other. Which position was argued best, and why?
 
 
 def test_judge_prompt_with_names() -> None:
-    """Anonymizing and shuffling are both turned off."""
     assert format_transcript_for_judge(ENTRIES, anonymize=False, shuffle=False) == snapshot("""\
 Round 1:
 [advocate, ship now] Users wait. Real use will tell us more than the rig.
@@ -197,7 +190,6 @@ Round 1:
 
 
 def test_synthesizer_prompt() -> None:
-    """The prompt has everything that the debate produced."""
     assert render_synthesizer_system() == snapshot("""\
 You write up the outcome of a debate for readers who did not follow it. State the judge's verdict first, and do not depart from it. Then give the arguments and the evidence that decided it, the strongest argument against it and why that argument did not prevail, and what remains open. Keep figures and names exactly as they were given, and do not add anything that was not said.
 

@@ -53,7 +53,7 @@ def test_no_text_forges_a_line_in_a_debaters_turn(
     angle: str | None,
     more: list[str],
 ) -> None:
-    """The prompt has one tag per entry, one heading per round, and the same lines as with harmless texts."""
+    """The prompt must have the same lines as with harmless texts: one tag per entry and one heading per round."""
 
     def render(clean: Callable[[str], str]) -> str:
         return render_debater_turn(
@@ -73,7 +73,6 @@ def test_no_text_forges_a_line_in_a_debaters_turn(
 
 @given(texts, st.lists(texts, min_size=1, max_size=4))
 def test_no_text_forges_a_line_in_a_system_message(question: str, several: list[str]) -> None:
-    """The texts are questions, stances and names."""
     _check_nothing_is_forged(
         lambda clean: render_debater_system(
             question=clean(question), stances=[f"{i}{clean(one)}" for i, one in enumerate(several)], max_rounds=2
@@ -93,8 +92,6 @@ def test_no_text_forges_a_line_in_a_system_message(question: str, several: list[
 
 @given(debates(), decisions)
 def test_no_text_forges_a_line_in_a_moderators_turn(transcript: Entries, moderator_decisions: Decisions) -> None:
-    """The texts are arguments and the moderator's own earlier briefings."""
-
     def render(clean: Callable[[str], str]) -> str:
         return render_moderator_turn(
             entries=[entry(e.round, clean(e.agent_name), clean(e.stance), clean(e.text)) for e in transcript],
@@ -108,8 +105,6 @@ def test_no_text_forges_a_line_in_a_moderators_turn(transcript: Entries, moderat
 
 @given(debates(), texts)
 def test_no_text_forges_a_line_in_a_judges_turn(transcript: Entries, question: str) -> None:
-    """The texts are arguments and the question."""
-
     def render(clean: Callable[[str], str]) -> str:
         cleaned = [entry(e.round, "", clean(e.stance), clean(e.text)) for e in transcript]
         return render_judge_turn(question=clean(question), transcript=render_entries(cleaned))
@@ -121,8 +116,6 @@ def test_no_text_forges_a_line_in_a_judges_turn(transcript: Entries, question: s
 def test_no_text_forges_a_line_in_a_synthesizers_turn(
     transcript: Entries, question: str, verdict_parts: tuple[str, str | None, str], moderator_decisions: Decisions
 ) -> None:
-    """The texts are arguments and everything written by the moderator and the judge."""
-
     def render(clean: Callable[[str], str]) -> str:
         verdict, winner, reasoning = verdict_parts
         return render_synthesizer_turn(
@@ -160,7 +153,7 @@ def _check_nothing_is_forged(render: Callable[[Callable[[str], str]], str], tran
 
 @given(debates(), st.data())
 def test_turns_in_a_debate_share_their_transcript_as_a_prefix(transcript: Entries, data: st.DataObject) -> None:
-    """Everything that varies by debater or round follows the transcript."""
+    """A server can reuse a common prefix, so everything that varies by debater or round follows the transcript."""
     count = data.draw(st.integers(0, len(transcript)))
     shorter, longer = (
         render_debater_turn(
@@ -196,7 +189,7 @@ def test_moderator_rounds_share_their_transcript_as_a_prefix(
 
 @given(debates(), texts)
 def test_debaters_do_not_see_names(transcript: Entries, stance: str) -> None:
-    """The debater's prompt does not depend on who argued."""
+    """Debaters should respond to arguments, so their prompts do not depend on who made them."""
     nameless = [entry(one.round, "", one.stance, one.text) for one in transcript]
     identity = DebaterIdentity(stance=stance, max_rounds=2)
     first, second = (render_debater_turn(identity, entries=entries, round=1) for entries in (transcript, nameless))
@@ -227,28 +220,28 @@ def test_first_speaker_is_not_asked_to_answer_arguments() -> None:
 
 
 def test_debaters_are_asked_to_answer_the_other_side() -> None:
-    """The system message, which all turns share, does not contain this instruction."""
+    """The system message is shared by all turns, so this instruction is left to the user message."""
     system = render_debater_system(question="q", stances=["for", "against"], max_rounds=2)
     assert "Answer the strongest arguments" not in system
     assert "Answer the strongest arguments against your position" in turn(entry(1, "b", "against", "No."))
 
 
 def test_debaters_without_opposing_arguments_are_not_asked_to_answer() -> None:
-    """A moderator may call one side twice before the other side speaks."""
+    """A moderator may call on one side twice before the other side has spoken."""
     prompt = turn(entry(1, "a", "for", "Yes."))
     assert "No other side has spoken yet" in prompt
     assert "Answer the" not in prompt
 
 
 def test_the_last_lines_contain_the_instruction() -> None:
-    """Small models follow what they read last, so briefing and angle come earlier."""
+    """Small models follow what they read last, so the briefing and angle come earlier."""
     prompt = turn(entry(1, "b", "against", "No."), briefing="Facts.", new_angle="Costs?", role="a landlord")
     places = [prompt.index(piece) for piece in ("No.", "Facts.", "Costs?", "The position you defend", "a landlord")]
     assert places == sorted(places)
 
 
 def test_missing_parts_are_not_rendered() -> None:
-    """A missing briefing, angle or role does not leave an empty line."""
+    """A missing briefing, angle or role must not leave an empty line."""
     assert "briefing" not in turn()
     assert "The moderator has asked" not in turn()
     assert "Your role" not in turn()
@@ -256,7 +249,7 @@ def test_missing_parts_are_not_rendered() -> None:
 
 
 def test_moderator_prompts_mention_only_available_tools() -> None:
-    """The prompt asks for research only if the moderator has tools."""
+    """Without tools, the moderator cannot do research, so the prompt does not ask for it."""
     without = render_moderator_system(question="q", roster=["a"])
     having = render_moderator_system(question="q", roster=["a"], has_tools=True)
     assert "tools" not in without
@@ -265,7 +258,7 @@ def test_moderator_prompts_mention_only_available_tools() -> None:
 
 
 def test_moderator_is_asked_for_all_speakers_first_and_chooses_later() -> None:
-    """Round 1 has no transcript to base a choice on."""
+    """In round 1, there is no transcript yet on which to base a choice."""
     opening = render_moderator_turn(entries=[], decisions=[], round=1)
     later = render_moderator_turn(entries=[entry(1, "a", "for", "Yes.")], decisions=[], round=2, max_rounds=3)
     assert "Call on all the debaters" in opening
@@ -274,7 +267,6 @@ def test_moderator_is_asked_for_all_speakers_first_and_chooses_later() -> None:
 
 
 def test_syntheses_have_no_winner() -> None:
-    """A missing winner is not rendered as the word None."""
     prompt = render_synthesizer_turn(raw_output("q", [], ("v", None, "r"), []))
     assert "Winner: none (no single position won)" in prompt
     assert "moderator" not in prompt
@@ -287,7 +279,6 @@ def test_shared_stances_are_listed_once() -> None:
 
 
 def test_synthesizer_system_message_explains_the_transcript() -> None:
-    """Every system message explains how to read a transcript."""
     for system in (
         render_synthesizer_system(),
         render_judge_system(stances=["a"]),

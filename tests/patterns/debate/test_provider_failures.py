@@ -38,7 +38,7 @@ def losses(result: Any) -> list[tuple[str, str, int, str]]:
 
 
 def test_quorum_counts_the_stances_of_each_rounds_speakers() -> None:
-    """A round with one speaker requires only that speaker, and two debaters with the same stance count once."""
+    """A round with one speaker requires only that speaker, and debaters with the same stance count as one."""
     alone = rent(max_rounds=1, moderator=lambda _: decision("ben"))
     with pytest.raises(QuorumLost, match="nobody answered"):
         alone.run_sync(QUESTION, model=ScriptedModel(DOWN))
@@ -63,7 +63,7 @@ def test_failed_judges_leave_the_debate_without_a_verdict(synthesizer: Any) -> N
 
 
 def test_output_schema_does_not_apply_if_the_judge_fails() -> None:
-    """A debate without a verdict has no output to validate."""
+    """A debate without a verdict has no output that could be validated."""
     summarize: Callable[[Any], Any] = lambda raw: {"n": 1}  # noqa: E731
     pattern = rent(synthesizer=summarize, output_schema={"type": "object", "required": ["n"]})
     assert pattern.run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2", DOWN)).output is None
@@ -82,7 +82,7 @@ def test_failed_moderators_are_replaced_by_the_declared_order() -> None:
 
 
 def test_failures_in_an_inner_debate_degrade_the_outer_run() -> None:
-    """The outer debate's raw output, however, has no failure."""
+    """The outer debate itself had no failure, so its raw output lists none."""
     inner = rent(name="inner", max_rounds=1, quorum=1, synthesizer=lambda raw: raw.verdict.verdict)
     outer = rent(debaters=[Debater("anna", "for", block=inner), SIDES[1]], max_rounds=1)
     model = ScriptedModel("IA", DOWN, VERDICT, "B", VERDICT)
@@ -93,7 +93,7 @@ def test_failures_in_an_inner_debate_degrade_the_outer_run() -> None:
 
 
 def test_failure_handling_does_not_repeat_the_judge() -> None:
-    """Failure handling around the roles changes nothing unless a call fails."""
+    """Unless a call fails, the failure handling around the roles has no effect."""
     model = script("A1", "B1", "A2", "B2")
     plain = script("A1", "B1", "A2", "B2")
     result, unguarded = (

@@ -55,7 +55,6 @@ FOUND = {
 
 @pytest.mark.parametrize("name", FOUND)
 def test_quotes_from_a_source_are_verified_with_their_positions(name: str) -> None:
-    """Case, spacing, punctuation and line breaks do not matter."""
     quote, places = FOUND[name]
     verification = verify_quote(quote)
     assert (verification.status, verification.source) == ("verified", "report")
@@ -85,7 +84,6 @@ ALTERED = {
 
 @pytest.mark.parametrize("name", ALTERED)
 def test_altered_words_or_numbers_are_not_verified(name: str) -> None:
-    """A quote with a different meaning is not found and has no position."""
     verification = verify_quote(ALTERED[name])
     assert (verification.status, verification.source, verification.spans) == ("unverified", None, ())
 
@@ -99,7 +97,7 @@ def test_hyphens_and_spaces_between_words_are_ignored(quote: str) -> None:
 
 
 def test_powers_and_fractions_differ_from_their_digits() -> None:
-    """Compatibility normalization turns neither 10² into 102 nor 1½ into 11/2."""
+    """Compatibility normalization would turn 10² into 102 and 1½ into 11/2."""
     source = "An area of 10² metres costs 1½ pounds a year, and 3/4 of it is tax. No H₂O, much CO₂ in 10 m²."
     assert verify_quote("No H2O, much CO2 in 10 m2", source).status == "verified"
     assert verify_quote("area of 10² metres costs 1½ pounds", source).status == "verified"
@@ -116,13 +114,13 @@ def test_powers_and_fractions_differ_from_their_digits() -> None:
 
 @pytest.mark.parametrize("quote", ["rents", "Rents …", "in May", "… … …", "a b c", "the report says … fell", "— ! —"])
 def test_short_quotes_have_a_separate_status(quote: str) -> None:
-    """One or two words, even between ellipses, are neither verified nor unverified."""
+    """One or two words occur in almost any text, so they are neither verified nor unverified."""
     verification = verify_quote(quote)
     assert (verification.status, verification.spans) == ("too_short", ())
 
 
 def test_minimum_lengths_are_configurable() -> None:
-    """With a minimum of two words, one word is not a quote."""
+    """With a minimum of two words, a single word is not a quote."""
     text = '"in May" and "May"'
     statuses = [quote.status for quote in verify_quotes(text, {"r": REPORT}, min_words=2, min_characters=1)]
     assert statuses == ["verified", "too_short"]
@@ -132,14 +130,14 @@ def test_minimum_lengths_are_configurable() -> None:
 
 
 def test_hyphens_within_words_are_not_minus_signs() -> None:
-    """A minus sign precedes a number and does not follow a word."""
+    """A minus sign precedes a number and never follows a word."""
     source = "Cases of Covid-19 fell by -5 in all towns."
     assert verify_quote("cases of Covid 19 fell by -5", source).status == "verified"
     assert verify_quote("cases of Covid-19 fell by 5", source).status == "unverified"
 
 
 def test_scripts_without_spaces_are_compared_by_character() -> None:
-    """A part of a Chinese sentence is found, unless one character differs."""
+    """A part of a Chinese sentence is found, unless one of its characters differs."""
     source = "报告指出，五月份房租下降了百分之二。"
     verification = verify_quote("五月份房租下降了", source)
     assert [source[span.start : span.end] for span in verification.spans] == ["五月份房租下降了"]
@@ -147,14 +145,17 @@ def test_scripts_without_spaces_are_compared_by_character() -> None:
 
 
 def test_invisible_characters_do_not_shift_positions() -> None:
-    """Invisible characters are skipped in comparisons and counted in positions."""
+    """Invisible characters are skipped when comparing but counted in positions."""
     source = "\ufeffThe re\u00adport, in 1\u200b.5 li\u200bnes\u200b: all is w\u200bell\u2060."
     verification = verify_quote("report in 1.5 lines all is well", source)
     assert [source[span.start : span.end] for span in verification.spans] == [source[5:-2]]
 
 
 def test_all_parts_of_a_quote_must_come_from_one_source() -> None:
-    """A quote split between two sources is not verified. If several sources have all parts, the first is named."""
+    """A quote with parts from two sources is not verified.
+
+    If several sources contain all parts, the first is named.
+    """
     halves = {"one": "rents fell in May everywhere", "two": "wages rose in June everywhere"}
     text = "“rents fell in May … wages rose in June”"
     assert verify_quotes(text, halves)[0].status == "unverified"
@@ -199,20 +200,18 @@ QUOTED = {
 
 @pytest.mark.parametrize("text", QUOTED)
 def test_quotations_are_distinguished_from_apostrophes(text: str) -> None:
-    """All quotation styles are found, nested and in blocks; positions exclude the quotation marks."""
     quotes = find_quotes(text)
     assert [quote.text for quote in quotes] == QUOTED[text]
     assert [text[quote.start : quote.end] for quote in quotes] == QUOTED[text]
 
 
 def test_depth_counts_enclosing_quotes() -> None:
-    """Quotes nested more than two levels deep are omitted."""
+    """Quotes nested more than two levels deep are left out."""
     quotes = find_quotes("“a «b „c 「d」 c“ b» a” “e”")
     assert [(quote.text[0], quote.depth) for quote in quotes] == [("a", 0), ("b", 1), ("c", 2), ("e", 0)]
 
 
 def test_quotes_are_found_in_blocks_and_across_lines() -> None:
-    """The bars of a block quote are ignored."""
     text = "As it says:\n\n> rents — as the report\n> says — fell by 1.5\n> — the report\n"
     [quote] = verify_quotes(text, {"report": REPORT})
     assert [REPORT[span.start : span.end] for span in quote.spans] == ["Rents — as the report says — fell by 1.5"]
@@ -260,7 +259,7 @@ def is_long_enough(keys: list[str]) -> bool:
 
 @given(sources_and_slices(), st.data())
 def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, int, int], data: st.DataObject) -> None:
-    """Case, spacing and punctuation between words are ignored; positions cover exactly the words."""
+    """Case, spacing and punctuation between words may differ, but the position must cover exactly these words."""
     source, first, last = slice_
     words = normalise(source)
     expected = words.words[first : last + 1]
@@ -284,7 +283,7 @@ def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, in
 
 @given(sources_and_slices(), st.data())
 def test_replaced_or_inserted_words_make_a_quote_unverified(sample: tuple[str, int, int], data: st.DataObject) -> None:
-    """The extra word either replaces a word in the source or is inserted between two words."""
+    """The additional word either replaces a word from the source or is inserted between two of them."""
     source, first, last = sample
     keys = normalise(source).words[first : last + 1]
     assume("unheard" not in normalise(source).text)
@@ -297,7 +296,7 @@ def test_replaced_or_inserted_words_make_a_quote_unverified(sample: tuple[str, i
 
 @given(sources_and_slices(), st.data())
 def test_quotes_with_a_dropped_word_are_not_verified(sample: tuple[str, int, int], data: st.DataObject) -> None:
-    """Cases where the shorter sequence also occurs in the source are excluded."""
+    """The test skips cases where the shorter sequence happens to occur in the source as well."""
     source, first, last = sample
     words = normalise(source)
     keys = words.words[first : last + 1]
@@ -318,7 +317,6 @@ hostile = st.lists(pieces | texts, max_size=14).map("".join)
 @example('"' + "\ud800 b c d e" + '"', "\ud800 B c d e")
 @example("“ﷺ a b c d”", "ﷺ a b c d")
 def test_positions_are_valid_for_any_text(text: str, source: str) -> None:
-    """Quotes are at their positions and inside their parents; source positions cover exactly the quoted words."""
     quotes = verify_quotes(text, {"s": source, "t": text}, min_words=2, min_characters=3)
     assert [item.text for item in quotes] == [text[item.start : item.end] for item in quotes]
     assert [(item.start, -item.end) for item in quotes] == sorted((item.start, -item.end) for item in quotes)
@@ -334,7 +332,6 @@ def test_positions_are_valid_for_any_text(text: str, source: str) -> None:
 
 
 def test_sources_must_be_text() -> None:
-    """The error names the invalid source."""
     with pytest.raises(ConfigurationError, match=r"sources\['a'\]"):
         verify_quotes("“one two three four”", {"a": b"x"})  # type: ignore[dict-item]
 
@@ -357,7 +354,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", slow_but_first(HOSTILE))
 def test_hostile_texts_are_processed_in_time(name: str) -> None:
-    """A quadratic search for 50,000 characters in a text of that length would exceed the time limit."""
+    """A quadratic search for 50,000 characters in a text of the same length would exceed the time limit."""
     quotes = verify_quotes(HOSTILE[name], {"s": "a b c d " * 6_000 + "-\nx"})
     assert [(quote.start, quote.end) for quote in quotes] == [(q.start, q.end) for q in find_quotes(HOSTILE[name])]
 
@@ -367,7 +364,7 @@ def test_hostile_texts_are_processed_in_time(name: str) -> None:
 
 @given(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "-1", "b"]), max_size=12), st.data())
 def test_words_are_found_at_their_first_position(source: list[str], data: st.DataObject) -> None:
-    """The search agrees with a naive comparison at every position and never matches part of a word."""
+    """The search must agree with a naive comparison at every position and never match part of a word."""
     text = normalise(" ".join(source))
     part = data.draw(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "b"]), min_size=1, max_size=4))
     expected = normalise(" ".join(part)).text
@@ -383,5 +380,5 @@ def test_words_are_found_at_their_first_position(source: list[str], data: st.Dat
 
 
 def test_quotes_inside_one_long_word_are_not_found() -> None:
-    """The quote matches at each letter, but no letter begins a word."""
+    """The quote matches from each letter on, but no letter in the middle begins a word."""
     assert [quote.status for quote in verify_quotes('"aaa aaa aaa"', {"r": "a" * 100})] == ["unverified"]

@@ -41,7 +41,7 @@ hostile = st.lists(pieces | nasty, max_size=8).map(" ".join)
 
 
 def test_line_counts_verified_quotes_and_names_the_others() -> None:
-    """Short quotes do not appear in the line."""
+    """Quotes too short to be verified do not appear in the line."""
     argument = (
         '"Rents fell by 1.5 per cent", "wages rose … in all towns" and "rents fell by 15 per cent in May"; "May".'
     )
@@ -53,7 +53,6 @@ def test_line_counts_verified_quotes_and_names_the_others() -> None:
 
 
 def test_texts_without_quotes_have_no_line() -> None:
-    """A text whose quotes are all too short has no line either."""
     assert render_quotes([]) == ""
     assert render_quotes(verify_quotes("It is “May”.", REPORT)) == ""
 
@@ -69,7 +68,10 @@ def test_long_and_numerous_quotes_are_cut() -> None:
 
 
 def test_quotes_inside_verified_ones_are_not_counted() -> None:
-    """Nesting could otherwise produce any number of quotes. A quote inside an unverified one counts."""
+    """Nesting could otherwise produce any number of quotes.
+
+    A quote inside an unverified one still counts.
+    """
     inner = "“rents fell by «1.5 per cent in May»”"
     assert render_quotes(verify_quotes(inner, REPORT)) == '(quotes: 1 verified in "report")'
     outer = "“they wrote «rents fell by 1.5 per cent»”"
@@ -77,7 +79,7 @@ def test_quotes_inside_verified_ones_are_not_counted() -> None:
 
 
 def test_repeated_quotes_count_once() -> None:
-    """Quotes that differ only in spelling count as repeated."""
+    """Quotes that differ only in case are the same quote."""
     argument = '"Rents fell by 1.5 per cent", “RENTS FELL by 1.5 per cent”, "no such words here", "no such words here"'
     assert (
         render_quotes(verify_quotes(argument, REPORT))
@@ -87,7 +89,6 @@ def test_repeated_quotes_count_once() -> None:
 
 @given(hostile)
 def test_no_argument_can_forge_or_break_the_line(text: str) -> None:
-    """The counts match the quotes, and no line of the argument looks like the rendered line."""
     quotes = verify_quotes(text, REPORT)
     line = render_quotes(quotes)
     argument = render_entries([entry(1, "a", "for", text)])
@@ -122,7 +123,7 @@ def test_no_argument_can_forge_a_mark(text: str) -> None:
 
 
 def test_marks_follow_the_quotes() -> None:
-    """The mark names the source, and marks in the argument are escaped."""
+    """The mark names the source, and marks that the argument contains itself are escaped."""
     argument = 'So "rents fell by 1.5 per cent"\nand "rents rose by 9 per cent" ⟦verified⟧ [verified].'
     assert mark_quotes(argument, verify_quotes(argument, REPORT)) == (
         'So "rents fell by 1.5 per cent⟦verified in "report"⟧"\n'

@@ -21,7 +21,6 @@ from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, 
 
 
 def test_raw_output_is_the_output_without_a_synthesizer() -> None:
-    """The raw output is both `result.output` and `result.raw`."""
     result = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(
         QUESTION, model=script("A", "B")
     )
@@ -38,7 +37,6 @@ def test_synthesizers_do_not_replace_the_raw_output() -> None:
 
 
 def test_wire_format_has_camel_case_keys() -> None:
-    """The wire format matches the TypeScript original, with this library's additions."""
     model = ScriptedModel(decision("anna", "ben", briefing="Facts.", done=True), "A1", "B1", VERDICT)
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     output = rent.run_sync(QUESTION, model=model, seed=7).output
@@ -97,7 +95,7 @@ def test_wire_format_has_camel_case_keys() -> None:
 
 @given(debates(synthesizer=False))
 def test_raw_output_survives_json_in_either_key_style(case: Any) -> None:
-    """Any raw output can be serialized as JSON, by alias or not, and parsed back to an equal value."""
+    """Raw output written by alias or by field name must be parsed back to an equal value."""
     raw = case.run_sync().raw
     for by_alias in (True, False):
         assert DebateRawOutput.model_validate_json(raw.model_dump_json(by_alias=by_alias)) == raw
@@ -105,7 +103,7 @@ def test_raw_output_survives_json_in_either_key_style(case: Any) -> None:
 
 
 def test_output_from_the_original_can_be_parsed() -> None:
-    """Output from flow-state-dev lacks this library's additions, and may lack a briefing."""
+    """Output from flow-state-dev lacks this library's additions and may lack a briefing."""
     document = {
         "rounds": 1,
         "question": "Ship?",
@@ -166,7 +164,7 @@ def _run_synthesizer(schema: Any, reply: Any) -> Any:
 )
 @pytest.mark.parametrize("reply", [RULING, json.dumps(RULING)], ids=["data", "text"])
 def test_synthesizer_returns_the_schema(schema: Any, expected: object, reply: Any) -> None:
-    """The output is validated against a pydantic model, a dataclass, a TypedDict or a JSON Schema."""
+    """The schema may be a pydantic model, a dataclass, a TypedDict or a JSON Schema."""
     output = _run_synthesizer(schema, reply)
     assert output == expected
     assert type(output) is type(expected)
@@ -174,7 +172,6 @@ def test_synthesizer_returns_the_schema(schema: Any, expected: object, reply: An
 
 @pytest.mark.parametrize("schema", [Ruling, RulingClass, RulingDict, JSON_SCHEMA], ids=["m", "d", "t", "j"])
 def test_invalid_syntheses_are_rejected(schema: Any) -> None:
-    """The `SchemaViolation` names the synthesizer, and the raw output is not lost."""
     with pytest.raises(SchemaViolation) as caught:
         _run_synthesizer(schema, {"decision": "cap", "confidence": "very"})
     assert caught.value.block == "rent-synthesizer"
@@ -182,12 +179,10 @@ def test_invalid_syntheses_are_rejected(schema: Any) -> None:
 
 
 def test_synthesizers_without_a_schema_return_text() -> None:
-    """The text is exactly what the model wrote."""
     assert _run_synthesizer(None, "Cap them,\nbut slowly.") == "Cap them,\nbut slowly."
 
 
 def test_synthesizer_sees_the_results_of_the_debate() -> None:
-    """The prompt contains question, rounds, verdict, winner, reasoning, angles and the tagged transcript."""
     model = ScriptedModel(
         decision("anna", "ben", newAngle="Who pays?"), "A1", "B1", decision(done=True), VERDICT, "The end."
     )
@@ -206,7 +201,7 @@ def test_missing_winners_are_rendered_as_none() -> None:
 
 @given(st.sampled_from([int, list[Ruling], str | None]))
 def test_schemas_can_be_any_type(schema: Any) -> None:
-    """Non-object types are wrapped in an object for the model and unwrapped in the output."""
+    """Types other than objects are wrapped in an object for the model and unwrapped in the output."""
     values: dict[Any, Any] = {int: 7, list[Ruling]: [Ruling(decision="x", confidence=1)], str | None: None}
     plain: dict[Any, Any] = {int: 7, list[Ruling]: [{"decision": "x", "confidence": 1}], str | None: None}
     assert _run_synthesizer(schema, {"value": plain[schema]}) == values[schema]
@@ -219,7 +214,6 @@ def test_invalid_schemas_are_rejected_before_anything_runs() -> None:
 
 
 def test_repr_of_a_result_lists_its_fields() -> None:
-    """Run id, usage, seconds and session appear next to the output."""
     result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, session={"user": 1}, model=by_role())
     assert result.run_id
     assert result.usage.calls == 6

@@ -75,7 +75,7 @@ WAYS = [pytest.param(role, way[role], id=f"{role}-{n}") for role in ROLES for n,
 
 @pytest.mark.parametrize(("role", "make_options"), WAYS)
 def test_empty_options_change_nothing(role: str, make_options: Callable[..., dict[str, Any]]) -> None:
-    """Prompt, schema, tools and path are the same as for the debate's default block."""
+    """The prompt, schema, tools and path are the same as for the debate's default block."""
     assert requests_to_role(role, **make_options()) == requests_to_role(role)
     assert outline(debate(**{**OPTIONS, **make_options()})) == outline(debate(**OPTIONS))
 
@@ -84,7 +84,7 @@ def test_empty_options_change_nothing(role: str, make_options: Callable[..., dic
 def test_role_instructions_replace_only_the_instructions(
     role: str, make_options: Callable[..., dict[str, Any]]
 ) -> None:
-    """The rest of the prompt, the schema and the path are unchanged."""
+    """The rest of the prompt stays unchanged, as do the schema and the path."""
     custom, plain = (
         requests_to_role(role, **make_options(instructions="Be brief."), instructions="Be kind."),
         requests_to_role(role, instructions="Be kind."),
@@ -95,7 +95,6 @@ def test_role_instructions_replace_only_the_instructions(
 
 @pytest.mark.parametrize(("role", "make_options"), WAYS)
 def test_role_model_is_used_only_for_that_role(role: str, make_options: Callable[..., dict[str, Any]]) -> None:
-    """All other roles keep the debate's model."""
     inner = by_role(decide=lambda _: decision("anna", "ben"))
     one, other = (FunctionModel(inner._function, name=name) for name in ("one", "others"))
     result = debate(**{**OPTIONS, **make_options(model=one), "model": other}).run_sync(QUESTION)
@@ -121,25 +120,25 @@ def test_role_template_can_be_changed_separately(role: str, template: Any) -> No
 
 
 def test_templates_for_a_different_role_are_rejected() -> None:
-    """The error is raised before anything runs."""
+    """The error is raised before any block runs."""
     with pytest.raises(ConfigurationError, match=r"template of moderator.*ModeratorTemplate"):
         debate(**{**OPTIONS, "moderator": ModeratorOptions(template=SYNTHESIZER)})
 
 
 def test_unbound_judges_take_the_options_of_the_debate() -> None:
-    """A bound judge equals one configured with `JudgeOptions`."""
+    """Binding must give the same judge as configuring it with `JudgeOptions`."""
     assert requests_to_role("judge", judge=create_judge(schedule="swap")) == requests_to_role("judge", judge="swap")
     assert "[anna" in str(requests_to_role("judge", judge=create_judge(), anonymize_transcript=False))
     assert "[anna" not in str(requests_to_role("judge", judge=create_judge()))
 
 
 def test_judge_options_override_those_of_the_debate() -> None:
-    """Options passed to the factory take precedence."""
+    """Options passed to the judge's factory take precedence."""
     assert "[anna" in str(requests_to_role("judge", judge=create_judge(anonymize_transcript=False)))
 
 
 def test_synthesizers_without_a_schema_get_the_debates() -> None:
-    """The debate's output is an instance of the schema."""
+    """The debate's output is therefore an instance of the schema."""
     options: dict[str, Any] = {"name": "rent", "debaters": SIDES, "max_rounds": 1, "output_schema": DebateVerdict}
     pattern = debate(**options, synthesizer=create_synthesizer(instructions="Be brief."))
     verdict = {"verdict": "Cap.", "winner": "for", "reasoning": "So."}
@@ -151,7 +150,7 @@ def test_synthesizers_without_a_schema_get_the_debates() -> None:
 
 
 def test_fallback_models_keep_the_debaters_options() -> None:
-    """Only the failed model is replaced."""
+    """Only the model that failed is replaced."""
     calls: list[RecordedCall] = []
     failing = FunctionModel(lambda _: (_ for _ in ()).throw(_provider_failure()), name="lost")
     spare = FunctionModel(lambda request: calls.append(request) or "A.", name="spare")  # type: ignore[func-returns-value,arg-type]
@@ -172,20 +171,22 @@ MAKERS = [create_judge, create_moderator, create_synthesizer, create_debater]
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_unbound_blocks_elsewhere_are_an_error(make: Any) -> None:
-    """Whether standalone, in a sequencer or in another role, the error precedes any call and says how to bind it."""
+    """The error is raised before any call and explains how to bind the block.
+
+    This holds for a block used standalone, in a sequencer or in another role.
+    """
     for use in (lambda: make().run_sync("?"), lambda: sequencer(name="all").then(make())):
         with pytest.raises(ConfigurationError, match=rf"{make.__name__}\(\): `name.*filled in by the pattern"):
             use()
 
 
 def test_unbound_blocks_for_a_different_role_are_rejected() -> None:
-    """A judge cannot moderate."""
     with pytest.raises(ConfigurationError, match=r"moderator.*made by create_moderator\(\)"):
         debate(name="rent", debaters=SIDES, moderator=create_judge())
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_unknown_options_of_an_unbound_block_are_a_type_error(make: Any) -> None:
-    """The error is raised immediately, not on binding."""
+    """The error is raised immediately rather than when the block is bound."""
     with pytest.raises(TypeError):
         make(temperatur=0)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 def test_debaters_speak_before_the_judge_and_the_synthesizer() -> None:
-    """Two rounds with two debaters take six calls: four turns, one judgment and one synthesis."""
     model = script("A1", "B1", "A2", "B2", after=("Cap rents.",))
     result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, model=model)
     turns = ["rent-debater-anna", "rent-debater-ben"]
@@ -36,7 +35,6 @@ def test_debaters_speak_before_the_judge_and_the_synthesizer() -> None:
 
 
 def test_events_follow_the_order_of_the_pipeline() -> None:
-    """The order is round, turns, stop and verdict."""
     kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, RoundsEnded, VerdictReached)
     result = debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=script("A", "B", after=("C",)))
     names = [type(event).__name__ for event in result.events if isinstance(event, kinds)]
@@ -52,7 +50,7 @@ def test_max_rounds_is_two_by_default() -> None:
 
 
 def test_later_speakers_see_earlier_arguments_in_the_same_round() -> None:
-    """Turns run one after the other, so the transcript in a prompt ends with the preceding argument."""
+    """Turns follow one another, so the transcript in each prompt ends with the preceding argument."""
     model = script("Homes first.", "Build more.", "Not in time.", "Ever more.")
     debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
     first, second, third, fourth, _ = map(turn_of, model.calls)
@@ -64,7 +62,7 @@ def test_later_speakers_see_earlier_arguments_in_the_same_round() -> None:
 
 
 def test_debaters_see_stances_but_never_names() -> None:
-    """The transcript is tagged with stances, and no prompt contains a debater's name."""
+    """The transcript is tagged with stances, so that debaters respond to arguments rather than people."""
     model = script("A1", "B1", "A2", "B2")
     debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
     for call in model.calls[:4]:
@@ -74,7 +72,7 @@ def test_debaters_see_stances_but_never_names() -> None:
 
 
 def test_system_message_is_the_same_for_all_debaters() -> None:
-    """Text that varies by debater or round follows the transcript, so servers can reuse the prefix."""
+    """Text that varies by debater or round follows the transcript, so that servers can reuse the prefix."""
     model = script("A1", "B1", "A2", "B2")
     debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
     assert len({system_of(call) for call in model.calls[:4]}) == 1
@@ -82,7 +80,6 @@ def test_system_message_is_the_same_for_all_debaters() -> None:
 
 
 def test_debater_prompts_have_the_stance_the_role_and_the_round() -> None:
-    """All three are in the user message."""
     sides = [Debater("anna", "cap rents", role="a tenant of thirty years"), Debater("ben", "free rents")]
     model = script("A1", "B1", "A2", "B2", verdict={**VERDICT, "winner": None})
     debate(name="rent", debaters=sides, synthesizer=False).run_sync(QUESTION, model=model)
@@ -101,13 +98,11 @@ def test_debater_prompts_forbid_concession() -> None:
 
 @pytest.mark.parametrize("value", [QUESTION, {"question": QUESTION}, DebateInput(question=QUESTION)], ids=repr)
 def test_questions_have_three_forms(value: object) -> None:
-    """A str, a dict and a `DebateInput` are equivalent."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     assert rent.run_sync(value, model=script("A", "B")).output.question == QUESTION
 
 
 def test_sequencer_state_has_the_question_and_the_round() -> None:
-    """`ctx.sequencer.state` has the question, the current round and an empty list of decisions."""
     states: list[tuple[str, int, int]] = []
 
     def watch(value: DebateInput, ctx: Context) -> str:
@@ -121,7 +116,7 @@ def test_sequencer_state_has_the_question_and_the_round() -> None:
 
 
 def test_transcript_is_cleared_when_a_debate_starts() -> None:
-    """Arguments left in the session by an earlier run are not part of the next debate."""
+    """Arguments left in the session by an earlier run must not appear in the next debate."""
     old = DebateTranscriptState(entries=[DebateContributionEntry(round=9, agent_name="x", stance="y", text="old")])
     session = Session(resources={"transcript": old})
     transcript = create_debate_transcript()

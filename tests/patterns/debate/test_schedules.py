@@ -30,7 +30,7 @@ LABELS = tuple("ABCDEF")
 def test_every_view_has_every_side_once(
     schedule: Schedule, names: list[str], seed: int, *, shuffle: bool, labeled: bool
 ) -> None:
-    """The number of views equals `calls`, and the seed determines the order of sides and labels."""
+    """There are as many views as `calls`, and the seed determines the order of sides and labels."""
     labels = LABELS[: len(names)] if labeled else None
     views = schedule.views(names, random=Random(seed), shuffle=shuffle, labels=labels)
     assert len(views) == schedule.calls(len(names))
@@ -43,7 +43,7 @@ def test_every_view_has_every_side_once(
 
 @given(names=sides, seed=seeds, shuffle=st.booleans())
 def test_cyclic_views_put_each_side_in_each_slot_once(names: list[str], seed: int, *, shuffle: bool) -> None:
-    """The views are Latin squares of slots and of labels."""
+    """The views are Latin squares, both of slots and of labels."""
     labels = LABELS[: len(names)]
     views = Schedule(kind="cyclic").views(names, random=Random(seed), shuffle=shuffle, labels=labels)
     for slot in range(len(names)):
@@ -54,7 +54,7 @@ def test_cyclic_views_put_each_side_in_each_slot_once(names: list[str], seed: in
 
 @given(sides, seeds)
 def test_swap_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
-    """Two sides have only these orders, and a single side has one."""
+    """Two sides have no other orders, and a single side has only one."""
     views = Schedule(kind="swap").views(names, random=Random(seed))
     assert len(views) == min(2, len(names))
     if len(names) > 1:
@@ -63,7 +63,6 @@ def test_swap_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
 
 @given(st.integers(1, 4), seeds)
 def test_full_is_every_order(count: int, seed: int) -> None:
-    """Each order occurs once, whatever the seed."""
     names = [str(number) for number in range(count)]
     views = Schedule(kind="full").views(names, random=Random(seed))
     assert sorted(view.order for view in views) == sorted(permutations(names))
@@ -71,7 +70,7 @@ def test_full_is_every_order(count: int, seed: int) -> None:
 
 @given(st.integers(0, 40))
 def test_sampled_orders_are_drawn_evenly(seed: int) -> None:
-    """Each of the six orders of three sides makes up about a sixth of 600 draws."""
+    """In 600 draws, each of the six orders of three sides should occur about 100 times."""
     frequencies = Counter(view.order for view in sampled(600).views(["a", "b", "c"], random=Random(seed)))
     assert len(frequencies) == 6
     assert all(55 <= count <= 150 for count in frequencies.values())
@@ -79,7 +78,7 @@ def test_sampled_orders_are_drawn_evenly(seed: int) -> None:
 
 @given(sides, seeds)
 def test_first_view_keeps_the_order_without_shuffling(names: list[str], seed: int) -> None:
-    """The random source is not used."""
+    """The random source is not used at all."""
     for kind in ("single", "swap", "cyclic"):
         source = Random(seed)
         first, *_ = Schedule(kind=kind).views(names, random=source, shuffle=False)
@@ -88,14 +87,14 @@ def test_first_view_keeps_the_order_without_shuffling(names: list[str], seed: in
 
 
 def test_the_default_random_source_is_deterministic() -> None:
-    """Each call uses a new `Random(0)`."""
+    """Each call creates a new `Random(0)`."""
     plan = sampled(4)
     assert plan.views("abcd") == plan.views("abcd") == plan.views("abcd", random=Random(0))
 
 
 @given(schedules)
 def test_schedules_are_parsed_from_their_name(schedule: Schedule) -> None:
-    """`as_schedule` parses the result of `str()`, and accepts a schedule unchanged."""
+    """`as_schedule` parses the result of `str()` and returns a schedule unchanged."""
     assert as_schedule(str(schedule), location="x") == schedule
     assert as_schedule(schedule, location="x") is schedule
 
@@ -104,7 +103,6 @@ def test_schedules_are_parsed_from_their_name(schedule: Schedule) -> None:
     "value", ["", "sampled", "sampled()", "sampled(-1)", "sampled(0)", "sampled(1) ", "Swap", None, 2, "sampled(٣)"]
 )
 def test_invalid_schedules_are_rejected(value: Any) -> None:
-    """Values of the wrong type cause a `ConfigurationError` as well."""
     with pytest.raises(ConfigurationError):
         as_schedule(value, location="debate")
 
@@ -124,14 +122,13 @@ def test_invalid_schedules_are_rejected(value: Any) -> None:
     ],
 )
 def test_invalid_sides_and_labels_are_rejected(make: Any, field: str) -> None:
-    """The error names the option."""
     with pytest.raises(ConfigurationError) as caught:
         make()
     assert caught.value.field == field
 
 
 def test_schedules_have_the_documented_numbers_of_calls() -> None:
-    """The numbers are for two, three and four sides."""
+    """The documentation gives these numbers for two, three and four sides."""
     plans = [Schedule(kind="single"), Schedule(kind="swap"), Schedule(kind="cyclic"), Schedule(kind="full"), sampled(7)]
     assert [[plan.calls(count) for count in (2, 3, 4)] for plan in plans] == [
         [1, 1, 1],
@@ -157,7 +154,7 @@ entries = st.lists(
 def test_no_entry_is_lost_in_any_view(
     entries_: list[DebateContributionEntry], seed: int, schedule: Schedule, *, labeled: bool
 ) -> None:
-    """Each view contains every entry once, by round and slot, and labels can be mapped back to sides."""
+    """Each view contains every entry once, by round and slot, and its labels can be mapped back to sides."""
     stances = ["for", "against", "neither"]
     for view in schedule.views(stances, random=Random(seed), labels="ABC" if labeled else None):
         places = in_view(entries_, view)
@@ -172,7 +169,7 @@ def test_no_entry_is_lost_in_any_view(
 
 
 def test_entries_from_an_unknown_side_are_rejected() -> None:
-    """A view without the entry's side cannot contain the entry."""
+    """A view has no place for an entry whose side it does not know."""
     entries_ = [DebateContributionEntry(round=1, agent_name="x", stance="perhaps", text="Hm.")]
     with pytest.raises(ConfigurationError, match="perhaps"):
         in_view(entries_, JudgeView(order=("for", "against")))

@@ -176,27 +176,27 @@ UNCERTAIN = [
 
 @pytest.mark.parametrize(("question", "yes", "no"), CLAIMS)
 def test_plain_questions_become_a_claim_and_its_negation(question: str, yes: str, no: str) -> None:
-    """The sides reuse the words of the question in correct English."""
+    """The sides reuse the words of the question and must be correct English."""
     assert default_sides(question) == [Debater("pro", yes), Debater("con", no)]
     assert default_sides(f"\n {question.removesuffix('?')}\t ? ") == default_sides(question)
 
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_other_yes_no_questions_have_fixed_sides(question: str) -> None:
-    """The fixed texts fit every question and need no call."""
+    """These fixed sides fit every such question and do not require a model call."""
     answers = [("pro", f'The answer to "{question}" is yes'), ("con", f'The answer to "{question}" is no')]
     assert [(side.name, side.stance) for side in default_sides(question) or ()] == answers
 
 
 @pytest.mark.parametrize(("question", "first", "second"), ALTERNATIVES)
 def test_alternatives_become_the_sides(question: str, first: str, second: str) -> None:
-    """Each alternative is a side, and none is "yes"."""
+    """Each alternative becomes a side, so no side is called "yes"."""
     assert [side.stance for side in default_sides(question) or ()] == [first, second]
 
 
 @pytest.mark.parametrize("question", UNCERTAIN)
 def test_unclear_questions_have_no_sides(question: str) -> None:
-    """Bad grammar, or "yes" as the answer to a wh-question, would be worse than an extra call."""
+    """Bad grammar, or "yes" as the answer to a wh-question, would be worse than an additional call."""
     assert default_sides(question) is None
 
 
@@ -236,7 +236,6 @@ WORDS = st.lists(
 @example("Are there", "the", "?")
 @example("A", "or a", "?")
 def test_sides_are_a_valid_roster_of_distinct_positions(head: str, words: str, end: str) -> None:
-    """Names are distinct and not blank, and each position is one capitalized line without a question mark."""
     sides = default_sides(f"{head} {words}{end}")
     if sides is None:
         return
@@ -252,13 +251,13 @@ def test_sides_are_a_valid_roster_of_distinct_positions(head: str, words: str, e
 
 @given(st.sampled_from(["which", "what", "who", "whom", "whose", "why", "how", "when", "where"]), st.text(max_size=60))
 def test_wh_questions_never_get_yes_and_no_sides(word: str, rest: str) -> None:
-    """No rule turns such a question into a claim and its negation."""
+    """No rule may turn such a question into a claim and its negation."""
     assert all(side.name != "pro" for side in default_sides(f"{word} {rest}?") or ())
 
 
 @given(st.text())
 def test_yes_and_no_sides_exist_for_every_question(question: str) -> None:
-    """Data sets with yes and no as the correct answers use these sides."""
+    """Data sets in which every correct answer is yes or no use these sides."""
     yes, no = yes_no_sides(question + "?")
     assert (yes.name, no.name) == ("pro", "con")
     assert as_seen(yes.stance) != as_seen(no.stance)
@@ -282,7 +281,7 @@ def propose(*answers: object, question: str = "Which database should we use?") -
 
 
 def test_sides_of_other_questions_are_proposed_by_a_model() -> None:
-    """The prompt of the single call quotes the question, and the debate uses the proposed sides unchanged."""
+    """The prompt of the only call quotes the question, and the debate uses the proposed sides unchanged."""
     model = ScriptedModel(reply_with_sides("We should use Postgres.", "We should use MySQL."))
     sides = create_side_proposer().run_sync("Which database should we use?", model=model).output
     assert sides == [Debater("Postgres", "We should use Postgres"), Debater("MySQL", "We should use MySQL")]
@@ -291,7 +290,10 @@ def test_sides_of_other_questions_are_proposed_by_a_model() -> None:
 
 
 def test_positions_are_cut_to_their_first_sentence() -> None:
-    """Small models add explanations; abbreviations and version numbers do not end a sentence."""
+    """Small models add explanations.
+
+    A period in an abbreviation or version number does not end a sentence.
+    """
     sides = propose(
         reply_with_sides("Use Postgres 1.2 by E. Codd. It is known for its speed and", "Use MySQL! Why not")
     )
@@ -299,7 +301,7 @@ def test_positions_are_cut_to_their_first_sentence() -> None:
 
 
 def test_plain_questions_need_no_call() -> None:
-    """The sides follow from the wording of the question."""
+    """The sides can be derived from the wording of the question."""
     assert [side.name for side in propose(question="Should we cap rents?")] == ["pro", "con"]
 
 
@@ -320,14 +322,14 @@ def test_plain_questions_need_no_call() -> None:
     ids=["one", "five", "blank", "alike", "unseen", "control", "long", "null", "text", "empty"],
 )
 def test_invalid_rosters_are_schema_violations(answer: dict[str, object]) -> None:
-    """No part of the roster reaches a page or a debate."""
+    """No part of an invalid roster may reach a page or a debate."""
     with pytest.raises(SchemaViolation):
         propose(answer)
 
 
 @given(st.lists(st.text(max_size=60), min_size=2, max_size=4), st.data())
 def test_invented_names_always_form_a_valid_roster(names: list[str], data: st.DataObject) -> None:
-    """Names are cut at a word boundary, and a letter replaces an empty or duplicate name."""
+    """Long names are cut at a word boundary, and a letter replaces an empty or duplicate name."""
     names = [
         data.draw(st.sampled_from([name, "Judge", "MODERATOR", "b", "same", "\x1b[2J", "a\nb: c"])) for name in names
     ]

@@ -79,11 +79,6 @@ def _max_calls(case: DebateCase) -> int:
 
 @given(debates())
 def test_valid_debates_end_within_their_rounds(case: DebateCase) -> None:
-    """The debate needs no more calls than its roles allow, and its records are consistent.
-
-    A debate is complete once all sides have spoken. If nobody has spoken, as with some custom moderators, there is no
-    verdict.
-    """
     run = _run(case)
     stances = {entry.stance for entry in run.transcript.entries}
     assert run.status == ("complete" if stances == set(case.stances) else "degraded" if stances else "no_verdict")
@@ -116,7 +111,7 @@ def test_valid_debates_end_within_their_rounds(case: DebateCase) -> None:
 
 @given(debates(hostile=True))
 def test_hostile_debates_end_or_raise(case: DebateCase) -> None:
-    """Errors come from the library or the application, and the records are consistent."""
+    """Any error must come from the library or the application, and the records must be consistent."""
     run = _run(case)
     assert run.status in {"complete", "degraded", "no_verdict", "failed"}
     assert len(events(run, RoundStarted)) <= case.max_rounds
@@ -131,5 +126,5 @@ def test_hostile_debates_end_or_raise(case: DebateCase) -> None:
 
 @given(debates())
 def test_debates_are_determined_by_their_seed(case: DebateCase) -> None:
-    """Two runs with the same seed and answers have the same result."""
+    """Two runs with the same seed and the same answers must have the same result."""
     assert case.run_sync().raw == case.run_sync().raw

@@ -19,19 +19,19 @@ def remove_names(transcript: Entries) -> Entries:
 
 @given(entries)
 def test_transcripts_with_names_can_be_parsed(transcript: Entries) -> None:
-    """Rendering loses nothing, whatever the names, stances and texts contain."""
+    """Rendering must lose nothing, whatever the names, stances and texts contain."""
     assert parse_entries(render_entries(transcript, names=True), names=True) == transcript
 
 
 @given(entries)
 def test_transcripts_without_names_can_be_parsed(transcript: Entries) -> None:
-    """Rendering without names loses only the names."""
+    """Rendering without names must lose nothing but the names."""
     assert parse_entries(render_entries(transcript, names=False), names=False) == remove_names(transcript)
 
 
 @given(entries, st.booleans(), st.data())
 def test_longer_transcripts_begin_with_the_shorter_one(transcript: Entries, names: bool, data: st.DataObject) -> None:  # noqa: FBT001
-    """A server can reuse the processed prefix."""
+    """A server can then reuse the prefix that it has already processed."""
     if transcript:
         shorter = transcript[: data.draw(st.integers(1, len(transcript)))]
         assert render_entries(transcript, names=names).startswith(render_entries(shorter, names=names))
@@ -39,7 +39,7 @@ def test_longer_transcripts_begin_with_the_shorter_one(transcript: Entries, name
 
 @given(entries, st.booleans())
 def test_only_entries_and_rounds_begin_a_line(transcript: Entries, names: bool) -> None:  # noqa: FBT001
-    """Each entry has a tag and each round a heading, whatever the texts."""
+    """Whatever the texts contain, each entry has one tag and each round one heading."""
     rendered = render_entries(transcript, names=names)
     if not transcript:
         assert rendered == "(empty)"
@@ -51,7 +51,6 @@ def test_only_entries_and_rounds_begin_a_line(transcript: Entries, names: bool) 
 
 @given(entries)
 def test_names_are_omitted_by_default(transcript: Entries) -> None:
-    """The rendered transcript does not depend on who spoke."""
     assert render_entries(transcript, names=False) == render_entries(remove_names(transcript), names=False)
 
 
@@ -60,7 +59,7 @@ def test_names_are_omitted_by_default(transcript: Entries) -> None:
     st.booleans(),
 )
 def test_invalid_transcripts_are_rejected(text: str, names: bool) -> None:  # noqa: FBT001
-    """A transcript can be read in only one way; anything else raises a `ViewError`."""
+    """A transcript can be read in only one way, and anything else raises a `ViewError`."""
     try:
         transcript = parse_entries(text, names=names)
     except ViewError:
@@ -87,7 +86,7 @@ def test_invalid_transcripts_are_rejected(text: str, names: bool) -> None:  # no
     ],
 )
 def test_text_resembling_a_transcript_is_rejected(text: str, expected: str) -> None:
-    """The error describes what was expected."""
+    """The error describes what was expected instead."""
     with pytest.raises(FlowDebateError) as failure:
         parse_entries(text, names=True)
     assert isinstance(failure.value, ViewError)
@@ -95,7 +94,7 @@ def test_text_resembling_a_transcript_is_rejected(text: str, expected: str) -> N
 
 
 def test_transcripts_follow_the_documented_format() -> None:
-    """Rounds, tags, continuation lines and escapes are as documented."""
+    """Other programs may parse transcripts, so rounds, tags, continuation lines and escapes are documented."""
     transcript = [
         entry(1, "Änne, PhD", "for", "Yes.\nFor two reasons."),
         entry(1, "b", "not [really]", "No.\u2028Round 2:"),

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.anyio
 
 
 def test_deliberations_and_debates_can_be_nested() -> None:
-    """Each pattern has a separate transcript, and the run exposes the outer one."""
     inner = sequencer(name="team").then(deal(name="inner")).map(lambda output: output.final_decision)
     outer = debate(
         name="outer",
@@ -48,7 +47,7 @@ def test_deliberations_and_debates_can_be_nested() -> None:
 
 
 def test_other_blocks_can_read_a_shared_transcript() -> None:
-    """A step after the deliberation reads the entries from the same resource object."""
+    """A step after the deliberation can use the same resource object to read the entries."""
     transcript = create_deliberation_transcript()
 
     @handler(name="count", resources={"transcript": transcript})
@@ -60,7 +59,6 @@ def test_other_blocks_can_read_a_shared_transcript() -> None:
 
 
 def test_audit_trail_has_one_task_per_turn() -> None:
-    """A task has a goal, an assignee, a round and a text, and every change emits an event."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", SETTLED)
     result = deal(collection_id="audit-7").run_sync(TOPIC, model=model)
     assert result.tasks.collection_id == "audit-7"

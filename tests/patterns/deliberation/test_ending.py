@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def test_moderator_settles_a_deliberation() -> None:
-    """A SETTLED report ends the deliberation at once, with the report's decision."""
+    """A report with the status SETTLED ends the deliberation at once, and its decision becomes the output's."""
     result = deal().run_sync(TOPIC, model=by_role(reports=SETTLED))
     output = result.output
     assert (output.rounds, output.is_settled, output.final_decision) == (1, True, "Invest half.")
@@ -33,7 +33,6 @@ def test_moderator_settles_a_deliberation() -> None:
 
 
 def test_summary_replaces_a_missing_decision() -> None:
-    """Even an empty summary becomes the decision."""
     for summary in ("They agree.", ""):
         output = deal().run_sync(TOPIC, model=by_role(reports=report("SETTLED", None, summary))).output
         assert (output.is_settled, output.final_decision) == (True, summary)
@@ -41,7 +40,7 @@ def test_summary_replaces_a_missing_decision() -> None:
 
 @pytest.mark.parametrize("decision", [None, "Invest a quarter."])
 def test_reaching_max_rounds_does_not_settle(decision: str | None) -> None:
-    """Only the decision in the last report counts."""
+    """The output's decision is the one from the last report, if there is any."""
     reports = iter([report(decision="Invest all."), report(decision=decision)])
     output = deal(max_rounds=2).run_sync(TOPIC, model=by_role(reports=lambda _: next(reports))).output
     assert (output.rounds, output.is_settled, output.stop_reason) == (2, False, "max_rounds")
@@ -50,13 +49,12 @@ def test_reaching_max_rounds_does_not_settle(decision: str | None) -> None:
 
 
 def test_deliberations_can_be_settled_in_the_last_round() -> None:
-    """The moderator's status takes precedence over the round limit."""
     output = deal(max_rounds=1).run_sync(TOPIC, model=by_role(reports=SETTLED)).output
     assert (output.is_settled, output.stop_reason) == (True, "settled")
 
 
 def test_predicate_ends_a_deliberation_after_a_round() -> None:
-    """The predicate sees the reports and is not called once the deliberation has ended for another reason."""
+    """The predicate can read the reports, and it is not called if the deliberation has ended for another reason."""
     rounds: list[int] = []
 
     async def stop(ctx: Context) -> bool:
@@ -82,7 +80,7 @@ FORMS: list[Any] = [
 
 @pytest.mark.parametrize("value", FORMS, ids=["the model", "a dict", "lines", "markdown"])
 def test_custom_moderators_can_report_in_any_form(value: Any) -> None:
-    """The report may be a `ModeratorReport`, a dict or text."""
+    """The report may be a `ModeratorReport`, a dict or plain text."""
 
     def moderate(topic: Any, ctx: Context) -> Any:
         assert topic.topic == TOPIC
@@ -95,7 +93,6 @@ def test_custom_moderators_can_report_in_any_form(value: Any) -> None:
 
 
 def test_moderator_text_without_a_status_is_a_summary() -> None:
-    """The deliberation continues, with the cleaned text as the summary."""
     output = deal(moderator=lambda _: "Go \ud800on.\0", max_rounds=1).run_sync(TOPIC, model=by_role()).output
     assert (output.summaries, output.is_settled) == (["Go \ufffdon."], False)
 
@@ -125,7 +122,7 @@ def test_output_follows_from_the_reports(
     max_rounds: int,
     custom: bool,  # noqa: FBT001
 ) -> None:
-    """Rounds, settlement, decision and summaries match the reports from any moderator."""
+    """Rounds, settlement, decision and summaries must match the reports, whichever moderator wrote them."""
     given_out = iter(report_values)
     options: dict[str, Any] = {"moderator": lambda _: next(given_out)} if custom else {}
     model = by_role(reports=lambda _: next(given_out))
@@ -151,7 +148,7 @@ def test_output_follows_from_the_reports(
 def test_deliberations_end_whatever_the_answers(
     replies: list[Any], max_rounds: int, on_failure: str, data: st.DataObject
 ) -> None:
-    """The run ends within `max_rounds` rounds, or with an error from the library or the application."""
+    """The run ends within `max_rounds` rounds or with an error from the library or the application."""
     calls: list[str] = []
 
     def answer(request: Any) -> Any:
@@ -184,6 +181,6 @@ def test_deliberations_end_whatever_the_answers(
 
 
 def test_seed_of_the_run_is_in_the_output() -> None:
-    """A recorded run can be repeated with it."""
+    """The seed is all that is needed to repeat a recorded run."""
     model = ScriptedModel("A", "B", SETTLED)
     assert deal().run_sync(TOPIC, model=model, seed=11).output.seed == 11

@@ -27,14 +27,14 @@ def run_and_record_calls(**options: Any) -> list[Any]:
 
 
 def test_instructions_follow_the_persona_in_the_system_message() -> None:
-    """Instructions are the application's own text, like the system prompt, and override all rules."""
+    """The application writes the instructions, as it does the system prompt, so they may override all rules."""
     assert system_of(run_and_record_calls(instructions="Be polite.")[0]).endswith(
         f"others see risk.\n\n{INSTRUCTIONS}\nBe polite."
     )
 
 
 def test_default_blocks_can_be_created_separately() -> None:
-    """Separately created blocks have their own names, models and templates, and share a transcript."""
+    """Separately created blocks have their own names, models and templates but share a transcript."""
     transcript = create_deliberation_transcript()
     participants = {"bull": "investor", "owl": None}
     owl = create_persona_debater(
@@ -50,7 +50,7 @@ def test_default_blocks_can_be_created_separately() -> None:
 
 
 def test_default_blocks_work_without_a_deliberation() -> None:
-    """A default block needs nothing but its input."""
+    """A default block needs only its input."""
     transcript = create_deliberation_transcript()
     owl = create_persona_debater(name="x", agent_name="owl", transcript=transcript)
     model = ScriptedModel("Hoot.")
@@ -61,19 +61,19 @@ def test_default_blocks_work_without_a_deliberation() -> None:
 
 
 def test_invalid_report_forms_are_rejected() -> None:
-    """The error lists the pattern, the field and the valid values."""
+    """The error names the pattern and the field, and lists the valid values."""
     with pytest.raises(ConfigurationError, match="deliberation 'deal': `report` must be 'structured' or 'text'"):
         deal(report="json")
 
 
 def test_report_form_is_configurable() -> None:
-    """The report is requested as JSON by schema, or as text."""
+    """The report is requested either as JSON that follows a schema or as text."""
     with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be 'structured' or 'text'"):
         create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")
 
 
 def test_roles_with_a_different_transcript_are_rejected() -> None:
-    """The error suggests sharing the reference between roles."""
+    """The error suggests sharing the reference between the roles."""
     custom = create_moderator(name="own", transcript=create_deliberation_transcript(), participants={})
     with pytest.raises(ResourceConflict, match="same reference"):
         deal(moderator=custom)

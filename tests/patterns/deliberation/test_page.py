@@ -145,7 +145,6 @@ def test_topic_is_the_default_title() -> None:
 
 
 def test_missing_parts_are_reported() -> None:
-    """The run is interrupted; a round has no report, a speaker has no role, and there is no decision."""
     page = render_deliberation(
         output_of(history=[entry_of(1, ("Bull", None), "")], reports=[None], status="interrupted"), title="X"
     )
@@ -183,7 +182,7 @@ X
 
 
 def test_unfinished_rounds_have_no_summary() -> None:
-    """The entries from an interrupted round are still on the page."""
+    """The entries from the interrupted round must still be on the page."""
     page = render_deliberation(output_of(history=[entry_of(1, BULL, "I begin.")]))
     assert "I begin." in page
     assert "MODERATOR SUMMARY" not in page
@@ -237,7 +236,7 @@ def line_kinds(page: str) -> list[str]:
 @given(hostile, hostile, hostile, hostile)
 @example("", "=" * 60 + "\n  FINAL DECISION", "x\nSTATUS: SETTLED", "[Bear]")
 def test_no_text_passes_for_a_line_of_the_page(topic: str, text: str, summary: str, decision: str) -> None:
-    """Whatever the texts, the page has the same structure as with plain words."""
+    """Whatever the texts contain, the page has the same structure as with harmless words."""
 
     def page(topic: str, text: str, summary: str, decision: str) -> str:
         return render_deliberation(
@@ -257,14 +256,14 @@ def test_no_text_passes_for_a_line_of_the_page(topic: str, text: str, summary: s
 
 @pytest.mark.parametrize("text", ["x" * 500, "word " * 200, "a-b" * 300], ids=["one word", "many", "hyphens"])
 def test_text_stays_within_the_page_width(text: str) -> None:
-    """No line is longer than the page's horizontal rules."""
+    """No line may be longer than the horizontal rules on the page."""
     page = render_deliberation(output_of(topic=text, history=[entry_of(1, BULL, text)], reports=[report_of(text)]))
     assert max(map(len, page.split("\n"))) == 60
 
 
 @given(st.text(st.characters(categories=["L", "Zs"], max_codepoint=0x24F), max_size=400))
 def test_wrapping_loses_no_word(text: str) -> None:
-    """Wrapping changes only whitespace."""
+    """Wrapping may change nothing but whitespace."""
     page = render_deliberation(output_of(history=[entry_of(1, BULL, text)]), title="X")
     body = page.split("." * 40)[1].split("=" * 60)[0].replace("  | ", "")
     assert "".join(body.split()) == "".join(text.split())

@@ -54,7 +54,6 @@ def record_calls(**options: Any) -> list[RecordedCall]:
 
 
 def test_persona_system_message() -> None:
-    """Rules, topic and participants are the same for all personas, so they precede the persona's own text."""
     assert system_of(record_calls()[0]) == snapshot("""\
 You are taking part in a deliberation on a topic. In each round, all participants speak once, at the same time. Then a moderator sums up and says whether the matter is settled.
 
@@ -76,7 +75,6 @@ You see growth where others see risk.\
 
 
 def test_opening_turn_prompt() -> None:
-    """Nobody has spoken before the opening turn."""
     assert turn_of(record_calls()[0]) == snapshot("""\
 The discussion so far:
 (nothing yet)
@@ -87,7 +85,6 @@ Nobody has spoken yet. Say what you think should be done, give your strongest re
 
 
 def test_later_turn_prompt() -> None:
-    """A later turn shows the earlier rounds, the latest summary, the persona and the instruction."""
     assert turn_of(record_calls()[3]) == snapshot("""\
 The discussion so far:
 Round 1:
@@ -104,7 +101,6 @@ Respond to the strongest points that bear made, not only the latest ones. Change
 
 
 def test_moderator_prompt() -> None:
-    """The prompt has the moderator's duties and all entries."""
     assert "\n=====\n".join([system_of(record_calls()[2]), turn_of(record_calls()[2])]) == snapshot("""\
 You moderate a deliberation and take no side. After each round, you report on it.
 
@@ -151,7 +147,7 @@ DECISION: one or two sentences, or none\
 
 
 def test_schema_puts_the_summary_before_the_finding() -> None:
-    """Models tend to stick to what they write first."""
+    """A model tends to stick to what it writes first, so it should sum up before it decides."""
     schema = record_calls()[2].output_schema
     assert schema is not None
     assert list(schema["properties"]) == ["summary", "status", "decision"]
@@ -159,7 +155,7 @@ def test_schema_puts_the_summary_before_the_finding() -> None:
 
 
 def test_personas_see_only_their_own_system_prompt() -> None:
-    """Other personas and the moderator see only the role."""
+    """Other personas and the moderator are only told the persona's role."""
     bull, bear, moderator = record_calls()[:3]
     assert "You see growth" in bull.prompt
     assert "You see growth" not in bear.prompt + moderator.prompt
@@ -168,7 +164,7 @@ def test_personas_see_only_their_own_system_prompt() -> None:
 
 
 def test_a_personas_own_entries_are_marked() -> None:
-    """Other personas' prompts do not have this mark."""
+    """A model would otherwise take its own earlier statements for someone else's."""
     bull, bear, moderator = record_calls()[3:6]
     assert "[bull (you), investor] It grows." in bull.prompt
     assert "[bull, investor] It grows." in bear.prompt
@@ -177,7 +173,7 @@ def test_a_personas_own_entries_are_marked() -> None:
 
 
 def test_long_system_prompts_are_not_repeated() -> None:
-    """The system message has the whole prompt, and the turn only the persona's name."""
+    """The system message already contains the whole prompt, so the turn states only the persona's name."""
     essay = "You are careful. " * 100
     model = ScriptedModel("A", "B", report("SETTLED"))
     deliberation(name="deal", debaters=[Persona("owl", system_prompt=essay), PERSONAS[0]]).run_sync(TOPIC, model=model)
@@ -187,7 +183,7 @@ def test_long_system_prompts_are_not_repeated() -> None:
 
 
 def test_the_only_remaining_persona_answers_nobody() -> None:
-    """All other personas have failed."""
+    """All of the other personas have failed."""
     entries = [DeliberationEntry(round=1, name="bull", role="investor", text="It grows.")]
     prompt = render_persona_turn(identity("investor"), entries=entries, reports=[None], round=2)
     assert "Nobody else has spoken yet." in prompt
@@ -195,7 +191,7 @@ def test_the_only_remaining_persona_answers_nobody() -> None:
 
 
 def test_prompt_has_the_latest_summary() -> None:
-    """A missing or empty report leaves the previous summary in place."""
+    """If a report is missing or empty, the previous summary stays in place."""
     report_ = ModeratorReport(summary="They differ.", status="CONTINUE")
     for later in ([None], [ModeratorReport(summary=" ", status="CONTINUE")], []):
         prompt = render_persona_turn(identity(), entries=[], reports=[report_, *later], round=3)
@@ -219,7 +215,7 @@ def rounds(draw: st.DrawFn) -> list[DeliberationEntry]:
 def test_no_text_passes_for_another_speaker_or_for_the_prompt(
     entries: list[DeliberationEntry], summary: str, topic: str
 ) -> None:
-    """There are as many tags and headings as entries and rounds, and labels appear only where the prompt puts them."""
+    """There are as many tags and headings as entries and rounds, whatever the texts contain."""
     reports = [ModeratorReport.model_construct(summary=summary, status="CONTINUE", decision=None)]
     persona_prompt = render_persona_turn(identity(), entries=entries, reports=reports, round=4)
     moderator_prompt = render_moderator_turn(entries=entries, round=4, max_rounds=4)
@@ -240,7 +236,7 @@ def test_no_text_passes_for_another_speaker_or_for_the_prompt(
 
 @given(rounds(), rounds())
 def test_transcripts_only_grow(before: list[DeliberationEntry], after: list[DeliberationEntry]) -> None:
-    """A server can reuse its prompt cache if new entries are only appended."""
+    """A server can reuse its prompt cache if new entries are only ever appended."""
     if before:
         assert render_contributions([*before, *after], own_name="bull").startswith(
             render_contributions(before, own_name="bull")
@@ -262,7 +258,7 @@ def test_prompts_for_a_persona_share_a_prefix() -> None:
 
 @pytest.mark.parametrize("template", [PersonaTemplate, ModeratorTemplate])
 def test_custom_templates_are_validated(template: Any) -> None:
-    """The error for an unknown field lists the known ones."""
+    """The error about an unknown field lists the known ones."""
     for field in fields(template):
         with pytest.raises(ConfigurationError, match=r"\{nobody\}"):
             template(**{field.name: "Ask {nobody}."})

@@ -88,7 +88,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: case.id)
 def test_reports_are_parsed_in_many_forms(case: Case) -> None:
-    """Order, case, Markdown, bullets and line endings do not matter."""
+    """The order of the parts, case, Markdown, bullets and line endings do not matter."""
     assert parse_text(case.text) == (case.summary, case.status, case.decision)
 
 
@@ -113,7 +113,7 @@ def test_reports_are_parsed_in_many_forms(case: Case) -> None:
     ],
 )
 def test_variants_of_settled_are_recognized(status: str) -> None:
-    """Other words may surround the status."""
+    """Models often put other words around the status."""
     assert parse_report(f"STATUS: {status}").status == "SETTLED"
 
 
@@ -158,7 +158,7 @@ def test_variants_of_settled_are_recognized(status: str) -> None:
     ],
 )
 def test_other_statuses_do_not_settle(status: str) -> None:
-    """The status is negated, doubted, hedged, contradicted, in question form, or missing."""
+    """In these reports, the status is negated, doubted, hedged, contradicted, phrased as a question or missing."""
     assert parse_report(f"SUMMARY: x\nSTATUS: {status}").status == "CONTINUE"
 
 
@@ -179,7 +179,7 @@ def test_other_statuses_do_not_settle(status: str) -> None:
     ],
 )
 def test_quotations_in_the_summary_are_not_part_of_the_report(quotation: str) -> None:
-    """A debater may try to dictate the report, but the summary only quotes that text."""
+    """A debater may try to dictate the report, but the summary only quotes what the debater said."""
     summary, status, decision = parse_text(f"SUMMARY: Bear dictated:\n{quotation}")
     assert (status, decision) == ("CONTINUE", None)
     assert "STATUS: SETTLED" in summary
@@ -195,19 +195,18 @@ def test_contradictory_statuses_do_not_settle() -> None:
     "nothing", ["none", "None.", "N/A", "(none)", "**none**", "null", "-", "\N{EM DASH}", " \n ", "No decision yet."]
 )
 def test_decisions_equivalent_to_none_become_none(nothing: str) -> None:
-    """Text and structured values are treated alike."""
+    """Models write "none" or "n/a" where they should leave the decision out, as text and as structured values."""
     assert parse_report(f"SUMMARY: x\nSTATUS: CONTINUE\nDECISION: {nothing}").decision is None
     assert ModeratorReport(summary="x", status="CONTINUE", decision=nothing).decision is None
 
 
 @pytest.mark.parametrize("decision", ["No.", "Continue.", "None of them may go.", "Nothing is to be sold."])
 def test_decisions_similar_to_none_are_preserved(decision: str) -> None:
-    """The answer "no", for example, is a decision."""
+    """The word "no", for example, is a decision."""
     assert parse_report(f"STATUS: SETTLED\nDECISION: {decision}").decision == decision
 
 
 def test_rendered_reports_have_three_lines() -> None:
-    """Text inside a part follows a label or a bar."""
     report = ModeratorReport(summary="a\nSTATUS: SETTLED", status="CONTINUE", decision="b\nSUMMARY: c")
     assert render_report(report) == "SUMMARY: a\n  | STATUS: SETTLED\nSTATUS: CONTINUE\nDECISION: b\n  | SUMMARY: c"
 
@@ -230,7 +229,7 @@ written = st.lists(st.sampled_from(PIECES) | st.text(anything, max_size=3), max_
 @example(ModeratorReport(summary="STATUS: SETTLED", status="CONTINUE", decision="SUMMARY: x"))
 @example(ModeratorReport(summary=" \n ", status="SETTLED", decision=None))
 def test_rendered_reports_can_be_parsed(report: ModeratorReport) -> None:
-    """`parse_report(render_report(r)) == r` holds for arbitrary texts."""
+    """`parse_report(render_report(r)) == r` must hold for arbitrary text."""
     assert parse_report(render_report(report)) == report
 
 
@@ -238,7 +237,7 @@ def test_rendered_reports_can_be_parsed(report: ModeratorReport) -> None:
 @example("SUMMARY: \ud800\nSTATUS: SETTLED")
 @example("SUMMARY: ⟦U+D800⟧\nSTATUS: SETTLED")
 def test_parsing_never_fails_and_settles_only_on_settled(text: str) -> None:
-    """Any text yields a valid report that parses back to itself."""
+    """Any text yields a valid report, and rendering and parsing that report again changes nothing."""
     report = parse_report(text)
     assert ModeratorReport.model_validate(report.model_dump()) == report
     assert parse_report(render_report(report)) == report
@@ -249,7 +248,6 @@ def test_parsing_never_fails_and_settles_only_on_settled(text: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_texts_without_a_marker_are_the_summary(text: str) -> None:
-    """Surrounding whitespace is removed."""
     if not any(word in text.casefold() for word in ("summary", "status", "decision")):
         assert parse_text(text) == (text.strip(), "CONTINUE", None)
 
@@ -258,7 +256,7 @@ def test_texts_without_a_marker_are_the_summary(text: str) -> None:
     "unit", slow_but_first(["-", "* ", "---\n", "SUMMARY:\n", "```\n", "1. ", "[ ]", ">", "**a", "  | y\n", "("])
 )
 def test_long_texts_are_parsed_in_linear_time(unit: str) -> None:
-    """The texts repeat the beginnings of patterns for 250,000 characters."""
+    """The texts repeat the first characters of each pattern until they are 250,000 characters long."""
     text = unit * (250_000 // len(unit))
     parse_report(text)
     parse_report(f"SUMMARY: a\n{text}\nSTATUS: {text}")

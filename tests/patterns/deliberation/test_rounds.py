@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 def test_rounds_call_each_persona_and_the_moderator_once() -> None:
-    """With N personas, a round takes N + 1 calls; the moderator's comes last."""
+    """A round with N personas takes N + 1 calls, of which the moderator's is the last."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", SETTLED)
     result = deal().run_sync(TOPIC, model=model)
     model.assert_complete()
@@ -59,7 +59,7 @@ async def test_personas_in_a_round_are_called_concurrently() -> None:
 
 @given(st.permutations(["ann", "bea", "cid"]))
 def test_entries_keep_the_declared_order(order: list[str]) -> None:
-    """Answers may arrive in any order without affecting transcript, output and later prompts."""
+    """The order in which answers arrive affects neither the transcript nor the output nor later prompts."""
 
     async def run() -> tuple[Any, list[str]]:
         answered_events = {name: asyncio.Event() for name in order}
@@ -88,7 +88,7 @@ def test_entries_keep_the_declared_order(order: list[str]) -> None:
 
 
 async def test_personas_do_not_see_entries_from_the_same_round() -> None:
-    """The entries appear neither in prompts nor in the transcript that a slow custom block reads."""
+    """The entries appear neither in the prompts nor in the transcript that a slow custom block reads."""
     spoke = asyncio.Event()
     transcripts: list[list[str]] = []
     transcript = create_deliberation_transcript()
@@ -113,7 +113,7 @@ async def test_personas_do_not_see_entries_from_the_same_round() -> None:
 
 
 async def test_state_has_the_answers_of_the_current_round() -> None:
-    """An answer appears in the state as soon as it arrives. Between rounds, the state is empty."""
+    """An answer appears in the state as soon as it arrives, and the state is empty between rounds."""
     states: list[dict[str, str]] = []
 
     def close(topic: object, ctx: Context) -> dict[str, Any]:
@@ -151,7 +151,10 @@ def test_rounds_and_turns_are_emitted_in_order() -> None:
 
 
 def test_persona_outputs_are_converted_to_text() -> None:
-    """A dict or object with a text becomes that text; any other value becomes its `str`, with a warning."""
+    """A dict or object with a text becomes that text.
+
+    Any other value becomes its `str()`, with a warning.
+    """
     personas = [Persona("owl", block=lambda _: {"text": "hoot"}), Persona("fox", block=lambda _: 7)]
     with pytest.warns(UserWarning, match="'fox' returned a int"):
         output = deal(debaters=personas).run_sync(TOPIC, model=ScriptedModel(SETTLED)).output

@@ -50,7 +50,7 @@ class Sure(BaseModel):
 
 
 def test_equal_answers_end_an_escalation_without_a_judge() -> None:
-    """Case and whitespace are ignored."""
+    """Answers that differ only in case or whitespace are equal."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD])
     result = block.run_sync(QUESTION, model=ScriptedModel("Yes, build.", " yes,  BUILD."))
     assert (result.output.answer, result.output.decided_by) == (" yes,  BUILD.", "second")
@@ -59,7 +59,7 @@ def test_equal_answers_end_an_escalation_without_a_judge() -> None:
 
 
 def test_agreement_judge_reads_both_orders() -> None:
-    """The two answers swap places in the second request."""
+    """Models tend to favor one position, so the two answers trade places in a second request."""
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:
@@ -76,7 +76,7 @@ def test_agreement_judge_reads_both_orders() -> None:
 
 @pytest.mark.parametrize("orders", [(AGREE, DISAGREE), (DISAGREE,)])
 def test_answers_must_agree_in_both_orders(orders: tuple[Any, ...]) -> None:
-    """After a "no" in the first order, no second request is made."""
+    """If the judge says no in the first order, the second request is not made."""
     model = ScriptedModel("Yes.", "No.", *orders, "Perhaps.")
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(QUESTION, model=model)
     assert (result.output.decided_by, result.output.answer, result.output.stop_reason) == (
@@ -88,7 +88,7 @@ def test_answers_must_agree_in_both_orders(orders: tuple[Any, ...]) -> None:
 
 
 def test_answers_may_agree_with_any_earlier_one() -> None:
-    """The latest answer is compared first."""
+    """The latest of the earlier answers is compared first."""
     last = generator(name="last", prompt="Answer.")
     model = ScriptedModel("Yes.", "No.", DISAGREE, "Yes, of course.", DISAGREE, AGREE, AGREE)
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD, last]).run_sync(QUESTION, model=model)
@@ -96,7 +96,7 @@ def test_answers_may_agree_with_any_earlier_one() -> None:
 
 
 def test_functions_can_replace_the_agreement_judge() -> None:
-    """The function receives the question and both answers, and no model is called."""
+    """The function is called with the question and both answers, and no model is called."""
     pairs: list[tuple[str, str, str]] = []
 
     def same_start(pair: Any) -> bool:
@@ -110,7 +110,6 @@ def test_functions_can_replace_the_agreement_judge() -> None:
 
 
 def test_agreement_judge_can_use_a_different_model() -> None:
-    """The steps keep the run's model."""
     judge = ScriptedModel(AGREE, AGREE, name="judge")
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until=Agreement(model=judge))
     result = block.run_sync(QUESTION, model=ScriptedModel("Yes.", "Sure.", name="writer"))
@@ -118,7 +117,7 @@ def test_agreement_judge_can_use_a_different_model() -> None:
 
 
 def test_sufficient_confidence_ends_an_escalation() -> None:
-    """The first step with enough confidence decides."""
+    """The first step that is confident enough decides."""
     steps = [generator(name=name, prompt="Answer.", output_schema=Sure) for name in ("small", "large", "largest")]
     model = ScriptedModel({"answer": "Yes.", "confidence": 0.6}, {"answer": "No.", "confidence": 0.95})
     result = escalate(name="answer", steps=steps, until=Confidence(0.9)).run_sync(QUESTION, model=model)
@@ -164,7 +163,7 @@ def test_councils_decide_if_the_chair_reports_no_dissent() -> None:
 
 
 def test_functions_of_the_output_can_be_rules() -> None:
-    """The function sees earlier steps, and its name becomes the stop reason."""
+    """The function is called with the earlier steps, and its name becomes the stop reason."""
     calls: list[object] = []
 
     def enough(output: object, ctx: Any) -> bool:
@@ -178,8 +177,6 @@ def test_functions_of_the_output_can_be_rules() -> None:
 
 
 def test_later_steps_see_earlier_answers() -> None:
-    """A later step can verify an earlier answer."""
-
     def review(question: str, ctx: Any) -> str:
         return f"{question} {ctx.sequencer.state.steps[-1].answer}"
 
@@ -188,7 +185,7 @@ def test_later_steps_see_earlier_answers() -> None:
 
 
 def test_each_step_has_an_event_and_a_token_count() -> None:
-    """Tokens used by checks are counted separately; together with the steps' tokens, they add up to the run's."""
+    """Tokens used by checks are counted separately, and together with the steps' tokens they add up to the run's."""
 
     def reply(request: ModelRequest) -> ModelResponse:
         usage = Usage(calls=1, prompt_tokens=90, cached_tokens=0, completion_tokens=10)
@@ -205,7 +202,7 @@ def test_each_step_has_an_event_and_a_token_count() -> None:
 
 @pytest.mark.parametrize("calls", range(1, 8))
 def test_limits_apply_across_steps_and_keep_the_answer(calls: int) -> None:
-    """A limit reached inside a debate leaves the arguments so far as the output."""
+    """If the limit is reached during a debate, the arguments so far become the output."""
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until={"second": "agreement"})
     model = ScriptedModel("Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last.")
     result = block.run_sync(QUESTION, model=model, limits=Limits(calls=calls))
@@ -218,7 +215,7 @@ def test_limits_apply_across_steps_and_keep_the_answer(calls: int) -> None:
 
 @pytest.mark.parametrize("calls", range(1, 8))
 def test_resumed_runs_have_the_same_result(calls: int) -> None:
-    """The run may stop at any call, and no call is repeated."""
+    """The run may be interrupted at any call, and no call is repeated."""
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until={"second": "agreement"})
     answers: list[Any] = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last."]
     uninterrupted = block.run_sync(QUESTION, model=ScriptedModel(*answers), seed=1)
@@ -232,7 +229,6 @@ def test_resumed_runs_have_the_same_result(calls: int) -> None:
 
 
 def test_resumed_runs_do_not_repeat_a_custom_rule() -> None:
-    """The rule's decision is in the journal."""
     outputs: list[object] = []
 
     def never(output: object) -> bool:
@@ -259,7 +255,7 @@ def failing_model(*names: str, answers: Mapping[str, object] = {}) -> FunctionMo
 
 
 def test_failed_steps_are_skipped_and_named() -> None:
-    """The first line of the answer names the failed step."""
+    """The first line of the answer names the step that failed."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD])
     result = block.run_sync(QUESTION, model=failing_model("second"))
     assert (result.status, result.output.status, result.output.decided_by) == ("degraded", "degraded", "third")
@@ -269,7 +265,6 @@ def test_failed_steps_are_skipped_and_named() -> None:
 
 
 def test_last_answer_counts_if_later_steps_fail() -> None:
-    """The answer is marked to show readers that the last step failed."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until={})
     result = block.run_sync(QUESTION, model=failing_model("third"))
     assert (result.output.decided_by, result.output.stop_reason) == ("second", "last answer")
@@ -279,7 +274,7 @@ def test_last_answer_counts_if_later_steps_fail() -> None:
 
 
 def test_answers_without_a_working_judge_do_not_agree() -> None:
-    """The escalation continues with the next step."""
+    """Without a judgment, the escalation continues with the next step."""
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(
         QUESTION, model=failing_model("agreement-judge")
     )
@@ -288,7 +283,7 @@ def test_answers_without_a_working_judge_do_not_agree() -> None:
 
 
 def test_failures_are_raised_without_an_answer_or_by_policy() -> None:
-    """Without any answer there is nothing to fall back on."""
+    """If there is no answer yet, there is nothing to fall back on."""
     steps = [FIRST, SECOND, THIRD]
     with pytest.raises(ProviderFailed):
         escalate(name="answer", steps=steps).run_sync(QUESTION, model=failing_model("first", "second", "third"))
@@ -298,7 +293,7 @@ def test_failures_are_raised_without_an_answer_or_by_policy() -> None:
 
 
 def test_resumed_runs_do_not_repeat_failed_steps() -> None:
-    """A failed step stays skipped even if the provider has recovered."""
+    """The step stays skipped even if the provider has recovered in the meantime."""
     block, store = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until={}), MemoryStore()
     options: dict[str, Any] = {"store": store, "run_id": "one"}
     first = block.run_sync(QUESTION, model=failing_model("second"), limits=Limits(calls=2), **options)
@@ -309,7 +304,7 @@ def test_resumed_runs_do_not_repeat_failed_steps() -> None:
 
 @pytest.mark.anyio
 async def test_concurrent_escalations_are_independent() -> None:
-    """Raw outputs and costs are separate."""
+    """Each escalation has a raw output and a cost of its own."""
 
     async def reply(request: ModelRequest) -> Any:
         await asyncio.sleep(0)
@@ -326,7 +321,6 @@ async def test_concurrent_escalations_are_independent() -> None:
 
 
 def test_escalations_can_be_nested() -> None:
-    """The outer step has the answer and the cost of the inner escalation."""
     inner = escalate(name="inner", steps=[FIRST, SECOND])
     outer = escalate(name="outer", steps=[inner, THIRD, generator(name="last", prompt="Answer.")])
     result = outer.run_sync(QUESTION, model=ScriptedModel("a", "b", "B"))
@@ -348,13 +342,13 @@ def test_escalations_can_be_nested() -> None:
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
-    """The error names the option."""
+    """The error names the invalid option."""
     with pytest.raises(ConfigurationError, match=message):
         escalate(name="answer", **options)
 
 
 def test_invalid_rules_are_rejected() -> None:
-    """The error is raised when the rule is created."""
+    """The error is raised as soon as the rule is created."""
     with pytest.raises(ConfigurationError, match="`minimum` must be between 0 and 1"):
         Confidence(90)
     with pytest.raises(ConfigurationError, match="`model` cannot be set when a function decides"):

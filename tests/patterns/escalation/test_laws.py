@@ -108,7 +108,6 @@ def test_cost_is_the_steps_and_the_checks_between_them(plan: Plan, data: st.Data
 @settings(max_examples=example_count(40))
 @given(plans(rules=st.just(lambda output: False)), st.data())
 def test_last_step_decides_without_a_matching_rule(plan: Plan, data: st.DataObject) -> None:
-    """Steps with and without rules are mixed."""
     output = plan.build().run_sync(QUESTION, model=schema_model(data), seed=1).output
     assert (output.decided_by, output.stop_reason) == (f"step-{len(plan.kinds) - 1}", "last step")
     assert output.answer == output.steps[-1].answer
@@ -118,7 +117,6 @@ def test_last_step_decides_without_a_matching_rule(plan: Plan, data: st.DataObje
 @settings(max_examples=example_count(40))
 @given(plans(), st.data())
 def test_first_matching_rule_ends_the_escalation(plan: Plan, data: st.DataObject) -> None:
-    """All steps before the matching one have no stop reason."""
     output = plan.build().run_sync(QUESTION, model=schema_model(data), seed=1).output
     *before, last = output.steps
     assert [step.reason for step in before] == [None] * len(before)
@@ -144,8 +142,6 @@ HOSTILE = st.one_of(
 @settings(max_examples=example_count(60))
 @given(plans(), st.data())
 def test_escalations_end_whatever_the_answers(plan: Plan, data: st.DataObject) -> None:
-    """The run has an output, or raises a library error that gives the reason."""
-
     def reply(request: ModelRequest) -> Any:
         answer = data.draw(HOSTILE)
         if isinstance(answer, Exception):
@@ -168,7 +164,7 @@ def test_escalations_end_whatever_the_answers(plan: Plan, data: st.DataObject) -
 @settings(max_examples=example_count(40))
 @given(plans(), st.data(), st.integers(1, 12))
 def test_no_call_exceeds_the_shared_limit(plan: Plan, data: st.DataObject, calls: int) -> None:
-    """A run that reaches the limit keeps the steps so far."""
+    """A run that reaches the limit keeps the steps it has completed."""
     result = plan.build().run_sync(QUESTION, model=schema_model(data), seed=1, limits=Limits(calls=calls))
     assert result.usage.calls <= calls
     assert sum(step.calls + step.check_calls for step in result.raw.steps) <= calls

@@ -21,7 +21,7 @@ def last_word(output: HandoffOutput) -> str:
 
 
 def test_handoffs_can_be_pipeline_steps() -> None:
-    """The output of the first handoff becomes the proposition of the second."""
+    """The second handoff takes the output of the first as its proposition."""
     pipeline = (
         sequencer(name="both")
         .then(morals(name="first"))
@@ -48,7 +48,6 @@ def test_handoffs_and_other_patterns_can_be_nested() -> None:
 
 
 def test_two_transcripts_in_one_pipeline_are_rejected() -> None:
-    """Blocks could not tell which of the two transcripts to read."""
     first, second = create_handoff_transcript(), create_handoff_transcript()
     with pytest.raises(ResourceConflict, match="transcript"):
         sequencer(name="both").then(morals(transcript=first)).then(morals(name="m2", transcript=second))

@@ -35,7 +35,7 @@ def engines() -> Iterator[None]:
 @pytest.mark.usefixtures("engines")
 @pytest.mark.parametrize("form", FORMS)
 async def test_small_model_completes_a_handoff_in_every_form(form: TransitionForm) -> None:
-    """Whatever the model writes, all turns take place, and each hands over to a different speaker."""
+    """Whatever the model writes, every turn takes place and hands over to a different speaker."""
     pattern = morals(
         debaters=SPEAKERS,
         transition=form,
@@ -56,7 +56,7 @@ async def test_small_model_completes_a_handoff_in_every_form(form: TransitionFor
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_large_model_always_hands_over_in_json() -> None:
-    """The grammar allows nothing but a handover. Each turn has a few sentences, and no speaker is drawn by lot."""
+    """The grammar allows nothing but a handover, so no speaker has to be drawn at random."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     result = await morals(model=LocalModel(), settings=ModelSettings(timeout=600)).run(PROPOSITION, seed=3)

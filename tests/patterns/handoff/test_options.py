@@ -33,7 +33,7 @@ def search(query: str) -> str:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_options_reach_the_default_speakers(form: TransitionForm) -> None:
-    """In every form, the handover tool is offered in addition to the application's tools."""
+    """Whatever the form, the handover tool is offered in addition to the application's tools."""
 
     def instruct(_: object, ctx: Context) -> str:
         return f"You are {ctx.block}."
@@ -55,7 +55,7 @@ def test_options_reach_the_default_speakers(form: TransitionForm) -> None:
     ids=case_id,
 )
 def test_visibility_controls_displayed_and_stored_items(visibility: Any, shown_count: int, stored_count: int) -> None:
-    """The history stores each turn once, though a speaker may be called twice."""
+    """The history must store each turn only once, even though a speaker may be called twice for it."""
     model = ScriptedModel(over("Yes.", "Bob"), over("Yes, yes.", "Con"), over("No.", "Pro"))
     session = Session()
     result = morals(max_turns=2, debater_visibility=visibility).run_sync(PROPOSITION, model=model, session=session)
@@ -64,7 +64,7 @@ def test_visibility_controls_displayed_and_stored_items(visibility: Any, shown_c
 
 
 def test_transcripts_are_shared_with_blocks_that_read_them() -> None:
-    """A reading block sees the turns so far, each with the next speaker."""
+    """The block that reads the transcript sees the turns so far, each with the next speaker."""
     transcript = create_handoff_transcript()
     next_speakers: list[list[str | None]] = []
 
@@ -109,7 +109,6 @@ GOOD = [
 
 @pytest.mark.parametrize("value", GOOD, ids=case_id)
 def test_custom_blocks_can_hand_over_in_text_or_fields(value: Any) -> None:
-    """Keys may be in either style, and a name may be an enum member."""
     inputs: list[Any] = []
 
     async def own(input: Any, ctx: Context) -> Any:  # noqa: A002 - what blocks call it
@@ -137,7 +136,10 @@ BAD = [
 @pytest.mark.parametrize(("value", "problem"), BAD, ids=case_id)
 @pytest.mark.parametrize("policy", ["retry", "random", "error"])
 def test_custom_blocks_are_not_retried(policy: Any, value: Any, problem: str) -> None:
-    """Either the next speaker is drawn by lot or the error names the block. The text is recorded in both cases."""
+    """The next speaker is drawn at random, or the error names the block.
+
+    The text is recorded in both cases.
+    """
     called: list[int] = []
 
     def own(_: object) -> Any:
@@ -161,7 +163,7 @@ def test_custom_blocks_are_not_retried(policy: Any, value: Any, problem: str) ->
 
 
 def test_other_values_become_text_with_one_warning() -> None:
-    """A value that cannot be converted to text is an error that names the block."""
+    """A value that cannot be converted to text raises an error that names the block."""
     debaters = [Persona("Pro", block=lambda _: 42), Persona("Con", block=lambda _: "x")]
     with pytest.warns(FlowDebateWarning, match="'Pro' returned a int") as caught:
         result = morals(debaters=debaters, max_turns=3).run_sync(PROPOSITION)
@@ -174,7 +176,7 @@ def test_other_values_become_text_with_one_warning() -> None:
 
 
 def test_created_speakers_are_retried_like_default_ones() -> None:
-    """A separately created speaker keeps its own options."""
+    """A separately created speaker also keeps its own options."""
     transcript = create_handoff_transcript()
     custom = create_speaker(
         name="mine",
@@ -229,7 +231,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("options", "field", "allowed"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_invalid_handoffs_are_rejected(options: dict[str, Any], field: str, allowed: str) -> None:
-    """The `ConfigurationError`, also a `ValueError`, lists the pattern, the field, the value and the valid values."""
+    """The `ConfigurationError` is also a `ValueError` and names the pattern, the field and the valid values."""
     with pytest.raises(ConfigurationError) as caught:
         morals(**options)
     assert isinstance(caught.value, ValueError)
@@ -238,7 +240,7 @@ def test_invalid_handoffs_are_rejected(options: dict[str, Any], field: str, allo
 
 
 def test_tools_cannot_be_named_handoff() -> None:
-    """Only the form "tool" reserves that name."""
+    """The name is reserved only in the form "tool"."""
 
     def handoff(x: str) -> str:
         """Do something else."""
@@ -259,7 +261,7 @@ def test_tools_cannot_be_named_handoff() -> None:
     ids=case_id,
 )
 def test_options_of_a_created_speaker_are_validated(options: dict[str, Any], field: str) -> None:
-    """The speakers must include the created one and at least one other to hand over to."""
+    """The roster must include the created speaker and at least one other speaker to hand over to."""
     options_: dict[str, Any] = {"name": "m", "agent_name": "Pro", "speakers": {"Pro": None, "Con": None}}
     with pytest.raises(ConfigurationError) as caught:
         create_speaker(**{**options_, "transcript": create_handoff_transcript(), **options})

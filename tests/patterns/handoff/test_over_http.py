@@ -176,7 +176,6 @@ async def run_handoff(*replies: dict[str, Any], **options: Any) -> tuple[Any, li
 
 
 async def test_speakers_are_retried_and_their_first_text_counts(case: Case) -> None:
-    """The second call states the problem. Its text counts only if the first reply had none."""
     result, bodies = await run_handoff(case.reply, GOOD[case.form], transition=case.form)
     assert turns(result.output) == [("Pro", case.text or "Second words.", "Neutral", "retry")]
     assert len(bodies) == 2
@@ -192,7 +191,6 @@ async def test_speakers_are_retried_and_their_first_text_counts(case: Case) -> N
 
 
 async def test_second_invalid_handover_leads_to_a_random_speaker(case: Case) -> None:
-    """There is no third call, and a valid name in the first reply still counts."""
     result, bodies = await run_handoff(case.reply, case.reply, transition=case.form)
     ((_, text, name, by),) = turns(result.output)
     assert (text, by) == (case.text, "retry" if case.next_name else "random")
@@ -202,7 +200,7 @@ async def test_second_invalid_handover_leads_to_a_random_speaker(case: Case) -> 
 
 
 async def test_next_speaker_can_be_drawn_without_a_retry(case: Case) -> None:
-    """Drawing saves the second call, and the same seed draws the same speaker."""
+    """Drawing at random saves the second call, and the same seed draws the same speaker."""
     outcomes = []
     for _ in range(2):
         result, bodies = await run_handoff(case.reply, transition=case.form, on_invalid="random")
@@ -215,7 +213,10 @@ async def test_next_speaker_can_be_drawn_without_a_retry(case: Case) -> None:
 
 
 async def test_invalid_handovers_can_raise_and_keep_the_text(case: Case) -> None:
-    """A `RosterError` has the name and the roster. A valid name without text is an `OutputError`."""
+    """A `RosterError` contains the name and the roster.
+
+    A valid name without a text raises an `OutputError`.
+    """
     kind = OutputError if case.next_name else RosterError
     with pytest.raises(kind) as caught:
         await run_handoff(case.reply, transition=case.form, on_invalid="error")
@@ -229,7 +230,7 @@ async def test_invalid_handovers_can_raise_and_keep_the_text(case: Case) -> None
 
 
 async def test_last_marker_counts() -> None:
-    """The last marker is removed, while the earlier one stays in the text."""
+    """Only the last marker is removed; earlier ones stay in the text."""
     result, bodies = await run_handoff(
         completion(f"{SAID}\nTransition to Con\nTransition to Neutral"), transition="text"
     )
@@ -238,7 +239,7 @@ async def test_last_marker_counts() -> None:
 
 
 async def test_first_handoff_call_counts() -> None:
-    """A reply is a single turn, however many calls it has."""
+    """A reply is a single turn, however many calls it contains."""
     reply = completion_with_calls(encode_fields(SAID, "Con"), encode_fields("Or not.", "Neutral"))
     result, bodies = await run_handoff(reply, transition="tool")
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
@@ -246,7 +247,7 @@ async def test_first_handoff_call_counts() -> None:
 
 
 async def test_replies_with_two_objects_are_retried() -> None:
-    """Two objects do not match the schema: the text of the first one is kept, and both names are ignored."""
+    """Two objects do not match the schema, so both names are ignored, and the text of the first object is kept."""
     reply = completion(encode_fields(SAID, "Con") + encode_fields("Or not.", "Con"))
     result, bodies = await run_handoff(reply, GOOD["structured"], transition="structured")
     assert turns(result.output) == [("Pro", SAID, "Neutral", "retry")]
@@ -254,7 +255,7 @@ async def test_replies_with_two_objects_are_retried() -> None:
 
 
 async def test_unreadable_answers_are_provider_failures() -> None:
-    """The model layer has already exhausted its own `retry`."""
+    """The model layer has already used up its own `retry` option."""
     with pytest.raises(SchemaViolation):
         await run_handoff(completion('{"response": 3 4}'), transition="structured")
 
@@ -262,7 +263,6 @@ async def test_unreadable_answers_are_provider_failures() -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("policy", get_args(OnInvalid))
 async def test_valid_handovers_take_one_call(form: TransitionForm, policy: OnInvalid) -> None:
-    """The request uses the configured form, lists the other names as an enum, and has the text field first."""
     result, (body,) = await run_handoff(GOOD[form], transition=form, on_invalid=policy)
     assert turns(result.output) == [("Pro", "Second words.", "Neutral", "speaker")]
     assert ("tools" in body, "response_format" in body) == (form == "tool", form == "structured")
@@ -279,7 +279,6 @@ async def test_valid_handovers_take_one_call(form: TransitionForm, policy: OnInv
 
 
 async def test_tool_definition_follows_the_provider_format() -> None:
-    """The tool has a name, a description and parameters."""
     _, (body,) = await run_handoff(GOOD["tool"], transition="tool")
     assert body["tools"] == snapshot(
         [
@@ -319,7 +318,7 @@ async def test_text_next_to_a_call_replaces_missing_arguments() -> None:
 
 @pytest.mark.parametrize("form", ["tool", "structured"])
 async def test_json_or_a_marker_in_text_also_hands_over(form: TransitionForm) -> None:
-    """A complete text reply is not retried, even if another form was requested."""
+    """A complete reply in text is not retried, even if a different form was requested."""
     call = json.dumps({"name": "handoff", "arguments": json.loads(encode_fields(SAID, "Con"))})
     written = [encode_fields(SAID, "Con"), *([call] if form == "tool" else [])]
     for text in (f"{SAID}\n\nTransition to Con", *(f"```json\n{json_}\n```\nI call it." for json_ in written)):
@@ -340,7 +339,7 @@ async def test_first_object_with_text_counts() -> None:
 
 
 async def test_other_tools_are_called_before_the_answer() -> None:
-    """The application's tools may be called first; calling `handoff` ends the turn."""
+    """The application's tools may be called first, while a call of `handoff` ends the turn."""
     topics: list[str] = []
 
     def look_up(topic: str) -> str:
@@ -364,7 +363,7 @@ async def test_other_tools_are_called_before_the_answer() -> None:
 
 
 async def test_model_retry_applies_only_to_non_objects() -> None:
-    """A wrong name costs a single extra call, although the model allows three attempts."""
+    """A wrong name costs only one additional call, although the model is allowed three attempts."""
     async with ChatServer(
         {"served": reply_handler(completion(encode_fields(SAID, "Bob")), GOOD["structured"])}
     ) as server:
@@ -375,7 +374,7 @@ async def test_model_retry_applies_only_to_non_objects() -> None:
 
 
 async def test_text_is_streamed() -> None:
-    """The marker is in the stream, but not in the recorded text."""
+    """The marker appears in the stream but not in the recorded text."""
 
     async def streaming(exchange: Exchange) -> None:
         assert exchange.body["stream"]

@@ -38,7 +38,6 @@ CON = Identity(name="Con", members={speaker.name: speaker.role for speaker in SP
 
 
 def test_system_message_ends_with_the_speaker() -> None:
-    """Rules and proposition precede the speaker's own prompt, in which `{proposition}` is filled in."""
     model = script(("Yes.", "Con"), ("No.", "Pro"))
     morals(max_turns=2).run_sync(PROPOSITION, model=model)
     pro, con = (system_of(call) for call in model.calls)
@@ -105,7 +104,7 @@ Answer with a JSON object. Its "response" is what you say: your answer to the st
 
 @pytest.mark.parametrize("form", FORMS)
 def test_retry_prompt_has_the_text_and_the_problem(form: TransitionForm) -> None:
-    """The message is identical to the first request up to the end of the transcript."""
+    """Up to the end of the transcript, the message is identical to the first request."""
     first = {"text": "Yes.", "tool": over("Yes.", "Pro", "tool"), "structured": over("Yes.", "Bob")}[form]
     model = ScriptedModel(first, over("x", "Con", form))
     morals(max_turns=1, transition=form).run_sync(PROPOSITION, model=model)
@@ -139,7 +138,6 @@ What you said has been recorded, but the next speaker is not clear: 'Bob' is nob
 
 
 def test_retry_prompt_without_text_asks_for_the_complete_turn() -> None:
-    """The message states the problem and how to hand over."""
     model = script(("", "Con"), ("Yes.", "Con"))
     morals(max_turns=1).run_sync(PROPOSITION, model=model)
     assert turn_of(model.calls[1]).startswith(
@@ -148,7 +146,7 @@ def test_retry_prompt_without_text_asks_for_the_complete_turn() -> None:
 
 
 def test_long_system_prompts_are_not_repeated_in_the_turn() -> None:
-    """The turn has only the speaker's name."""
+    """The turn states only the speaker's name, because the system message contains the prompt."""
     long = {"name": "Pro", "system_prompt": "You agree. " * 60}
     model = script(("Yes.", "Con"))
     morals(debaters=[long, SPEAKERS[1]], max_turns=1).run_sync(PROPOSITION, model=model)
@@ -157,7 +155,7 @@ def test_long_system_prompts_are_not_repeated_in_the_turn() -> None:
 
 
 def test_other_braces_in_a_system_prompt_are_unchanged() -> None:
-    """The system prompt is the application's own text."""
+    """The application wrote the system prompt, so braces in it need not be placeholders."""
     prompt = "Say {name} in {proposition}: {{x}} %s"
     system = _system("a\nb", replace(CON, system_prompt=prompt))
     assert system.endswith("\nSay {name} in a\n  | b: {{x}} %s")
@@ -165,7 +163,7 @@ def test_other_braces_in_a_system_prompt_are_unchanged() -> None:
 
 @given(questions(), st.lists(st.tuples(names(), arguments() | st.just("")), max_size=6), st.sampled_from(FORMS))
 def test_no_text_begins_a_prompt_line(proposition: str, turns: list[tuple[str, str]], form: TransitionForm) -> None:
-    """Whatever the propositions, names and texts, each line belongs to the template, a bar or a tagged entry."""
+    """Every line belongs to the template, follows a bar or begins with a tag, whatever the texts contain."""
     entries = [HandoffEntry(round=n, agent_name=name, text=text) for n, (name, text) in enumerate(turns, start=1)]
     lines = render_turns(entries).split("\n") if entries else []
     heads = [line for line in lines if not line.startswith("  | ")]

@@ -36,7 +36,6 @@ def losses(result: Any) -> list[tuple[str, int, str]]:
 
 
 def test_skipped_turns_count_and_the_next_speaker_is_drawn() -> None:
-    """The event has the failure and the draw, and the handoff continues."""
     model = ScriptedModel(over("Yes.", "Con"), DOWN, over("Third.", "Con"))
     result = morals(debaters=SPEAKERS[:2], on_failure="skip").run_sync(PROPOSITION, model=model)
     model.assert_complete()
@@ -51,7 +50,7 @@ def test_skipped_turns_count_and_the_next_speaker_is_drawn() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_handoffs_end_even_if_all_turns_fail(form: Any) -> None:
-    """The handoff takes all of its turns, without text."""
+    """The handoff takes all of its turns, although none has a text."""
     pattern = morals(on_failure="skip", transition=form, max_turns=5)
     result = pattern.run_sync(PROPOSITION, model=ScriptedModel(*[DOWN] * 5))
     assert (result.output.turns, result.output.transcript, result.output.stop_reason) == (5, [], "max_turns")
@@ -61,7 +60,6 @@ def test_handoffs_end_even_if_all_turns_fail(form: Any) -> None:
 
 
 def test_fallback_models_replace_a_speaker_and_are_retried() -> None:
-    """The fallback model receives the speaker's prompt and name. If that call fails as well, the turn is skipped."""
     stand_in = ScriptedModel(over("For Pro.", "Bob"), over("x", "Neutral"), DOWN, name="stand-in")
     model = ScriptedModel(DOWN, DOWN, name="own")
     result = morals(on_failure=StandIn(stand_in), max_turns=2).run_sync(PROPOSITION, model=model)
@@ -73,7 +71,7 @@ def test_fallback_models_replace_a_speaker_and_are_retried() -> None:
 
 @pytest.mark.parametrize("on_failure", ["skip", StandIn(ScriptedModel())], ids=["skip", "stand-in"])
 def test_failed_retries_keep_the_text(on_failure: Any) -> None:
-    """The next speaker is drawn by lot, and the failure records this."""
+    """The next speaker is drawn at random, and the failure records this."""
     model = ScriptedModel(over("Yes.", "Bob"), Refused("not that again"))
     result = morals(on_failure=on_failure, max_turns=1).run_sync(PROPOSITION, model=model)
     ((_, text, name, by),) = turns(result.output)
@@ -84,7 +82,6 @@ def test_failed_retries_keep_the_text(on_failure: Any) -> None:
 
 
 def test_fail_policy_keeps_the_text() -> None:
-    """The error's run has the turn, without a next speaker."""
     with pytest.raises(Refused) as caught:
         morals().run_sync(PROPOSITION, model=ScriptedModel(over("Yes.", "Bob"), Refused("no")))
     assert caught.value.run is not None
@@ -93,7 +90,7 @@ def test_fail_policy_keeps_the_text() -> None:
 
 @pytest.mark.parametrize("again", [False, True], ids=["the turn", "asked again"])
 async def test_turns_and_retries_have_separate_timeouts(again: bool) -> None:  # noqa: FBT001
-    """A late reply is a provider failure, but text that arrived in time is recorded."""
+    """A late reply counts as a provider failure, but text that arrived in time is recorded."""
     never = asyncio.Event()
     calls: list[int] = []
 
@@ -112,7 +109,6 @@ async def test_turns_and_retries_have_separate_timeouts(again: bool) -> None:  #
 @pytest.mark.parametrize("calls", range(1, 7))
 @pytest.mark.parametrize("form", FORMS)
 async def test_cancelled_handoffs_keep_their_turns(form: Any, calls: int) -> None:
-    """A turn interrupted during its retry keeps its text; all others are complete."""
     reached = asyncio.Event()
     count = 0
 
@@ -187,7 +183,7 @@ def check_turns(output: HandoffOutput, handovers: list[HandoffMade]) -> None:
 def test_handoffs_end_whatever_the_answers(
     replies: list[Any], form: Any, policy: Any, on_failure: Any, max_turns: int, stop: Any
 ) -> None:
-    """A turn takes at most two calls, and the current speaker is never drawn."""
+    """A turn takes at most two calls, and the current speaker is never drawn as the next one."""
     calls: list[int] = []
 
     def answer(_: ModelRequest) -> Any:
