@@ -32,7 +32,7 @@ OWN_PAGES = {
     "critic": "critique.md#Does it pay with your models?",
     "benefit": "evaluate.md#On the command line",
     "leaderboard": "judges.md#A leaderboard from the command line",
-    "study": "evaluate.md#A study as a file",
+    "study": "evaluate.md#Study files",
 }
 """Commands whose options are documented on the page about their task, as page#heading."""
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
