@@ -13,10 +13,10 @@ from flowdebate.evaluation.statistics import two_sided_z
 
 
 def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> float | None:
-    """Compute the agreement of two raters beyond chance (Cohen 1960): 1 for full agreement, 0 for agreement by chance.
+    """Compute two raters' agreement beyond chance (Cohen 1960): 1 is full agreement, 0 agreement by chance.
 
-    Return None if there are no items, or if both raters always give the same rating, because chance then explains
-    everything.
+    Return None if there are no items, or if both raters always give the same rating, because chance alone then explains
+    their agreement.
 
     >>> cohen_kappa("aabb", "aaba"), cohen_kappa("aa", "aa")
     (0.5, None)
@@ -35,7 +35,7 @@ def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> f
 
 
 def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
-    """Compute the agreement of several raters beyond chance (Fleiss 1971) from rating counts per item.
+    """Compute several raters' agreement beyond chance (Fleiss 1971) from the rating counts per item.
 
     All items need the same number of ratings, at least two; use `krippendorff_alpha` if the numbers differ. Return None
     if all ratings are the same.
@@ -57,7 +57,7 @@ def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
 
 
 def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | None:
-    """Compute the agreement of any number of raters beyond chance, for nominal ratings (Krippendorff 2011).
+    """Compute the agreement beyond chance of any number of raters, for nominal ratings (Krippendorff 2011).
 
     `ratings` has one row per rater and one rating per item; None marks a missing rating. Return None if no item has two
     ratings, or if all ratings are the same.
@@ -71,7 +71,7 @@ def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | 
             "krippendorff_alpha()", "ratings", sorted(lengths), "must have the same length for all raters"
         )
     items = [Counter(label for label in item if label is not None) for item in zip(*ratings, strict=True)]
-    items = [item for item in items if sum(item.values()) > 1]  # a single rating cannot be compared
+    items = [item for item in items if sum(item.values()) > 1]  # a single rating has nothing to be compared with
     totals = sum(items, Counter[object]())
     n = sum(totals.values())
     if len(totals) < 2:  # noqa: PLR2004 - one name only
@@ -92,11 +92,11 @@ class CorrectedRate(NamedTuple):
 def corrected_rate(
     judged: Sequence[float], human: Sequence[float | None], *, confidence: float = 0.95
 ) -> CorrectedRate:
-    """Estimate a judge's rate over all items, corrected with human labels for some of them (None: unlabeled).
+    """Estimate a judge's rate over all items, corrected with human labels for some of them (None if unlabeled).
 
-    The estimate is the judge's mean plus the mean difference between people and judge on the labeled items. If the
-    labeled items were drawn at random, it is unbiased regardless of the judge's errors (prediction-powered inference,
-    Angelopoulos et al. 2023, arXiv 2301.09633). With few labels the interval is too narrow, so use 20 or more. Raise
+    The estimate is the judge's mean plus the mean difference between humans and the judge on the labeled items. If the
+    labeled items were drawn at random, it is unbiased whatever the judge's errors (prediction-powered inference,
+    Angelopoulos et al. 2023, arXiv 2301.09633). With few labels the interval is too narrow, so use at least 20. Raise
     ConfigurationError for fewer than two labeled or two unlabeled items.
 
     >>> found = corrected_rate([1, 1, 1, 1] * 25, [1, 0, 1, 1] * 10 + [None] * 60)

@@ -1,4 +1,4 @@
-"""Reports of judge audits: figures with their sample sizes, and findings in plain sentences."""
+"""Reports on judge audits: figures with their sample sizes, and findings in plain sentences."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ if TYPE_CHECKING:
     from flowdebate.chassis.anonymity.aliases import LeakReport
 
 
-# Last sentence of every audit.
+# Last sentence in every audit.
 LIMITS = (
     "An audit of orders cannot find a preference that is the same in every order: for length, for style, for a name in "
     "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies: see the "
     "last word."
 )
-SATURATED = 0.99  # minimum share of a side that counts as the whole ballot
-_BLUNT = 0.8  # minimum saturation of all-or-nothing scores, for which two orders gain only .007 of .208 over one
+SATURATED = 0.99  # minimum share for one side at which it counts as the whole ballot
+# minimum saturation at which scores are all-or-nothing; two orders then gain only .007 of .208 over one order
+_BLUNT = 0.8
 _FEW = 10  # minimum number of ballots, or of debates with votes, for reporting a share
 PlaceKind = Literal["slot", "label", "turn"]
-"""Kind of place: a position in the judge's reading order, the label of a side, or a position in the speaking order."""
+"""Kind of place: a position in the judge's reading order, a side's label, or a position in the speaking order."""
 
 
 class AuditItem(WireModel):
-    """Transcript with all its ballots; corresponds to one line of a data set."""
+    """Transcript with all its ballots, corresponding to one line of a data set."""
 
     id: str | None = None
     ballots: list[JudgeBallot]
     truth: str | None = None
     """The correct side; None if unknown."""
     spoken: list[str] | None = None
-    """Sides in the speaking order of the last round; None if unknown."""
+    """Sides in the last round's speaking order; None if unknown."""
 
 
 class Figure(WireModel):
-    """Number with its sample size."""
+    """A number with its sample size."""
 
     value: float
     n: Annotated[int, Field(ge=1)]
     low: float | None = None
-    """Bounds of the 95% confidence interval; None without an interval."""
+    """Lower bound of the 95% confidence interval, followed by the upper bound; None if there is no interval."""
     high: float | None = None
 
 
@@ -58,10 +59,10 @@ class PlaceRate(WireModel):
     """Wins of one slot, label or turn."""
 
     place: str
-    """Number of the slot or turn, starting at "1", or the label."""
+    """Number of the slot or turn, starting at "1", or the label itself."""
     wins: int
     rate: float
-    """`wins` as a share of all verdicts for a side; the rates of all places add up to 1."""
+    """`wins` as a share of all verdicts for a side; the rates for all places add up to 1."""
     low: float | None = None
     high: float | None = None
 
@@ -76,8 +77,8 @@ class Places(WireModel):
     items: int
     """Number of items with at least one such verdict. Items are independent, but verdicts on the same item are not."""
     leaning: int
-    """Number of items in which the first and the last place did not win equally often. With two places, the test only
-    uses these items.
+    """Number of items in which the first and the last place won unequally often. With two places, the test uses only
+    these items.
     """
     first: int
     """Number of `leaning` items in which the first place won more often."""
@@ -86,11 +87,11 @@ class Places(WireModel):
     a bias.
     """
     apart: bool = True
-    """True if labels varied independently of slots; otherwise a label bias cannot be distinguished from a slot bias."""
+    """True if labels varied independently of slots; otherwise a label bias cannot be told apart from a slot bias."""
     p: float | None = None
-    """P-value: the probability that a fair judge's results are at least this uneven."""
+    """P-value: the probability that a fair judge's results would be at least this uneven."""
     p_holm: float | None = None
-    """P-value adjusted by Holm's method for all tests in the audit."""
+    """P-value after Holm's adjustment for all tests in the audit."""
     test: Literal["sign_flip", "permutation"] | None = None
 
     @property
@@ -99,7 +100,7 @@ class Places(WireModel):
 
     @property
     def separable(self) -> bool:
-        """True if a preference for a place is distinguishable from one for a side (for labels: also for a slot)."""
+        """Whether a preference for a place can be told apart from one for a side (and, for labels, one for a slot)."""
         return self.items == 1 or (self.arrangements > 1 and self.apart)
 
     @property
@@ -109,14 +110,14 @@ class Places(WireModel):
 
 
 class LastWord(WireModel):
-    """Wins of the last speaker in the last round, for items with any number of sides."""
+    """Wins of the last speaker in the last round, over items with any number of sides."""
 
     wins: int
     n: int
     """Number of verdicts for a side."""
     rate: float
     even: float
-    """Expected rate for a judge not influenced by the last word: one half with two sides."""
+    """Expected rate for a judge who is not influenced by the last word; one half with two sides."""
     low: float | None = None
     high: float | None = None
     items: int
@@ -124,21 +125,21 @@ class LastWord(WireModel):
     orders: int
     """Number of distinct speaking orders; at least two are needed to detect a preference."""
     p: float | None = None
-    """P-value of the preference; if all items have two sides, it equals the p-value of their `turns`."""
+    """P-value for the preference; if all items have two sides, it equals the p-value for their `turns`."""
     p_holm: float | None = None
-    """P-value adjusted by Holm's method for all tests in the audit."""
+    """P-value after Holm's adjustment for all tests in the audit."""
 
     @property
     def separable(self) -> bool:
-        """True if a preference for the last word can be distinguished from a preference for a side."""
+        """Whether a preference for the last word can be told apart from a preference for a side."""
         return self.items == 1 or self.orders > 1
 
 
 class JudgeFigures(WireModel):
-    """Figures for one judge, computed from its ballots."""
+    """Figures on one judge, computed from its ballots."""
 
     items: int
-    """Number of items judged by this judge."""
+    """Number of items that this judge judged."""
     ballots: int
     unparsed: int
     """Number of ballots with an unusable answer (`problem`)."""
@@ -153,27 +154,27 @@ class JudgeFigures(WireModel):
     labels: list[Places] = Field(default_factory=list)
     """Wins by label, with one entry per set of labels."""
     turns: list[Places] = Field(default_factory=list)
-    """Wins by turn in the speaking order, with one entry per number of sides; only for items with a known order."""
+    """Wins by turn in the speaking order, with one entry per number of sides; only for items whose order is known."""
     last_word: LastWord | None = None
     """Wins of the last speaker; None if the speaking order is unknown or nobody had the last word."""
     repetition_stability: Figure | None = None
-    """RS: share of the most frequent verdict among repeated judgments of a view."""
+    """RS: share of the most frequent verdict when the same view is judged repeatedly."""
     position_consistency: Figure | None = None
-    """PC: share of items with the same verdict in every order, among items judged in several orders."""
+    """PC: among items judged in several orders, the share with the same verdict in every order."""
     preference_fairness: Figure | None = None
-    """PF: from -1 if all verdicts went to the first slot (primacy) to +1 if they went to the last slot (recency)."""
+    """PF: from -1 if all verdicts favored the first slot (primacy) to +1 if they favored the last slot (recency)."""
     flip_probability: Figure | None = None
-    """Share of order pairs on the same item with different verdicts."""
+    """Share of pairs of orders for the same item that led to different verdicts."""
     saturation: Figure | None = None
-    """Share of scored ballots with at least .99 for one side. Ballots by letter are excluded, because their log-odds
-    are graded.
+    """Share of scored ballots that give one side at least .99. Letter ballots are excluded, because their log-odds are
+    graded.
     """
     slot_log_odds: Figure | None = None
-    """Lead of the first slot over the last one in ballots by letter, for items judged in balanced orders."""
+    """Lead of the first slot over the last one on letter ballots, for items judged in balanced orders."""
 
     @property
     def tested(self) -> list[Places | LastWord]:
-        """Places with a meaningful p-value; with two sides, the test of turns also covers the last word."""
+        """Places with a meaningful p-value; if there are two sides, the test of turns also covers the last word."""
         every: list[Places | LastWord] = [*self.slots, *self.labels, *self.turns]
         if self.last_word is not None and any(turns.sides > 2 for turns in self.turns):  # noqa: PLR2004 - one and the other
             every.append(self.last_word)
@@ -189,24 +190,26 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     """Judge audit: figures over all ballots and per model, and the correlation between models."""
 
     models: dict[str, JudgeFigures] = Field(default_factory=dict)
-    """Figures by model if there are several models; the key "" collects ballots from unknown models."""
+    """Figures keyed by model, if there are several; the key "" collects ballots whose model is unknown."""
     rho: Figure | None = None
-    """Mean pairwise correlation between models over items; None for a single model or too few items."""
+    """Mean pairwise correlation between models over items; None for a single model or for too few items."""
     rho_of: Literal["errors", "scores"] | None = None
-    """Basis of `rho`: errors if the truth is known, otherwise scores, which also correlate if one side is better."""
+    """What `rho` is based on: errors if the truth is known, otherwise scores, which also correlate if one side is
+    better.
+    """
     effective_n: float | None = None
-    """Number of independent judges with the same information: n / (1 + (n - 1) rho)."""
+    """Number of independent judges that would provide the same information: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
     effective_n_high: float | None = None
     """Bounds of the 95% interval for `effective_n`, computed from the interval for `rho`."""
     tests: int = 0
-    """Number of tests behind the adjustment of `p_holm`."""
+    """Number of tests for which `p_holm` is adjusted."""
     seed: int | None = None
-    """Seed of the p-values and intervals; None if none were computed."""
+    """Seed for the p-values and intervals; None if none were computed."""
 
     @property
     def findings(self) -> list[str]:
-        """Findings of the audit, in sentences; the last one states the limits of any audit.
+        """The audit's findings, in sentences; the last one states the limits of any audit.
 
         >>> from flowdebate.evaluation.judge_audit import audit
         >>> audited = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])
@@ -233,22 +236,26 @@ class JudgeAudit(InNotebooks, JudgeFigures):
 
 
 class ReaderAgreement(InNotebooks, WireModel):
-    """Agreement between judges and readers who voted before seeing the verdict."""
+    """Agreement between judges and readers who voted before they saw the verdict."""
 
     agreement: Figure | None = None
     """Share of debates won by the side with the most reader votes, with Wilson's interval. Debates in which the readers
-    or the judge preferred no side are not counted.
+    or the judge favored no side are not counted.
     """
     debates: int
     undecided: int
-    """Number of debates in which the judge or the readers preferred no side."""
+    """Number of debates in which the judge or the readers favored no side."""
     votes: int
     same: int
-    """Number of votes that agree with the judge: for the winner, or for neither side if the judge named no winner."""
+    """Number of votes that agree with the judge: for the winner, or for neither side if the judge did not name a
+    winner.
+    """
 
     @classmethod
     def of(cls, debates: Iterable[tuple[str | None, Sequence[str | None]]]) -> ReaderAgreement | None:
-        """Compute the agreement over debates, each with its winner and its votes; return None if there are no votes.
+        """Compute the agreement over debates, each given as its winner and its votes.
+
+        Return None if there are no votes.
 
         >>> found = ReaderAgreement.of([("yes", ["yes", "yes", None]), ("no", ["yes"]), (None, ["no"]), ("no", [])])
         >>> found.agreement.value, found.agreement.n, found.undecided, found.votes, found.same
@@ -284,15 +291,15 @@ class VoteCounts:
     debates: int = 0
     """Number of debates with votes."""
     decided: int = 0
-    """Number of debates in which both the judge and the readers preferred a side."""
+    """Number of debates in which the judge and the readers each favored a side."""
     agreeing: int = 0
-    """Number of debates in which the judge and the readers preferred the same side."""
+    """Number of debates in which the judge and the readers favored the same side."""
     votes: int = 0
     same: int = 0
     """Number of votes that agree with the judge."""
 
     def add(self, winner: str | None, votes: Sequence[str | None]) -> None:
-        """Add the votes on a debate with this winner; do nothing if there are no votes."""
+        """Add the votes on a debate with this winner; do nothing if there are none."""
         if not votes:
             return
         counts = Counter(votes)
@@ -307,7 +314,7 @@ class VoteCounts:
 
     @property
     def agreement(self) -> ReaderAgreement | None:
-        """Agreement of readers and judges; None if there are no votes."""
+        """The agreement between readers and judges; None if there are no votes."""
         if not self.debates:
             return None
         figure = None
@@ -323,18 +330,18 @@ class VoteCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAudit(InNotebooks):
-    """Judge audit of a single run. One debate shows little; use `flowdebate eval audit` for many debates."""
+    """Judge audit of a single run. One debate shows little; for many debates, use `flowdebate eval audit`."""
 
     judge: JudgeAudit
     """Figures from the judge's ballots; None for a custom judge."""
     leaks: LeakReport | None = None
-    """Number of names replaced by aliases in arguments; None if names were not hidden."""
+    """Number of times that aliases replaced names in arguments; None if names were not hidden."""
     same_family: tuple[tuple[str, str], ...] = ()
-    """Pairs of a judge model and a debater model from the same family."""
+    """Pairs of a judge's and a debater's model from the same family."""
 
     @property
     def findings(self) -> list[str]:
-        """Findings of the audit, in sentences."""
+        """The audit's findings, in sentences."""
         sentences = self.judge.findings
         if self.leaks is not None:
             sentences.append(
@@ -390,7 +397,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
         if not small:
             yield f"{_name(places, favoured)} won {numbers}; not tested for chance"
     elif p <= ALPHA:
-        # The preference was found anyway; the size only says that a weaker preference could have been missed.
+        # The preference was found anyway; the size merely says that a weaker preference could have been missed.
         yield f"favors {_name(places, favoured)}: {numbers}" + (
             f"; too few for a weaker one: {size}, {enough}" if small else ""
         )
@@ -407,7 +414,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
 
 
 def _inseparable(places: Places) -> str:
-    """Explain why a preference for a place cannot be distinguished from other preferences."""
+    """Explain why a preference for a place cannot be told apart from other preferences."""
     every = f"all {places.items} items"
     match places.kind:
         case "slot" if places.arrangements == 1:

@@ -28,7 +28,7 @@ BallotPath: TypeAlias = str | PathLike[str]
 
 
 def _read_text(value: object) -> object:
-    """Read a cell as text; an empty cell becomes None and a number becomes a string."""
+    """Read a cell as text; an empty cell becomes None, and a number a string."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{value:g}"
     return value.strip() or None if isinstance(value, str) else value
@@ -51,21 +51,21 @@ _Texts = Annotated[list[_Cell], BeforeValidator(_read_list)]
 
 
 class BallotRow(BaseModel):
-    """One ballot, the judge's choice for one order of the sides."""
+    """One ballot: the judge's choice for one order of the sides."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
     item: _Cell
-    """ID of the judged item, such as a debate or a pair of texts; all ballots on the item share it."""
+    """ID of the judged item, such as a debate or a pair of texts, which all ballots on it share."""
     order: _Texts
-    """Sides in the judge's reading order."""
+    """Sides in the order in which the judge read them."""
     choice: _Cell | None = None
-    """Side chosen by the judge; None for a tie."""
+    """Side that the judge chose; None for a tie."""
     judge: _Cell | None = None
     truth: _Cell | None = None
     """The correct side, if known."""
     cluster: _Cell | None = None
-    """Cluster of related items, for example by question or motion."""
+    """Cluster of related items, for example all those on the same question or motion."""
     systems: _Texts | None = None
     """Authors of the sides, in the same order as `order`; None if the sides themselves are the systems."""
     lengths: Annotated[list[Annotated[float, Field(ge=0)]] | None, BeforeValidator(_read_list)] = None
@@ -90,13 +90,13 @@ class BallotRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class BallotFile:
-    """Parsed ballot file, convertible to input for audits, judge quality and rankings."""
+    """Parsed ballot file that can be converted to input for audits, judge quality and rankings."""
 
     ballots: Sequence[BallotRow]
 
     @property
     def judges(self) -> list[str]:
-        """Names of the judges, in order of first appearance."""
+        """Names of the judges, in the order of their first ballots."""
         return list(dict.fromkeys(ballot.judge for ballot in self.ballots if ballot.judge is not None))
 
     def of_judge(self, judge: str) -> BallotFile:
@@ -123,7 +123,7 @@ class BallotFile:
 
     @property
     def judged(self) -> list[JudgedItem]:
-        """Items with a known truth, for `judge_quality()`."""
+        """Items whose truth is known, for `judge_quality()`."""
         clusters = {ballot.item: ballot.cluster for ballot in self.ballots}
         judged = []
         for item in self.items:
@@ -144,7 +144,7 @@ class BallotFile:
 
     @property
     def choices(self) -> list[ContentChoice]:
-        """Choices for `content_audit()`: all ballots with the features of their sides."""
+        """Choices for `content_audit()`: all ballots, with the features of their sides."""
         ballots = list(self._usable())
         measured = all(ballot.lengths is not None for ballot in ballots)
         choices = []
@@ -165,9 +165,9 @@ class BallotFile:
 
 
 def read_ballots(path: BallotPath) -> BallotFile:
-    """Read a ballot file, CSV, JSON Lines or Parquet ("-": stdin), with the columns of `BallotRow`.
+    """Read a ballot file (CSV, JSON Lines or Parquet; "-" for stdin) with the columns of `BallotRow`.
 
-    In CSV, write a list as JSON or separate its values by "|". Raise BadFile with the line and the column.
+    In CSV, write a list as JSON or separate its values with "|". Raise BadFile with the line and the column.
     """
     return BallotFile(parse_ballots(fspath(path), read_table(fspath(path), column="item")))
 
@@ -175,7 +175,7 @@ def read_ballots(path: BallotPath) -> BallotFile:
 def parse_ballots(path: str, rows: Iterator[tuple[int, dict[str, Any]]]) -> list[BallotRow]:
     """Validate the rows of the file at `path`.
 
-    Raise BadFile if a row is invalid, an item has conflicting truths, or there are no rows.
+    Raise BadFile for an invalid row, for an item with conflicting truths, or if there are no rows.
     """
     ballots: list[BallotRow] = []
     truths: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Paired comparison of debates and baselines: accuracy, intervals, exact tests, cost, and a summary in words."""
+"""Paired comparison of debates with baselines: accuracy, intervals, exact tests, cost, and a summary in words."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _WHERE = "benefit_report()"
 DRAFTS = 3  # minimum number of first drafts for a vote that can differ from a single answer
 NAMES: tuple[BaselineName, ...] = get_args(BaselineName)
 Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
-"""Result of a comparison: better than the baseline, worse, no gain of at least `min_gain`, or inconclusive."""
+"""Outcome of a comparison: better than the baseline, worse, no gain of at least `min_gain`, or inconclusive."""
 Missing = Literal["wrong", "left out"]
-"""Rule for counting debates without a verdict."""
+"""How debates without a verdict are counted."""
 
 
 class MethodResult(WireModel):
@@ -36,75 +36,73 @@ class MethodResult(WireModel):
     n: int
     """Number of answered questions."""
     right: float
-    """Number of correct answers; an undecided answer counts as its chance of being correct."""
+    """Number of correct answers; an undecided answer counts as its probability of being correct."""
     accuracy: float
     low: float
     high: float
     """Bounds of Wilson's interval for the accuracy."""
     undecided: int
-    """Number of answers with several positions or with no position."""
+    """Number of answers that named several positions or none."""
     calls: float
     tokens: float | None
-    """Mean usage per question; tokens are None unless known for every question."""
+    """Mean usage per question; the tokens are None unless known for every question."""
     completion_tokens: float | None = None
     cost: float | None = None
 
 
 class PairedComparison(WireModel):
-    """Comparison of the debate with a baseline.
+    """Comparison of the debate with one baseline.
 
-    It covers questions answered by both, and questions with a failed debate.
+    It covers the questions that both answered, and those whose debate failed.
     """
 
     baseline: BaselineName
     n: int
     debate_right: float
     baseline_right: float
-    """Numbers of correct answers by the debate and by the baseline."""
+    """Numbers of correct answers, by the debate and by the baseline."""
     better: int
     worse: int
-    """Discordant pairs, as the numbers of questions on which the debate scored higher and lower than the baseline."""
+    """Numbers of discordant pairs: questions on which the debate scored higher or lower than the baseline."""
     difference: float
     low: float
     high: float
-    """Accuracy of the debate minus accuracy of the baseline, with the bounds of Newcombe's interval for paired
-    proportions.
-    """
+    """Debate accuracy minus baseline accuracy, with the bounds of Newcombe's interval for paired proportions."""
     worst: float
     best: float
-    """Difference if only the baseline, or only the debate, had been right on every question with a failed debate."""
+    """Difference if, on every question whose debate failed, only the baseline or only the debate had been right."""
     clusters: int
     """Number of independent groups of questions."""
     p: float
-    """P-value of the exact two-sided sign-flip test over clusters; identical to McNemar's exact test if every cluster
-    has one question.
+    """P-value of the exact two-sided sign-flip test over clusters; the same as McNemar's exact test if each cluster has
+    one question.
     """
     p_holm: float
-    """P-value adjusted by Holm's method for the number of baselines."""
+    """P-value after Holm's adjustment for the number of baselines."""
     calls_ratio: float | None
     tokens_ratio: float | None
     completion_tokens_ratio: float | None = None
     cost_ratio: float | None = None
-    """Calls, tokens and cost of the debate as multiples of the baseline's; None if unknown."""
+    """The debate's calls, tokens and cost as multiples of the baseline's; None if unknown."""
     required_n: int
-    """Number of questions needed to detect a gain of `min_gain` with a power of 80%."""
+    """Number of questions needed to detect a gain of `min_gain` with 80% power."""
     finding: Finding
     summary: str
 
 
 class BenefitReport(InNotebooks, WireModel):
-    """Benefit of debates over their baselines."""
+    """Report on the benefit of debates over their baselines."""
 
     n: int
     """Number of counted questions with a known answer."""
     attempted: int
-    """Number of all questions with a known answer."""
+    """Total number of questions with a known answer."""
     failed: int = 0
-    """Number of counted questions with a debate that ended without a verdict."""
+    """Number of counted questions whose debate ended without a verdict."""
     missing: Missing = "wrong"
-    """Rule for counting failed debates."""
+    """How failed debates are counted."""
     without_truth: int = 0
-    """Number of questions omitted because their correct answer is unknown."""
+    """Number of questions left out because their correct answer is unknown."""
     confidence: float
     min_gain: float
     """Smallest gain in accuracy that justifies the cost."""
@@ -112,11 +110,11 @@ class BenefitReport(InNotebooks, WireModel):
     """Results for the debate, followed by the baselines."""
     comparisons: list[PairedComparison]
     finding: Finding
-    """"helped" if the debate beat every baseline; "harmed" or "none_worth_it" if that is the result against any of
+    """"helped" if the debate beat every baseline; "harmed" or "none_worth_it" if that is the finding against any of
     them.
     """
     summary: str
-    """Summary of the report in one or two sentences."""
+    """The report's conclusion in one or two sentences."""
 
 
 def benefit_report(
@@ -126,16 +124,16 @@ def benefit_report(
     min_gain: float = 0.05,
     missing: Missing = "wrong",
 ) -> BenefitReport:
-    """Compare debates with their baselines on all `items` with a known truth. Needs scipy.
+    """Compare debates with their baselines on all `items` whose truth is known. Needs scipy.
 
-    An answer is right or wrong. A tie, or a debate without a winner, counts as the chance of picking the right one of
-    the open positions at random. If counting such answers as wrong would change a finding, the summary says so. A
+    An answer is right or wrong. A tie, or a debate without a winner, counts as the probability of picking the right one
+    at random from the open positions. If counting such answers as wrong would change a finding, the summary says so. A
     debate that `failed` counts as wrong; its baselines did not run and are assumed to be as accurate as on the other
     questions. With missing="left out", such questions are not counted. Questions in the same `cluster` are not
     independent: intervals widen accordingly, and tests flip the signs of whole clusters.
 
-    Each baseline is compared by the exact sign-flip test (McNemar's test for independent questions), adjusted by Holm's
-    method for the number of baselines:
+    The debate is compared with each baseline by the exact sign-flip test (McNemar's test if questions are independent),
+    adjusted for the number of baselines by Holm's method:
 
     - "helped", "harmed": the debate was right significantly more often, or less often, at `confidence`;
     - "none_worth_it": neither, and an interval adjusted for the number of baselines (Bonferroni) excludes a gain in
@@ -143,7 +141,7 @@ def benefit_report(
     - "too_few": none of these.
 
     `report.finding` is "helped" if the debate helped against every baseline, "harmed" or "none_worth_it" if that is the
-    result against any baseline, and otherwise "too_few". First drafts are only compared if at least three of them
+    finding against any baseline, and otherwise "too_few". First drafts are only compared if at least three of them
     voted. Raise ConfigurationError if no item can be compared.
     """
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
@@ -192,16 +190,16 @@ def benefit_report(
 
 
 _PRECEDENCE: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helped")
-"""Findings by precedence: "helped" must hold against every baseline, the others against any of them."""
+"""Findings in order of precedence: "helped" must hold against every baseline, the others against any of them."""
 
 
 def _comparable_baselines(items: Sequence[BenefitItem]) -> list[BaselineName]:
-    """Return the baselines with answers; include the vote of drafts only if it can differ from a single call."""
+    """Return the baselines that have answers, including the drafts' vote only if it can differ from a single call."""
     return [
         name
         for name in NAMES
         if any(
-            # A vote of two drafts, with ties counted as one half, is equivalent to one call.
+            # A vote between two drafts, with ties counted as one half, is equivalent to a single call.
             answer is not None and (name != "drafts" or answer.votes is None or answer.votes >= DRAFTS)
             for answer in (item.baselines.get(name) for item in items)
         )
@@ -245,7 +243,7 @@ def _mean_if_complete(amounts: Sequence[float | None]) -> float | None:
 
 
 def _clusters(items: Sequence[BenefitItem]) -> list[object]:
-    """Return the cluster of each item; items without a cluster form one of their own."""
+    """Return the cluster of each item; an item without a cluster forms one of its own."""
     return [("alone", number) if item.cluster is None else item.cluster for number, item in enumerate(items)]
 
 
@@ -282,7 +280,10 @@ def _compare(
 def _compare_with(
     name: BaselineName, items: Sequence[BenefitItem], confidence: float, tests: int, undecided: Undecided
 ) -> tuple[PairedComparison, float]:
-    """Compute a comparison's counts, interval and test, and the largest gain not excluded by `tests` comparisons."""
+    """Compute a comparison's counts, interval and test, and the largest gain that it does not exclude.
+
+    The gain is adjusted for the number of `tests`.
+    """
     answered = [item for item in items if name in item.baselines]
     credits_ = [
         item.baselines[name].credit(str(item.truth), sides=item.sides, undecided=undecided) for item in answered
@@ -295,7 +296,7 @@ def _compare_with(
     other_credits = [
         *credits_,
         *[fmean(credits_)] * (len(paired) - len(answered)),
-    ]  # baselines of a failed debate were not run
+    ]  # the baselines of a failed debate were not run
     comparison = compare_credits(
         ones, other_credits, _clusters(paired), answered=len(answered), confidence=confidence, tests=tests
     )
@@ -380,7 +381,7 @@ def _summarize(
 
 
 def _otherwise(compared: PairedComparison, confidence: float, min_gain: float) -> str:
-    """Describe the finding if undecided answers count as wrong."""
+    """Describe the finding that would result if undecided answers counted as wrong."""
     lead = _lead(compared.finding, min_gain)
     return f"With undecided answers counted as wrong: {lead}: {_right(compared)} ({_difference(compared, confidence)})."
 

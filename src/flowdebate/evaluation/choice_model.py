@@ -1,4 +1,4 @@
-"""Conditional logit model of choices, with a separation test, and intervals that are valid for few clusters."""
+"""Conditional logit model of choices, with a test for separation, and intervals that hold with few clusters."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 _CONVERGED = 1e-11
 _DOUBTFUL = 10.0
-"""Log-odds between two options above which a coefficient may be infinite."""
+"""Log-odds between two options above which a coefficient might be infinite."""
 _NO_VARIANCE = 1e-7
-"""Threshold below which standard errors are rounding noise."""
+"""Threshold below which standard errors are mere rounding noise."""
 _MIN_DEGREES_OF_FREEDOM = 1.5
 """Minimum degrees of freedom for an interval, because two clusters are often similar by chance."""
 _SOLE = 0.999
@@ -29,11 +29,11 @@ class ChoiceFit(NamedTuple):
     errors: list[float | None]
     """Standard errors; None if they cannot be estimated from the clusters."""
     freedom: list[float]
-    """Degrees of freedom of each standard error."""
+    """Degrees of freedom for each standard error."""
     clusters: int
 
     def interval(self, index: int, *, confidence: float) -> tuple[float | None, float | None]:
-        """Return the bounds of a coefficient's interval, by Student's t; both are None without a standard error."""
+        """Return the bounds of a coefficient's interval by Student's t; both are None if there is no standard error."""
         value, error = self.coefficients[index], self.errors[index]
         if error is None:
             return None, None
@@ -42,7 +42,7 @@ class ChoiceFit(NamedTuple):
 
     @property
     def without_interval(self) -> str | None:
-        """Reason why no coefficient has an interval; None if at least one has."""
+        """Reason why no coefficient has an interval; None if at least one does."""
         if any(error is not None for error in self.errors):
             return None
         if self.clusters < _MIN_DEGREES_OF_FREEDOM + 1:
@@ -67,11 +67,11 @@ def fit_choices(
     0. `prior` is the standard deviation of a normal prior on all coefficients. `times` is the number of identical
     clusters that each of `clusters` represents; None means one each.
 
-    Standard errors are robust to clusters, with the correction of Bell and McCaffrey (2002) for few clusters. Degrees
-    of freedom are the effective number of clusters minus one, from the entropy of their contributions to a coefficient:
-    a system with games on three questions has two, however many questions the others played on. Without a prior, return
-    None if a coefficient would be infinite (tested exactly by linear programming when in doubt) or if columns are
-    collinear.
+    Standard errors are robust to clustering, with the correction by Bell and McCaffrey (2002) for few clusters. Degrees
+    of freedom are the effective number of clusters minus one, where the effective number is the entropy-based count of
+    the clusters that contribute to a coefficient: a system with games on three questions has two, however many
+    questions the other systems played on. Without a prior, return None if a coefficient would be infinite (tested
+    exactly by linear programming when in doubt) or if columns are collinear.
     """
     import numpy as np
 
@@ -89,8 +89,8 @@ def fit_choices(
     place = np.array([places[cluster] for cluster in clusters])
     number = np.array([1 if times is None else times[name] for name in names], dtype=float)
     coefficients = np.zeros(width - 1)
-    # If the optimum is infinite, steps do not shrink. The exact test takes 24 MB to import, so it only runs in doubtful
-    # cases.
+    # If the optimum is infinite, the steps do not shrink. Importing the exact test takes 24 MB, so it runs only in
+    # doubtful cases.
     is_finite = prior is not None
     for _ in range(500):
         worth = columns @ coefficients
@@ -106,7 +106,7 @@ def fit_choices(
         step = np.linalg.solve(curvature, number[place] @ scores - weight * coefficients)
         coefficients = coefficients + step / max(
             1.0, float(np.abs(step).max())
-        )  # far from the optimum, Newton's method overshoots
+        )  # Newton's method overshoots far from the optimum
         if np.abs(step).max() < _CONVERGED:
             is_finite = True
             break
@@ -125,7 +125,7 @@ def _identified(columns: Floats) -> bool:
 
 
 def _separated(columns: Floats, shares: Floats) -> bool:
-    """Return whether some direction makes all choices more likely, so the best coefficients are infinite."""
+    """Return whether some direction makes all choices more likely, so that the best coefficients are infinite."""
     import numpy as np
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
 
@@ -152,7 +152,7 @@ def _errors(
     weight: float,
     basis: Floats,
 ) -> tuple[list[float | None], list[float]]:
-    """Return the standard errors and degrees of freedom of all coefficients.
+    """Return the standard errors and degrees of freedom for all coefficients.
 
     `place` is the cluster index of each choice, and `number` the multiplicity of each cluster.
     """
@@ -160,9 +160,9 @@ def _errors(
 
     values, vectors = np.linalg.eigh(curvature)
     root = vectors / np.sqrt(values) @ vectors.T
-    contrasts = root @ basis.T  # one column per coefficient
+    contrasts = root @ basis.T  # one column for each coefficient
     width = len(curvature)
-    # The prior counts as an additional observation.
+    # The prior counts as one additional observation.
     meat, alone = weight * root @ root, np.zeros((width, width))
     parts = []
     order = np.argsort(place, kind="stable")
@@ -179,7 +179,8 @@ def _errors(
     variance = np.einsum("pc,pq,qc->c", contrasts, meat, contrasts)
     unseen = np.einsum("pc,pq,qc->c", contrasts, alone, contrasts)
     parts_of_whole = np.maximum(parts, 1e-300) / np.maximum(number @ parts, 1e-300)
-    freedom = np.exp(-number @ (parts_of_whole * np.log(parts_of_whole))) - 1  # equivalent number of equal clusters
+    # equivalent number of equally large clusters
+    freedom = np.exp(-number @ (parts_of_whole * np.log(parts_of_whole))) - 1
     errors = [
         None
         if free < _MIN_DEGREES_OF_FREEDOM or seen <= max(_NO_VARIANCE**2, hidden)

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 NAME = "compare"
-"""Name of the block and of its runs."""
+"""Name of the block and its runs."""
 NOBODY = "(none)"
-"""Placeholder verdict for "no text", used to compute the agreement between judges."""
+"""Placeholder for a verdict for none of the texts, used to compute the agreement between judges."""
 _WHERE = "compare()"
 _TWO = 2
 _MEANT = {"schedule": "orders", "models": "judges", "model": "judges"}
@@ -64,16 +64,16 @@ TEMPLATE = JudgeTemplate(
     turn="Question: {question}\n\nThe texts:\n{transcript}\n\nWeigh them against each other. Which is best, and why?",
     rubric="Give each text a score on each of these criteria, considering that criterion alone:\n{criteria}",
 )
-"""Prompt of a comparison; it includes neither names nor positions."""
+"""Prompt for a comparison; includes neither names nor positions."""
 
 
 class ComparedTexts(ArguedDebate):
-    """Texts to compare; their stances are "Text 1", "Text 2" and so on, regardless of their authors."""
+    """Texts to compare; their stances are "Text 1", "Text 2" and so on, whoever wrote them."""
 
     reference: str | None = None
-    """Reference answer known to be correct."""
+    """Reference answer that is known to be correct."""
     criteria: dict[str, float] | None = None
-    """Rubric that replaces the block's rubric."""
+    """Rubric to use instead of the block's rubric."""
 
     @classmethod
     def of(
@@ -105,11 +105,11 @@ def create_comparison(
     orders: ScheduleLike = "all",
     quotes: bool = False,
 ) -> Sequencer[Any, DebateRawOutput]:
-    """Create the block for a comparison; it turns `ComparedTexts`, or their JSON data, into a verdict.
+    """Create the block for a comparison, which turns `ComparedTexts` or their JSON data into a verdict.
 
-    Options are the same as for `compare`; without `judges`, the run's model judges. Small models (with the profile
-    "concise") judge by letter unless there are `criteria`; with `quotes` they also pick a sentence from each text.
-    Raise ConfigurationError for invalid options.
+    Options are the same as for `compare`; without `judges`, the run's model is the judge. Small models (with the
+    profile "concise") judge by letter unless there are `criteria`; with `quotes` they also pick a sentence from each
+    text. Raise ConfigurationError for invalid options.
     """
     judge_options = _judge_options(judges, criteria, orders)
     transcript = create_debate_transcript()
@@ -155,7 +155,7 @@ def create_comparison(
 def _judge_options(
     judges: Sequence[Model | str], criteria: Mapping[str, float] | None, orders: ScheduleLike
 ) -> JudgeOptions:
-    """Build the judge's options; errors use the option names of `compare`."""
+    """Build the judge's options; errors use the names of the options of `compare`."""
     try:
         options = JudgeOptions(
             answer_form="scores",
@@ -177,26 +177,26 @@ def _judge_options(
 def _judge_by_letter(models: Iterable[Model]) -> bool:
     """Return whether all models are small and support logprobs.
 
-    Small models may give reasons that contradict their winner.
+    Small models may give reasons that contradict the winner they name.
     """
     return all(profile_of(model) == "concise" and getattr(model, "gives_logprobs", True) for model in models)
 
 
 class ComparedSide(WireModel):
-    """Combined result from all judges for one text."""
+    """All judges' combined result for one text."""
 
     name: str
     share: float
-    """Share of the scores on all ballots; the shares of all texts add up to 1."""
+    """Share of the scores on all ballots; all texts' shares add up to 1."""
     low: float
-    """Bounds of the 95% interval (Wilson) for similar judges; each judge is one observation."""
+    """Bounds of the 95% interval (Wilson) for similar judges, with each judge as one observation."""
     high: float
     first: int
-    """Number of ballots that put this text, and no other, in first place."""
+    """Number of ballots that put only this text in first place."""
     characters: int
     """Length of the text in characters."""
     criteria: dict[str, float] | None = None
-    """Mean score per criterion of the rubric, from 0 to 100; None without a rubric."""
+    """Mean score per criterion of the rubric, from 0 to 100; None if there is no rubric."""
 
 
 class JudgeSummary(WireModel):
@@ -214,26 +214,26 @@ class JudgeSummary(WireModel):
 
 
 class Comparison(InNotebooks, WireModel):
-    """Verdict on the better text, with the figures behind it."""
+    """Verdict on which text is better, with the figures behind it."""
 
     question: str
     winner: str | None
-    """Text with the largest share (by letter: with a clear lead); None if there is no winner."""
+    """Text with the largest share (by letter, a clear lead); None if there is no winner."""
     sides: list[ComparedSide]
     judges: list[JudgeSummary]
     kappa: float | None
-    """Fleiss' kappa of the judges over the orders; None if there is only one judge or if undefined."""
+    """Fleiss' kappa for the judges over the orders; None if there is only one judge or if undefined."""
     alpha: float | None
-    """Krippendorff's alpha of the same ratings; None if there is only one judge or if undefined."""
+    """Krippendorff's alpha for the same ratings; None if there is only one judge or if undefined."""
     verdict: str
     reasoning: str
-    """Reasoning from the clearest ballot for the winner; it refers to texts by the labels on that ballot."""
+    """Reasoning from the ballot that is clearest for the winner; it refers to texts by that ballot's labels."""
     ballots: list[JudgeBallot]
     run_id: str
 
     @property
     def flips(self) -> int:
-        """Number of judges with verdicts that changed with the order, including changes to or from a tie."""
+        """Number of judges whose verdicts changed with the order, including changes to or from a tie."""
         return sum(judge.flipped for judge in self.judges)
 
     @property
@@ -243,7 +243,7 @@ class Comparison(InNotebooks, WireModel):
 
 
 def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
-    """Read the comparison from a run; raise FlowDebateError if the run was cut short, for example by a limit."""
+    """Read the comparison in a run; raise FlowDebateError if the run was cut short, for example by a limit."""
     verdict = None if raw is None else raw.verdict
     judging = None if verdict is None else verdict.judging
     if raw is None or verdict is None or judging is None:
@@ -287,7 +287,7 @@ def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
 def agree(ratings: Sequence[Sequence[str | None]]) -> tuple[float | None, float | None]:
     """Compute Fleiss' kappa and Krippendorff's alpha from one row per rater.
 
-    Kappa uses only items rated by all raters.
+    Kappa uses only those items that all raters rated.
     """
     if len(ratings) < _TWO or len({len(row) for row in ratings}) > 1:
         return None, None
@@ -311,12 +311,12 @@ def _summarize_judge(
 
 
 def _name(words: str, names: Mapping[str, str]) -> str:
-    """Replace the stances in a verdict, such as "Text 1", with the names of the texts; judges only see letters."""
+    """Replace the stances in a verdict, such as "Text 1", with the texts' names; judges see only letters."""
     return re.sub(r"\bText \d+\b", lambda text: names.get(text[0], text[0]), words)
 
 
 def _rename(ballot: JudgeBallot, names: Mapping[str, str]) -> JudgeBallot:
-    """Replace the sides of a ballot with the names of the texts."""
+    """Replace the sides on a ballot with the texts' names."""
     update: dict[str, Any] = {"order": [names[side] for side in ballot.order]}
     for field in ("labels", "scores", "criteria", "log_odds", "lengths"):
         if (of := getattr(ballot, field)) is not None:
@@ -338,14 +338,13 @@ async def compare(
 ) -> Comparison:
     """Let judges choose the best answer to `question` among named `texts`, and measure the judges' reliability.
 
-    The judges work like the default judge of a debate. They read the texts under labels instead of names, once in each
-    order.
+    The judges work like a debate's default judge. They read the texts in each order, with labels in place of names.
 
-    - `judges`: one or more models; None: the run's model.
-    - `criteria`: a rubric, such as `{"correct": 3, "clear": 1}`: each text is scored on each criterion, and shares are
+    - `judges`: one or more models; None for the run's model.
+    - `criteria`: a rubric, such as `{"correct": 3, "clear": 1}`; each text is scored on each criterion, and shares are
       weighted accordingly.
     - `orders`: "all" (for up to four texts), "cyclic" (each text is in each place once), or another judge schedule.
-    - `reference`: a correct answer, shown to the judges.
+    - `reference`: a correct answer that the judges are shown.
     - `options`: options of `Block.run()`, such as `seed` and `store`.
 
     Raise ConfigurationError before any call for fewer than two texts, blank texts, or invalid options.
@@ -358,7 +357,7 @@ async def compare(
 
 
 def check_judges(judges: object) -> Sequence[Model | str]:
-    """Return `judges` as a sequence, empty for None; raise ConfigurationError for invalid values."""
+    """Return `judges` as a sequence, which is empty for None; raise ConfigurationError for invalid values."""
     if judges is None:
         return ()
     if isinstance(judges, str) or not isinstance(judges, Sequence) or not judges:

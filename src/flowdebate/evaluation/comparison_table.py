@@ -1,4 +1,4 @@
-"""Table of many comparisons: wins, flips, position bias per judge, agreement, and a Bradley-Terry ranking."""
+"""Table summarizing many comparisons: wins, flips, position bias, agreement, and a Bradley-Terry ranking."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _PAIR = 2
 
 
 class ComparedSystem(WireModel):
-    """Results of a system over all rows with one of its texts."""
+    """A system's results over all rows that include one of its texts."""
 
     name: str
     rows: int
     wins: int
     undecided: int
-    """Number of rows without a winner; `rate` splits each of them equally among the row's texts."""
+    """Number of rows without a winner; `rate` splits each of these wins equally among the row's texts."""
     rate: Figure
     """Wins as a share of rows, with Wilson's interval."""
     share: float
@@ -59,61 +59,63 @@ class ComparedSystem(WireModel):
     characters: float
     """Mean length of the system's texts in characters."""
     criteria: dict[str, float] | None = None
-    """Mean score per criterion of the rubric; None without a rubric."""
+    """Mean score per criterion of the rubric; None if there is no rubric."""
 
 
 class OrdersAgainstTruth(WireModel):
     """Accuracy of a judge in each order, and in rows where all orders lead to the same verdict."""
 
     rows: int
-    """Number of rows with a known right text and a ballot from the judge."""
+    """Number of rows whose right text is known and for which the judge cast a ballot."""
     orders: dict[str, Figure]
-    """Share of correct ballots by order; "2 1" means that the second text of the row was read first."""
+    """Share of correct ballots for each order; "2 1" means that the row's second text was read first."""
     one_order: Figure
-    """Share of correct ballots over all orders: the accuracy of asking once.
+    """Share of correct ballots over all orders, which is the accuracy of asking once.
 
     The interval treats each row as one observation.
     """
     decided: Figure
-    """Coverage: the share of rows with the same winner in all orders."""
+    """Coverage, the share of rows with the same winner in all orders."""
     right: Figure | None
-    """Share of rows won by the right text among rows with the same winner in all orders; None if there are no such
-    rows.
+    """Among rows with the same winner in all orders, the share won by the right text; None if there are no
+    such rows.
     """
 
 
 class VerdictsAgainstTruth(WireModel):
-    """Accuracy of the combined verdicts of all judges."""
+    """Accuracy of all judges' combined verdicts."""
 
     rows: int
-    """Number of compared rows with a known right text."""
+    """Number of compared rows whose right text is known."""
     decided: Figure
-    """Coverage: the share of rows with a winner."""
+    """Coverage, the share of rows with a winner."""
     right: Figure | None
-    """Share of correct winners among rows with a winner; None if there are no such rows."""
+    """Share of correct winners among the rows that have one; None if there are no such rows."""
     credit: Figure
-    """Accuracy over all rows; a row without a winner counts as a random draw from its texts."""
+    """Accuracy over all rows, counting a row without a winner as a random draw from its texts."""
 
 
 class ComparingJudge(WireModel):
-    """Results of one judge over all rows, and the effect of the order."""
+    """One judge's results over all rows, and how the order affected them."""
 
     judge: str
     rows: int
     flips: Figure | None
-    """Share of rows in which the judge preferred different texts in different orders; None if each row had a single
-    order.
+    """Share of rows in which the judge preferred different texts in different orders; None if each row was judged in a
+    single order.
     """
     first_place: Figure | None
     """Share of ballots for the text read first; the interval treats each row as one observation."""
     even: float | None
-    """Expected `first_place` for a judge without a position bias."""
+    """Expected `first_place` if the judge has no position bias."""
     towards_first: Figure | None
-    """Share of rows in which the first place won more often than the last, among rows where the two differ."""
+    """Among rows in which the first and the last place did not win equally often, the share in which the first won more
+    often.
+    """
     favours: Literal["first", "last"] | None
-    """Place preferred more often than by chance (exact sign test, adjusted for the number of judges)."""
+    """Place favored more often than chance would explain (exact sign test, adjusted for the number of judges)."""
     truth: OrdersAgainstTruth | None = None
-    """Accuracy of the judge; None if there are no labeled rows."""
+    """The judge's accuracy; None if no row has a known right text."""
 
 
 class ComparisonTable(InNotebooks, WireModel):
@@ -122,26 +124,26 @@ class ComparisonTable(InNotebooks, WireModel):
     rows: int
     """Number of compared rows."""
     systems: list[ComparedSystem]
-    """Compared systems, those with the most wins first."""
+    """Compared systems, sorted by wins with the most first."""
     judges: list[ComparingJudge]
     kappa: float | None
-    """Fleiss' kappa of the judges' winners; None if there is only one judge."""
+    """Fleiss' kappa for the judges' winners; None if there is only one judge."""
     alpha: float | None
-    """Krippendorff's alpha of the same ratings; None if there is only one judge."""
+    """Krippendorff's alpha for the same ratings; None if there is only one judge."""
     longer: Figure | None
     """Share of decided rows won by the longest text."""
     ranking: Ranking | None
-    """Ranking of three or more systems; None for two systems or without scipy."""
+    """Ranking if there are three or more systems; None for two systems or without scipy."""
     p: float | None = None
     """P-value of the exact sign test over rows with a winner; None unless there are exactly two systems."""
     truth: VerdictsAgainstTruth | None = None
-    """Accuracy of the winners; None if the right text is unknown in all rows."""
+    """The winners' accuracy; None if the right text is not known in any row."""
     failed: dict[int, str]
     """Errors of failed rows, keyed by row index."""
     findings: list[str]
-    """Findings about systems and judges, in sentences."""
+    """Findings on systems and judges, in sentences."""
     comparisons: list[Comparison | None]
-    """Comparisons in row order; None for a failed row."""
+    """Comparisons in row order; None for each failed row."""
 
 
 async def compare_all(  # noqa: PLR0913 - those of a batch
@@ -159,16 +161,16 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
     max_concurrency: int = 8,
     progress: Callable[[BatchSummary], object] | None = None,
 ) -> ComparisonTable:
-    """Compare the texts of each row with `compare`, and summarize the results.
+    """Compare each row's texts with `compare`, and summarize the results.
 
     - `rows`: each has a "question", optionally a "reference", and texts keyed by system. If a text is None or
       missing, the row compares the others.
-    - `sides`: the keys of the texts; None for all keys except "question", "reference", "id" and `truth`.
-    - `truth`: the key of the right system's name; its value is None in rows where it is unknown. Judges do not see
-      it. The table reports how often they were right, in a single order and when all orders agree.
+    - `sides`: the texts' keys; None for all keys except "question", "reference", "id" and `truth`.
+    - `truth`: the key for the name of the right system; its value is None in rows where it is unknown. Judges do not
+      see it. The table reports how often they were right, in a single order and when all orders agree.
     - `store`: with a store (a path, for instance), repeating the call after an interruption continues without paying
-      for anything twice; another `seed` starts afresh. `batch_id`: name of the batch in the store; None: derived from
-      all arguments.
+      for anything twice; another `seed` starts afresh. `batch_id` is the batch's name in the store; None derives it
+      from all arguments.
     - `limits` apply to each row; `progress(…)` is called after each row.
 
     A failed row is listed in `failed` and retried by the next call. Invalid arguments raise ConfigurationError, which
@@ -225,7 +227,7 @@ def tabulate(
     failed: Mapping[int, str] | None = None,
     truth: Sequence[str | None] | None = None,
 ) -> ComparisonTable:
-    """Summarize comparisons, one per row (None: failed); `truth` names the right text of each row, if known.
+    """Summarize comparisons, one per row (None if it failed); `truth` names each row's right text, if known.
 
     Rows are assumed to be independent.
     """
@@ -247,7 +249,7 @@ def tabulate(
         if c.winner is not None
         if len(longest_sides := [s.name for s in c.sides if s.characters == max(s.characters for s in c.sides)]) == 1
     ]
-    ranked = len(systems) > _PAIR and find_spec("scipy") is not None  # for two systems, the rate is enough
+    ranked = len(systems) > _PAIR and find_spec("scipy") is not None  # with only two systems, the rate is enough
     table = ComparisonTable(
         rows=len(comparisons),
         systems=systems,
@@ -353,7 +355,7 @@ def _judge(
 
 
 def _rank(comparisons: Sequence[Comparison]) -> Ranking:
-    """Rank the systems, with each pair of texts in a row as a game."""
+    """Rank the systems, treating each pair of texts in a row as a game."""
     games = [
         Game(one.name, other.name, (one.share > other.share) + (one.share == other.share) / 2, row)
         for row, c in enumerate(comparisons)
@@ -366,7 +368,7 @@ def _findings(table: ComparisonTable) -> list[str]:
     findings = []
     if table.failed:
         findings.append(f"left out, because their judging failed: {counted(len(table.failed), 'row')}")
-    if len(table.systems) == _PAIR:  # for more systems, the ranking shows the differences
+    if len(table.systems) == _PAIR:  # with more systems, the ranking shows the differences
         best = table.systems[0]
         p = 1.0 if table.p is None else table.p
         is_better = "is better" if p <= _ALPHA else "is not clearly better"
@@ -391,14 +393,14 @@ def _findings(table: ComparisonTable) -> list[str]:
 
 
 def _truth_finding(truth: VerdictsAgainstTruth) -> str:
-    """Describe how often winners were right, and how rows without a winner affect this."""
+    """Describe how often the winners were right, and what difference rows without a winner make."""
     right = "" if truth.right is None else f", and the winner is right in {_share(truth.right, 'row')}"
     lot = f"; with a random pick where there is none: {truth.credit.value:.1%}"
     return f"there is a winner in {_share(truth.decided, 'row')}{right}{lot if truth.decided.value < 1 else ''}"
 
 
 def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
-    """Describe the effect of the order on a judge."""
+    """Describe how the order affected a judge."""
     if judge.favours is not None and judge.towards_first is not None and judge.first_place is not None:
         odd = judge.towards_first
         first_share = odd if judge.favours == "first" else _figure(1 - odd.value, odd.n)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _WHERE = "content_audit()"
 _MARKS = re.compile(r"^[ \t]*(?:#{1,6}|[-*+]|\d+[.)])[ \t]|\*\*|`", re.MULTILINE)
-"""Pattern of Markdown elements: headings, list items, bold text and code."""
+"""Pattern matching Markdown elements: headings, list items, bold text and code."""
 _UNITS = {
     "length": "twice as long",
     "order": "read first instead of last",
@@ -32,25 +32,25 @@ _UNITS = {
 
 
 class ContentChoice(WireModel):
-    """Ballot with the features of all sides; lists are in the judge's reading order."""
+    """A ballot with the features of all sides; lists are in the judge's reading order."""
 
     systems: list[str]
     """Authors of the sides."""
     shares: list[float]
-    """Shares of the sides; 1 and 0 if the ballot only names a winner."""
+    """Shares of the sides; 1 and 0 if the ballot merely names a winner."""
     columns: dict[str, list[float]]
-    """Features by name, with one number per side, such as the base-2 logarithm of its length."""
+    """Features keyed by name, each with one number per side, such as the base-2 logarithm of its length."""
     cluster: str | None = None
-    """Cluster of related choices, such as a question; None for an independent choice."""
+    """Cluster of related choices, such as those on the same question; None for an independent choice."""
 
 
 class ControlledSystem(WireModel):
-    """Raw win rate of a system, and its win rate at equal content features."""
+    """A system's raw win rate, and its win rate at equal content features."""
 
     system: str
     ballots: int
     share: float
-    """Mean share of the system on its ballots."""
+    """The system's mean share on its ballots."""
     controlled: Figure
     """Win rate against the average opponent at equal length, style, order and model family."""
 
@@ -76,11 +76,11 @@ def content_choices(
     models: Mapping[str, str] | None = None,
     cluster: str | None = None,
 ) -> list[ContentChoice]:
-    """Convert the usable `ballots` of one debate to choices.
+    """Convert the usable `ballots` from one debate to choices.
 
-    All arguments are keyed by side: `systems` are the authors (None: the sides are the systems), `texts` are the
-    arguments (None: lengths come from the ballots, and style is ignored), and `models` are the sides' models (None:
-    model family is ignored).
+    All arguments are keyed by side: `systems` are the authors (None if the sides are the systems), `texts` are the
+    arguments (None to take lengths from the ballots and ignore style), and `models` are the sides' models (None to
+    ignore the model family).
     """
     content_choices_found = []
     for ballot in (candidate for candidate in ballots if candidate.problem is None):
@@ -105,16 +105,15 @@ def content_choices(
 
 
 def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, confidence: float = 0.95) -> ContentAudit:
-    """Explain `choices` by the authors of the sides, and by all columns at the same time. Needs scipy.
+    """Explain `choices` by the sides' authors and by all columns at the same time. Needs scipy.
 
     A path refers to a ballot file (`read_ballots`).
 
     The model is a conditional logit (McFadden 1974), fitted to shares by quasi-likelihood; all intervals treat a
     cluster as one observation. A system's rate at equal length is the model's prediction for two sides with the same
-    value in all columns (as in the length-controlled AlpacaEval, arXiv:2404.04475). Constant columns are omitted. If an
-    effect would be infinite, there is no regression, and `problem` says why; an example is the effect of the order on a
-    judge that always picks the first text. Raise ConfigurationError if there are no choices, or if their columns
-    differ.
+    value in all columns (as in the length-controlled AlpacaEval, arXiv:2404.04475). Constant columns are left out. If
+    an effect would be infinite, as when a judge always picks the first text, there is no regression, and `problem` says
+    why. Raise ConfigurationError if there are no choices, or if their columns differ.
 
     >>> def ballot(chars, share):
     ...     return ContentChoice(systems=["a", "b"], shares=[share, 1 - share], columns={"length": [chars, 8.0]})
@@ -175,8 +174,8 @@ def _controlled_systems(
     strengths: Mapping[str, tuple[float, float | None, float | None]],
     clusters: int,
 ) -> list[ControlledSystem]:
-    """Convert each system's strength and its interval to a rate at equal columns; highest rate first."""
-    # Strengths have a mean of 0, so the mean of the others is lower by this factor.
+    """Convert each system's strength and interval to a rate at equal columns, sorted with the highest rate first."""
+    # Strengths have a mean of 0, so the mean of the other systems is lower by this factor.
     apart = len(strengths) / max(len(strengths) - 1, 1)
     systems = []
     for name, strength in strengths.items():

@@ -1,4 +1,4 @@
-"""Check whether a critic helps its judge, based on labeled answers."""
+"""Check on labeled answers whether a critic helps its judge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOCATION = "critique_check()"
 _WRONG_ANSWER = "The answer to the question is wrong."
-"""Claim that the judge rules on without a critic."""
+"""Claim on which the judge rules without a critic."""
 _WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("right", "correct", "true", "yes", "1"), True),
     **dict.fromkeys(("wrong", "incorrect", "false", "no", "0"), False),
@@ -38,59 +38,59 @@ _WORDS: Mapping[str, bool] = {
 
 
 class CheckedAnswer(WireModel):
-    """Labeled answer with the decisions of both methods."""
+    """Labeled answer with both methods' decisions."""
 
     question: str
     is_right: bool
-    """Label of the answer; True if it is correct."""
+    """The answer's label; True if it is correct."""
     rejected: bool
     """True if the critique rejected the answer, because the judge upheld at least one of the critic's claims."""
     judged_wrong: bool
-    """True if the judge alone called the answer wrong; unlike a claim, this needs no quote."""
+    """True if the judge alone considered the answer wrong; unlike a claim, this needs no quote."""
     claims: int
     """Number of the critic's claims about the answer."""
 
 
 class MethodRates(WireModel):
-    """Ability of a method to distinguish correct answers from wrong ones."""
+    """How well a method distinguishes correct answers from wrong ones."""
 
     accuracy: Figure
-    """Share of answers with a decision that matches the label."""
+    """Share of answers on which the decision matches the label."""
     found: Figure | None
-    """Share of wrong answers called wrong; None if there are no wrong answers."""
+    """Share of wrong answers that were called wrong; None if there are no wrong answers."""
     false_alarms: Figure | None
-    """Share of correct answers called wrong; None if there are no correct answers."""
+    """Share of correct answers that were called wrong; None if there are no correct answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CritiqueCheck(InNotebooks):
-    """Result of a check; use `print(check.summary)` for an overview."""
+    """Result of the check; use `print(check.summary)` for an overview."""
 
     critique: MethodRates
     alone: MethodRates
     """Rates of the judge without a critic."""
     comparison: Paired
-    """Accuracy of the critique minus accuracy of the judge alone, on the same answers."""
+    """The critique's accuracy minus that of the judge alone, on the same answers."""
     found: Paired | None
-    """Accuracy of the critique minus accuracy of the judge alone, on wrong answers only."""
+    """The critique's accuracy minus that of the judge alone, on wrong answers only."""
     answers: Sequence[CheckedAnswer]
     left_out: int
     """Number of answers without a decision, because a call failed or a limit was reached."""
     confidence: float
     min_gain: float
     calls: float
-    """Mean number of model calls per answer, including those of the judge alone."""
+    """Mean number of model calls per answer, including those made by the judge alone."""
 
     @property
     def helps(self) -> bool | None:
-        """Return True if the critique gains accuracy, False if a gain of `min_gain` is excluded, otherwise None."""
+        """True if the critique improves accuracy, False if a gain of `min_gain` can be excluded, otherwise None."""
         if self.comparison.low > 0:
             return True
         return False if self.comparison.high < self.min_gain else None
 
     @property
     def advice(self) -> str:
-        """Return a recommendation in one sentence."""
+        """Recommendation in one sentence."""
         if self.helps:
             return "Use critique() with these models: it decides better than the judge alone."
         if self.helps is False:
@@ -125,7 +125,7 @@ class CritiqueCheck(InNotebooks):
 
     @property
     def summary(self) -> str:
-        """Return the figures as multi-line text."""
+        """The figures as multi-line text."""
         gain = self.comparison
         interval = f"{self.confidence:.0%} interval {gain.low:+.1%} to {gain.high:+.1%}, p = {gain.p:.2g}"
         wrong = sum(not answer.is_right for answer in self.answers)
@@ -162,18 +162,19 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     min_gain: float = 0.05,
     **options: Unpack[EvaluationBatch],
 ) -> CritiqueCheck:
-    """Check on labeled answers whether a critic finds more faults than the judge alone.
+    """Check on labeled answers whether a critic finds more faults than the judge does alone.
 
-    Each answer is criticized without a revision, and is also judged without a critique, which takes up to 3 model
+    Each answer is criticized without being revised, and is also judged without a critique, which takes up to 3 model
     calls.
 
     - `critics`, `judge`, `model`: as for `critique()`.
     - `sources`: sources for all rows; a row's "sources" replace them.
-    - `question`, `answer`: a key of the row, or a function of the row.
+    - `question`, `answer`: a key in the row, or a function of the row.
     - `truth`: key or function for the label: True or "right", False or "wrong", or the list of faults, which is empty
       for a correct answer.
-    - `cluster`: key or function for the group of dependent rows; None: the question.
-    - `confidence`, `min_gain`: confidence of the interval, and the smallest gain in accuracy worth the calls.
+    - `cluster`: key or function for a group of rows that depend on each other; None for the question.
+    - `confidence`, `min_gain`: confidence level of the interval, and the smallest gain in accuracy that is worth the
+      calls.
     - `options`: options of `Block.batch`. With `store` and `batch_id`, an interrupted check continues where it stopped.
 
     Needs scipy. Raise ConfigurationError for a row without a question, an answer or a label, or if no answer has a
@@ -225,7 +226,7 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
 
 
 def _checked_answer(outputs: Any, question: str, *, is_right: bool) -> CheckedAnswer | None:  # noqa: ANN401 - by name
-    """Return the decisions of both methods on an answer; None if either is missing."""
+    """Return both methods' decisions on an answer; None if either is missing."""
     if not outputs or None in (outputs["critique"].outcome, outputs["alone"].outcome):
         return None
     [ruled] = outputs["alone"].claims
@@ -308,7 +309,7 @@ def _create_check(
 
 
 def _read_label(value: object, index: int) -> bool:
-    """Read whether an answer is correct: from a bool, a word, or the list of its faults."""
+    """Read whether an answer is correct, from a bool, a word, or the list of its faults."""
     if isinstance(value, (list, tuple)):
         return not value
     word = str(value).strip().casefold()

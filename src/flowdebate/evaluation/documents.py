@@ -1,4 +1,4 @@
-"""Reports of evaluations and batches as data, with a common layout for terminals, notebooks and pages."""
+"""Reports on evaluations and batches as data, with a common layout for terminals, notebooks and pages."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Summary:
     """Report in a form that any front end can render."""
 
     title: str
-    """Title of the report, for displays that mix several types of values."""
+    """Title of the report, for views that show several types of values."""
     subtitle: str = ""
     sections: tuple[ReportSection, ...]
 
 
 def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - one case for each kind
-    """Lay out the result of an evaluation or a batch as a report; return None for any other value."""
+    """Format the result of an evaluation or a batch as a report; return None for any other value."""
     match value:
         case RunAudit():
             return lay_out_audit(value.judge, value.findings)
@@ -101,7 +101,7 @@ def lay_out_audit(
     readers: ReaderAgreement | None = None,
     left_out: Mapping[str, int] | None = None,
 ) -> Summary:
-    """Lay out a judge audit: omitted items, all figures, and a conclusion in words."""
+    """Format a judge audit: omitted items, all figures, and a conclusion in words."""
     models = f", {counted(len(audit.models), 'model')}" if audit.models else ""
     sections: list[ReportSection] = [
         Fact(label="Not counted", text=f"{counted(number, 'run')}, {why}", tone="dim", edge=True)
@@ -119,7 +119,7 @@ def lay_out_audit(
 
 
 def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
-    """Lay out recall and false findings, with and without cross-examination, and the recall by kind of fault."""
+    """Format recall and false findings, with and without cross-examination, and the recall by kind of fault."""
 
     def cell(figure: Figure | None, form: str) -> str:
         if figure is None:
@@ -145,7 +145,7 @@ def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
 
 
 def lay_out_critique_check(check: CritiqueCheck) -> Summary:
-    """Lay out the decisions on labeled answers, by a critique and by its judge alone, with a recommendation."""
+    """Format the decisions on labeled answers, by a critique and by its judge alone, and a recommendation."""
 
     def cell(figure: Figure | None) -> str:
         return "none" if figure is None else f"{figure.value:.0%} ({figure.low:.0%} to {figure.high:.0%})"
@@ -179,9 +179,9 @@ def lay_out_benefit(
     left_out: Mapping[str, int] | None = None,
     failed: int = 0,
 ) -> Summary:
-    """Lay out a benefit report: accuracy of each method, paired comparisons, and a conclusion in words.
+    """Format a benefit report: each method's accuracy, the paired comparisons, and a conclusion in words.
 
-    Uncounted cases come last: debates without a verdict, omitted questions, and `failed` baseline answers.
+    Cases that were not counted come last: debates without a verdict, omitted questions, and `failed` baseline answers.
     """
     interval = f"{report.confidence:.0%} interval"
     methods = Table(
@@ -235,7 +235,7 @@ def lay_out_benefit(
 
 
 def lay_out_study(report: StudyReport) -> Summary:
-    """Lay out a study: accuracy of each method, the primary comparison and the others, with findings in words."""
+    """Format a study: each method's accuracy, the primary and secondary comparisons, and the findings in words."""
     interval = f"{report.confidence:.0%} interval"
     methods = Table(
         title="Accuracy of each method",
@@ -320,7 +320,7 @@ def _first_read(shares_by_judge: Mapping[str, Figure], interval: str) -> Table:
 
 
 def lay_out_comparison(comparison: Comparison) -> Summary:
-    """Lay out one comparison: texts, judges, agreement and reasons."""
+    """Format a single comparison: texts, judges, agreement and reasons."""
     rubric = [*(comparison.sides[0].criteria or {})]
     sides = Table(
         head=("Text", "Share", "95% interval", "First in", *map(str.capitalize, rubric), "Characters"),
@@ -399,7 +399,7 @@ _SHOWN_REPAIRS = 3  # maximum number of repairs per model in a table
 
 
 def lay_out_leaderboard(board: Leaderboard) -> Summary:
-    """Lay out models by strength, judges by consistency, repaired answers, and the findings in words."""
+    """Format a leaderboard: models by strength, judges by consistency, repaired answers, and the findings in words."""
 
     def share(figure: Figure | None) -> str:
         if figure is None:
@@ -475,7 +475,7 @@ def _truth_table(table: ComparisonTable) -> Table:
 
 
 def lay_out_comparisons(table: ComparisonTable) -> Summary:
-    """Lay out many comparisons: systems, ranking, judges, and a conclusion in words."""
+    """Format many comparisons: systems, ranking, judges, and a conclusion in words."""
 
     def format_figure(figure: Figure | None) -> tuple[str, str]:
         return (
@@ -534,7 +534,7 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
 
 
 def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
-    """Describe the known outcome of a batch: runs, results and cost."""
+    """Describe what is known about a batch's outcome: runs, results and cost."""
     usage = summary.usage
     total = summary.done if summary.total is None else summary.total
     not_done = [f"{total - summary.done:,} not done"] if total > summary.done else []
@@ -562,7 +562,7 @@ def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
 
 
 def rate_text(rate: float) -> str:
-    """Format a number of runs per second; rates below 1 are shown per minute.
+    """Format a number of runs per second, using runs per minute for rates below 1.
 
     >>> rate_text(2.5), rate_text(0.1)
     ('2.5 a second', '6.0 a minute')

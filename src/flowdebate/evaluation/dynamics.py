@@ -1,4 +1,4 @@
-"""Dynamics of answers: changes between right and wrong, adoption of others' answers, and the oracle gap."""
+"""Dynamics of answers: changes between right and wrong, adoption of other voices' answers, and the oracle gap."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _WHERE = "dynamics()"
 
 
 class Dynamics(InNotebooks, WireModel):
-    """Changes of answers during runs.
+    """How answers changed during runs.
 
     Intervals account for the fact that voices in the same run are not independent.
     """
 
     courses: int
     changed: Figure | None
-    """Share of voices with different first and last answers; None if no voice answered twice."""
+    """Share of voices whose first and last answers differ; None if no voice answered twice."""
     adopted: Figure | None
-    """Share of contradicted voices that later adopted a contradicting voice's first answer."""
+    """Share of contradicted voices that later adopted the first answer of a voice contradicting them."""
     first_right: Figure | None
-    """Share of voices with a correct first answer; like all fields below, None if no truth is known."""
+    """Share of voices whose first answer is correct; None, like all fields below, if no truth is known."""
     last_right: Figure | None
     right_to_wrong: Figure | None
-    """Share of voices with a wrong last answer, among voices with a correct first answer."""
+    """Among voices whose first answer is correct, the share whose last answer is wrong."""
     wrong_to_right: Figure | None
     outcome_right: Figure | None
-    """Share of courses with the correct outcome."""
+    """Share of courses whose outcome is correct."""
     oracle: Figure | None
-    """Share of courses with a correct answer from any voice at any time, or a correct outcome."""
+    """Share of courses in which the outcome, or any voice's answer at any time, is correct."""
 
     @property
     def oracle_gap(self) -> float | None:
-        """Possible gain in accuracy from always choosing the best of all answers; None if no truth is known."""
+        """Accuracy that could be gained by always choosing the best of all answers; None if no truth is known."""
         return (
             None if self.oracle is None or self.outcome_right is None else self.oracle.value - self.outcome_right.value
         )
@@ -56,7 +56,7 @@ class Dynamics(InNotebooks, WireModel):
 def courses_of(raw: PatternOutput, *, truth: str | None = None, cluster: str | None = None) -> list[AnswerCourse]:
     """Extract the courses from a run's raw output (`result.raw`, or an item of a batch); empty if there are none.
 
-    Voices are the agents of a consensus, the moderator of a deliberation (by decision), and the judge of a debate (by
+    Voices are the agents in a consensus, the moderator in a deliberation (by decision), and the judge in a debate (by
     ballot, in view order). A review has one course per finding, with the answers "confirm" and "refute". `truth` is the
     correct answer for all courses.
     """
@@ -71,7 +71,7 @@ def dynamics(
 ) -> Dynamics:
     """Measure how the answers in `courses` changed.
 
-    `same` decides whether two answers are the same (by default if they have the same words, see
+    `same` decides whether two answers are the same; by default they are if they have the same words (see
     `flowdebate.measures.same_answer`). A missing answer differs from all others and counts as wrong. Raise
     ConfigurationError if there are no courses.
 
@@ -104,7 +104,7 @@ def dynamics(
 
 
 def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """Yield the results with a known truth: first and last answers, outcomes, and all intermediate answers."""
+    """Yield the results where the truth is known: first and last answers, outcomes, and all intermediate answers."""
     if course.truth is None:
         return
     right = {name: [are_same(answer, course.truth) for answer in answers] for name, answers in course.voices.items()}

@@ -26,7 +26,7 @@ _RESAMPLES = 2_000
 
 
 class EscalationArm(WireModel):
-    """Results over all questions of either the escalation or the unconditional alternative."""
+    """Results over all questions for either the escalation or the unconditional alternative."""
 
     accuracy: Figure
     """Share of correct answers, with Wilson's interval."""
@@ -37,13 +37,13 @@ class EscalationArm(WireModel):
 
 
 class DecidedStep(WireModel):
-    """Questions decided by a single step of the escalation."""
+    """Questions that one step of the escalation decided."""
 
     name: str
     decided: Figure
     """Share of all questions that the step decided."""
     right: Figure | None
-    """Share of correct decisions among the questions that the step decided; None if there are none."""
+    """Among the questions that the step decided, the share that it answered correctly; None if there are none."""
     always_right: float | None
     """Share of the same questions that the unconditional alternative answered correctly."""
 
@@ -52,29 +52,29 @@ class EscalationReport(WireModel):
     """Comparison of an escalation with an unconditional alternative on the same questions."""
 
     n: int
-    """Number of questions; a failed run counts as wrong."""
+    """Number of questions, including failed runs, which count as wrong."""
     failed: int
     """Number of questions with at least one failed run."""
     confidence: float
     escalation: EscalationArm
     always: EscalationArm
     difference: Figure
-    """Accuracy of the escalation minus accuracy of the alternative, with Newcombe's interval for paired proportions."""
+    """The escalation's accuracy minus the alternative's, with Newcombe's interval for paired proportions."""
     better: int
     worse: int
     """Numbers of questions that only the escalation, and only the alternative, answered correctly."""
     p: float
     """P-value of the exact two-sided sign-flip test over clusters."""
     calls_ratio: Figure
-    """Calls of the escalation as a share of those of the alternative, with a bootstrap interval over questions."""
+    """The escalation's calls as a share of the alternative's, with a bootstrap interval over questions."""
     tokens_ratio: Figure | None
-    """Tokens of the escalation as a share of those of the alternative; None if unknown."""
+    """The escalation's tokens as a share of the alternative's; None if unknown."""
     steps: list[DecidedStep]
-    """Results by decisive step, in order."""
+    """Results by the step that decided, in order."""
 
     @property
     def summary(self) -> str:
-        """Summary of the comparison in two sentences."""
+        """The comparison summarized in two sentences."""
         cost, word = (self.calls_ratio, "calls") if self.tokens_ratio is None else (self.tokens_ratio, "tokens")
         shares = ", ".join(f"{step.name} {step.decided.value:.0%}" for step in self.steps)
         failed = f" {counted(self.failed, 'question')} failed in one of the two." if self.failed else ""
@@ -96,14 +96,14 @@ def _range(figure: Figure) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """Outcome of one question in one of the two arms."""
+    """Outcome of one question in one of the arms."""
 
     right: bool
     failed: bool
     calls: int
     tokens: int | None
     steps: tuple[str, ...]
-    """Steps of the escalation that answered; the last one decided."""
+    """Steps of the escalation that were run; the last one decided."""
 
 
 async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
@@ -119,13 +119,13 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
     confidence: float = 0.95,
     **options: Unpack[EvaluationBatch],
 ) -> EscalationReport:
-    """Answer each of `rows` by `escalation` and by `always`, and compare accuracy and cost.
+    """Answer each of `rows` with both `escalation` and `always`, and compare accuracy and cost.
 
     - `truth`, `question`: key or function of a row for the correct answer and the question.
     - `answer`: function that reads the answer from a raw output; None for the winner of a debate, or the output's
       `answer`.
     - `right`: function of an answer and the truth that returns whether the answer is correct; None to compare words.
-    - `cluster`: key or function of a row for the group of dependent rows; None: rows are independent.
+    - `cluster`: key or function of a row for a group of rows that depend on each other; None if rows are independent.
 
     `options` are passed to `Block.batch`. Both blocks run with the same seeds. A failed run counts as wrong. Needs
     scipy.
@@ -148,7 +148,7 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
 
 
 def answer_of(output: object) -> object:
-    """Return the answer from a raw output: the winner of a debate, or its `answer`."""
+    """Return the answer in a raw output: the winner of a debate, or its `answer`."""
     inner = getattr(output, "output", output)
     verdict = getattr(inner, "verdict", None)
     return getattr(output, "answer", output) if verdict is None else getattr(verdict, "winner", None)

@@ -1,4 +1,4 @@
-"""Evaluation of a debate against baselines, over questions with known answers."""
+"""Evaluation of a debate against baselines on questions with known answers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _WHERE = "evaluate()"
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(InNotebooks):
-    """The result of an evaluation."""
+    """Result of an evaluation."""
 
     report: BenefitReport
     """Benefit of the debates; use `print(evaluation.report.summary)` for an overview."""
     items: Sequence[BenefitItem]
-    """Answers to each question in row order, including failed ones; a repeated question occurs several times."""
+    """Answers to each question in row order, including failed ones; a repeated question appears several times."""
     result: BatchResult[Any]
-    """Runs of the evaluation, including failed ones, and their usage."""
+    """The evaluation's runs, including failed ones, and their usage."""
 
 
 class Row(Protocol):
@@ -48,7 +48,7 @@ class Row(Protocol):
 
 
 class EvaluationBatch(BatchControls, total=False):
-    """Batch options of an evaluation."""
+    """Batch options for an evaluation."""
 
     seed: int | None
     batch_id: str | None
@@ -80,21 +80,21 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     min_gain: float = 0.05,
     **options: Unpack[EvaluationBatch],
 ) -> Evaluation:
-    """Run `pattern`, a debate `with_baselines`, for each of `rows`, and report whether it helped.
+    """Run `pattern`, a debate `with_baselines`, on each of `rows`, and report whether it helped.
 
     - `pattern` may be a function of a row, for questions with different positions.
-    - `choices`: key or function of a row for the positions of a debate. `pattern` is then a function of the row and its
+    - `choices`: key or function of a row for the debate's positions. `pattern` is then a function of the row and its
       positions, which are shuffled so the correct one does not always speak first.
     - `truth`, `question`: key or function of a row for the correct position and the question.
     - `cluster`: key or function of a row for its group, such as its topic. Rows in the same cluster are not
-      independent; None: rows with the same question and truth form a cluster.
+      independent; if None, rows with the same question and truth form a cluster.
     - `repeats`: number of debates per row; the row still counts as one question.
     - `missing`, `confidence`, `min_gain`: as for `benefit_report`. `options` are passed to `Block.batch`: with `store`
       and `batch_id`, an interrupted evaluation continues where it stopped.
 
     Needs scipy. At the end of the first debate, raise ConfigurationError if the debate has no baselines or the truth is
-    not one of its positions. Debates without a verdict (a failure, a limit) count as wrong, unless `missing` excludes
-    them.
+    not one of its positions. Debates without a verdict (because of a failure or a limit) count as wrong, unless
+    `missing` excludes them.
     """
     check_scipy(_WHERE)
     check_count(_WHERE, repeats=repeats)
@@ -132,7 +132,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
 
 def deal(choices: Sequence[str], *, question: object, seed: int | None) -> list[str]:
-    """Shuffle a row's positions, always in the same way for the same question and seed.
+    """Shuffle a row's positions, always in the same way for a given question and seed.
 
     Data sets often list the correct position first, but it should not always speak first.
 
@@ -155,7 +155,7 @@ def evaluate_sync(
 
 
 def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function to read a column of a row, given its key or a function of the row."""
+    """Return a function that reads a column of a row, given its key or a function of the row."""
     if not isinstance(of, str):
         return of
     column = of

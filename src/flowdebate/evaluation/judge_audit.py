@@ -1,4 +1,4 @@
-"""Judge audits: bias and consistency of judges, computed from their stored ballots.
+"""Judge audits: judges' bias and consistency, computed from their stored ballots.
 
 The figures follow Shi et al. 2024 (arXiv 2406.07791): repetition stability, position consistency and preference
 fairness, plus the win rates of slots and labels. They need no extra library; `full_audit()` adds p-values and
@@ -52,18 +52,18 @@ FIGURES = (
     "slot_log_odds",
 )
 MAX_ARRANGEMENTS = 1_000
-"""Number of arrangements at which counting stops; the tests need only two."""
+"""Number of arrangements at which counting stops; the tests only need two."""
 _LOG_ODDS = "slot_log_odds"
 _JudgeView: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 @dataclass(slots=True)
 class PlaceWins:
-    """Wins of each place in one item."""
+    """Wins of each place on one item."""
 
     wins: list[int]
     arrangements: frozenset[tuple[str, ...]] = frozenset()
-    """Arrangements in the sample, either orders of sides or assignments of labels to sides."""
+    """Arrangements in the sample: orders of sides, or assignments of labels to sides."""
     label_orders: frozenset[tuple[str, ...]] = frozenset()
     is_mirrored: bool = False
     """True if the item was judged in an order and its reverse; then only a reversal is a valid permutation."""
@@ -77,7 +77,7 @@ class PlaceWins:
 
     @property
     def key(self) -> Hashable:
-        """Hashable key of the wins, independent of the names of sides."""
+        """Hashable key for the wins, independent of the sides' names."""
         return tuple(self.wins), self.label_orders, self.is_mirrored
 
 
@@ -86,7 +86,7 @@ Names: TypeAlias = tuple[str, ...]
 
 @dataclass(slots=True)
 class ItemCounts:
-    """Counts from one item's ballots; counts of several items can be added up."""
+    """Counts from one item's ballots; the counts from several items can be added up."""
 
     ballots: int = 0
     unparsed: int = 0
@@ -99,11 +99,11 @@ class ItemCounts:
     turns: dict[Names, PlaceWins] = field(default_factory=dict)
     """Wins of turns, keyed by the places in the speaking order."""
     figures: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Sum and number of terms for each of FIGURES."""
+    """Sum and number of terms for each figure in FIGURES."""
 
     @property
     def key(self) -> Hashable:
-        """Hashable key of the counts, independent of the names of sides."""
+        """Hashable key for the counts, independent of the sides' names."""
         families = [(kind, names, wins.key) for kind, by_names in self.families for names, wins in by_names.items()]
         totals = (self.ballots, self.unparsed, self.unusable, self.undecided)
         return totals, tuple(families), tuple(self.figures.items())
@@ -115,7 +115,7 @@ class ItemCounts:
 
 
 class CountedItems:
-    """Running counts of items, so their ballots need not be in memory at the same time.
+    """Running counts over items, so that their ballots need not all be in memory at once.
 
     Items that differ only in the names of their sides, as most do, share one entry unless they have log-odds.
     """
@@ -147,11 +147,11 @@ class CountedItems:
 
     @property
     def counts(self) -> list[tuple[ItemCounts, int]]:
-        """Distinct counts of items without log-odds, with the number of items for each."""
+        """Distinct counts from items without log-odds, each with its number of items."""
         return [(self._distinct_counts[key], times) for key, times in self._times.items()]
 
     def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
-        """Return the sum and number of terms of one of FIGURES for each item that has them."""
+        """Return the sum and number of terms of one of FIGURES for each item that has any."""
         if figure == _LOG_ODDS:
             return self.log_odds, self.numbers
         terms = [(item.figures[figure], times) for item, times in self.counts if figure in item.figures]
@@ -161,7 +161,7 @@ class CountedItems:
 
 @dataclass(slots=True)
 class PairSums:
-    """Sums over two models' points (n, x, y, xx, yy, xy) for each item judged by both."""
+    """Sums over the points of two models (n, x, y, xx, yy, xy) for each item judged by both."""
 
     items: array[int] = field(default_factory=lambda: array("q"))
     sums: array[float] = field(default_factory=lambda: array("d"))
@@ -173,7 +173,7 @@ class PairSums:
 
     @property
     def total(self) -> _Sums:
-        """Sums over all items; the order of items does not matter."""
+        """Sums over all items, independent of the order of items."""
         n, x, y, xx, yy, xy = (math.fsum(self.sums[column::_COLUMNS]) for column in range(_COLUMNS))
         return n, x, y, xx, yy, xy
 
@@ -190,9 +190,9 @@ class CountedJudges:
     models: dict[str, CountedItems] = field(default_factory=dict)
     """Counts by model; the key "" collects unknown models."""
     scores: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Shares of sides minus the shares of an even verdict, keyed by pair of models."""
+    """Each side's share minus its share in an even verdict, keyed by pair of models."""
     errors: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Shares missing from the right side, where it is known, keyed by pair of models."""
+    """How far the right side's share falls short of 1, where the right side is known, keyed by pair of models."""
     is_known: bool = False
     """True if the right side of any item is known."""
     items: int = 0
@@ -200,7 +200,7 @@ class CountedJudges:
 
     @classmethod
     def of(cls, items: Iterable[tuple[Sequence[JudgeBallot], Sequence[str] | None, str | None]]) -> CountedJudges:
-        """Count items, each passed as its ballots, its sides in speaking order, and its right side."""
+        """Count items, each given as its ballots, its sides in speaking order, and its right side."""
         by_item: dict[Hashable, ItemCounts] = {}
         judges = cls(all=CountedItems(by_item), distinct_counts=by_item)
         for ballots, spoke, right in items:
@@ -231,7 +231,7 @@ class CountedJudges:
 
 
 def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) -> ItemCounts:
-    """Count the `ballots` on one item; `spoke` lists its sides in speaking order. Ballots may come in any order."""
+    """Count the `ballots` on one item, in any order; `spoke` lists its sides in speaking order."""
     counts = ItemCounts()
     alike: dict[tuple[str | None, frozenset[str], tuple[str, ...]], dict[_JudgeView, list[str | None]]] = {}
     by_letter: dict[tuple[str | None, frozenset[str], tuple[str, ...]], list[JudgeBallot]] = {}
@@ -254,7 +254,8 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
             views = alike.setdefault(design, {})
             views.setdefault((tuple(ballot.order), labels), []).append(choice)
     for letters in by_letter.values():
-        # Lead of the first slot over the last one. If the orders are unbalanced, the sides themselves may explain it.
+        # Lead of the first slot over the last one. If the orders were unbalanced, the sides themselves might explain
+        # it.
         if Counter(ballot.order[0] for ballot in letters) == Counter(ballot.order[-1] for ballot in letters):
             odds = [(ballot.log_odds or {}, ballot.order) for ballot in letters]
             terms.setdefault("slot_log_odds", []).extend(
@@ -268,7 +269,7 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
 
 
 def is_usable(ballot: JudgeBallot) -> bool:
-    """Return whether a ballot has at least two sides, distinct sides and labels, and a choice among its sides."""
+    """Return whether a ballot has at least two sides, all sides and labels distinct, and a choice among its sides."""
     sides = set(ballot.order)
     if len(sides) < 2 or len(sides) != len(ballot.order):  # noqa: PLR2004 - a choice takes two
         return False
@@ -303,7 +304,7 @@ def _count_win(places: dict[Names, PlaceWins], names: Names, place: int, arrange
 
 
 def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Sequence[str | None]]) -> None:
-    """Add the terms from one model's verdicts on the same set of sides."""
+    """Add the terms from one model's verdicts on a given set of sides."""
     for choices in views.values():
         if len(choices) > 1:
             terms.setdefault("repetition_stability", []).append(max(Counter(choices).values()) / len(choices))
@@ -336,10 +337,10 @@ def audit(
     truth: Sequence[str | None] | None = None,
     spoken: Spoken = None,
 ) -> JudgeAudit:
-    """Audit the judges of `items`, each of which is one transcript with all its ballots, or of a ballot file.
+    """Audit the judges of `items`, each given as all ballots on one transcript, or of a ballot file.
 
-    - `truth`: the right side of each item, or None; it is only used for the correlation between models.
-    - `spoken`: the sides of each item in the speaking order of the last round, or None. Judge views do not change this
+    - `truth`: the right side of each item, or None; only used for the correlation between models.
+    - `spoken`: the sides of each item in the last round's speaking order, or None. Judge views do not change this
       order, and the last speaker was able to respond to everyone else.
 
     The order of items, and of ballots within an item, does not matter. Contradictory ballots are counted as `unusable`
@@ -367,11 +368,11 @@ def full_audit(
 ) -> JudgeAudit:
     """Run `audit(items, …)` with p-values and 95% intervals, which are reproducible for the same `seed`. Needs scipy.
 
-    Two places are tested by the exact sign-flip test over items, on the difference between their wins in each item
-    (with one ballot per item, the exact binomial test). More places are tested by a permutation test that rotates the
-    wins of each item by a random number of places, drawn `resamples` times. P-values are adjusted by Holm's method for
-    the number of tests in the audit. Intervals are Clopper and Pearson's if each item is a single yes or no, and
-    otherwise come from `resamples` bootstrap samples of items (BCa). With 0 resamples there are no intervals, and
+    Two places are tested by the exact sign-flip test over items, applied to the difference between their wins in each
+    item (with one ballot per item, this is the exact binomial test). More places are tested by a permutation test that
+    rotates each item's wins by a random number of places, in `resamples` draws. P-values are adjusted by Holm's method
+    for the number of tests in the audit. Intervals are Clopper and Pearson's if each item is a single yes or no;
+    otherwise they come from `resamples` bootstrap samples of items (BCa). With 0 resamples there are no intervals, and
     p-values only for two places.
     """
     check_scipy("full_audit()")
@@ -384,7 +385,7 @@ def full_audit(
 def _read(
     path: str | PathLike[str], truth: Sequence[str | None] | None
 ) -> tuple[list[list[JudgeBallot]], Sequence[str | None]]:
-    """Read ballots from a file, grouped by item, and the truth of each item."""
+    """Read ballots from a file, grouped by item, along with each item's truth."""
     from flowdebate.evaluation.ballot_file import read_ballots
 
     items = read_ballots(path).items
@@ -465,7 +466,7 @@ def _adjust(audited: JudgeAudit) -> JudgeAudit:
             for kind, places in kinds.items()
         }
         if (last := figures.last_word) is not None:
-            same = values["turns"][0].p_holm  # with two sides, both are the same test
+            same = values["turns"][0].p_holm  # with two sides, the two tests are the same
             values["last_word"] = last.model_copy(
                 update={"p_holm": adjusted.get(id(last), same if len(values["turns"]) == 1 else last.p)}
             )
@@ -516,7 +517,7 @@ def _families(
 
 
 def _last_word(counted: CountedItems, resampling: Resampling | None) -> LastWord | None:
-    """Count the wins of the last speaker, over items with any number of sides."""
+    """Count the last speaker's wins over items with any number of sides."""
     items = [(turns.wins, times) for item, times in counted.counts for turns in item.turns.values()]
     if not items:
         return None
@@ -595,14 +596,14 @@ _Repeated = TypeVar("_Repeated")
 
 
 def _repeated(values: Iterable[tuple[_Repeated, int]]) -> list[_Repeated]:
-    """Repeat each value as often as its count."""
+    """Repeat each value as often as its count says."""
     return [value for value, times in values for _ in range(times)]
 
 
 def _interval(
     values: Sequence[float], numbers: Sequence[int], resampling: Resampling | None, *, minimum: float | None = 0.0
 ) -> tuple[float | None, float | None]:
-    """Compute the 95% interval of a ratio of two sums over items; without resamples, return no interval."""
+    """Compute the 95% interval of a ratio of two sums over items; return no interval if there are no resamples."""
     if resampling is None or not resampling.resamples:
         return None, None
     return resampling.interval(values, numbers, minimum=minimum)
@@ -672,7 +673,7 @@ def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
 
 
 def _correlation(sums: _Sums, *, centred: bool) -> float | None:
-    """Compute Pearson's correlation, about 0 if points are `centred`; return None if a variable is constant."""
+    """Compute Pearson's correlation, about 0 if the points are `centred`; return None if a variable is constant."""
     n, x, y, xx, yy, xy = sums
     mean_x, mean_y = (0.0, 0.0) if centred else (x / n, y / n)
     spread = math.sqrt(max(xx / n - mean_x**2, 0.0) * max(yy / n - mean_y**2, 0.0))

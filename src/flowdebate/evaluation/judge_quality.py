@@ -25,7 +25,7 @@ from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
 _MIN_PROBABILITY = 1e-6
-"""Share used in place of zero, so its logarithm is finite."""
+"""Share used in place of zero to keep its logarithm finite."""
 _FOLDS = 5
 _RESAMPLES = 1_000
 _STEEPEST = 100.0
@@ -34,29 +34,29 @@ _Pair = tuple[str | None, str | None]
 
 
 class JudgedItem(WireModel):
-    """A judgment on one item with a known answer."""
+    """Judgment on one item with a known answer."""
 
     truth: str
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]]
-    """Share of each side, which is the judge's probability that the side is right."""
+    """Each side's share, taken as the judge's probability that the side is right."""
     winner: str | None = None
     """Winner in the judge's verdict; None if there is no winner."""
     human: str | None = None
-    """Side preferred by people; None if there are no human labels."""
+    """Side that humans preferred; None if there are no human labels."""
     cluster: str | None = None
-    """Cluster of related items, for example by topic; None for an independent item."""
+    """Cluster of related items, for example those on the same topic; None for an independent item."""
 
     @property
     def credit(self) -> float:
         """Credit for the verdict: 1 for the right winner, 0 for a wrong one.
 
-        Without a winner, the chance of a random guess.
+        If there is no winner, the credit is the probability of a correct random guess.
         """
         return float(self.winner == self.truth) if self.winner is not None else 1 / len(self.shares)
 
 
 class ReliabilityBin(WireModel):
-    """Items on which the judge had similar confidence."""
+    """Items on which the judge was similarly confident."""
 
     low: float
     high: float
@@ -64,29 +64,29 @@ class ReliabilityBin(WireModel):
     n: int
     confidence: float
     accuracy: float
-    """Mean confidence and mean accuracy; they are equal for a calibrated judge."""
+    """Mean confidence and mean accuracy, which are equal if the judge is calibrated."""
     accuracy_low: float
     accuracy_high: float
     """Bounds of Wilson's interval for the accuracy."""
 
 
 class Calibration(WireModel):
-    """Slope applied to the judge's log-odds, and its effect on held-out items."""
+    """Slope to apply to the judge's log-odds, and its effect on held-out items."""
 
     slope: float
-    """Slope of the calibration; below 1 for an overconfident judge, above 1 for an underconfident one."""
+    """Slope of the calibration: below 1 if the judge is overconfident, above 1 if it is underconfident."""
     loss: float
-    """Mean log-loss of the uncalibrated judge."""
+    """Mean log-loss without calibration."""
     calibrated_loss: float
-    """Mean log-loss after calibration, cross-validated on held-out items."""
+    """Mean log-loss with calibration, cross-validated on held-out items."""
 
     @property
     def helps(self) -> bool:
-        """True if the calibration improves predictions on held-out items."""
+        """Whether the calibration improves predictions on held-out items."""
         return self.calibrated_loss < self.loss
 
     def shares(self, shares: dict[str, float]) -> dict[str, float]:
-        """Calibrate `shares`; raise ConfigurationError if the calibration makes predictions on held-out items worse."""
+        """Calibrate `shares`; raise ConfigurationError if calibration worsens predictions on held-out items."""
         if not self.helps:
             problem = "must predict held-out items better than the judge itself"
             raise ConfigurationError("Calibration.shares()", "calibration", self.slope, problem)
@@ -96,45 +96,45 @@ class Calibration(WireModel):
 
 
 class JudgeQuality(InNotebooks, WireModel):
-    """Accuracy of a judge, agreement beyond chance, and calibration of its confidence."""
+    """A judge's accuracy, its agreement beyond chance, and the calibration of its confidence."""
 
     n: int
     undecided: int
-    """Number of items without a winner; each of them counts as a random guess."""
+    """Number of items without a winner, each of which counts as a random guess."""
     accuracy: Figure
     kappa: Figure | None
-    """Cohen's kappa between winners and truth, over items with a winner; None if undefined."""
+    """Cohen's kappa between winners and truth, over items that have a winner; None if undefined."""
     human_kappa: Figure | None
     """Cohen's kappa between winners and human labels; None unless both are known."""
     alpha: Figure | None
-    """Krippendorff's alpha between judge and people; None unless both are known."""
+    """Krippendorff's alpha between the judge and humans; None unless both are known."""
     brier: Figure
-    """Mean squared error of the shares: 0 for a judge that is certain and always right, .25 for even shares
-    throughout.
+    """Mean squared error of the shares: 0 for a judge that is always certain and right, .25 for shares that are always
+    even.
     """
     ece: Figure
-    """Expected calibration error: the mean difference between the judge's confidence and accuracy.
+    """Expected calibration error, the mean difference between the judge's confidence and accuracy.
 
-    It has no interval, because chance can only increase it, so a resampled interval would exclude a perfect judge.
+    It has no interval: chance can only increase it, so a resampled interval would exclude a perfect judge.
     """
     ece_calibrated: Figure
-    """Calibration error expected of a perfectly calibrated judge with the same shares, as its mean and the range of the
-    middle 95% (or another `confidence`).
+    """Calibration error expected from a perfectly calibrated judge with the same shares, as its mean and the range of
+    the middle 95% (or another `confidence`).
     """
     ece_p: float
-    """Probability that the error of a perfectly calibrated judge is at least as large."""
+    """Probability that a perfectly calibrated judge's error would be at least as large."""
     reliability: list[ReliabilityBin]
     calibration: Calibration
     findings: list[str]
-    """Findings about the judge, in sentences."""
+    """Findings on the judge, in sentences."""
 
 
 def judged_items(
     items: Iterable[AuditItem], *, by: DecidedBy | None = None, min_log_odds: float = 0.0
 ) -> list[JudgedItem]:
-    """Extract the items of an audit with a known truth, each with the joint decision from all its ballots.
+    """Extract the items of an audit whose truth is known, each with the joint decision from all its ballots.
 
-    `by` is the decision rule (None: log-odds for letters, otherwise the mean).
+    `by` is the decision rule; None means log-odds for letters, and otherwise the mean.
     """
     judged = []
     for item in items:
@@ -154,8 +154,8 @@ def judge_quality(
 
     Accuracy has Wilson's interval; other figures have percentile intervals from 1,000 bootstrap samples of clusters,
     drawn with `seed`. The calibration error divides the scale into `bins` equal parts. It is compared with the error of
-    a perfectly calibrated judge with the same shares over the same number of simulated outcomes, which are shared by
-    all items in a cluster. Raise ConfigurationError if there are no items, or if a truth is not among its item's sides.
+    a perfectly calibrated judge with the same shares, over as many simulated outcomes, which all items in a cluster
+    share. Raise ConfigurationError if there are no items, or if a truth is not among its item's sides.
 
     >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
     >>> wrong = [JudgedItem(truth="no", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(2)]
@@ -221,13 +221,13 @@ def _check_items(items: Sequence[JudgedItem], location: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Bootstrap:
-    """Bootstrap samples as item indexes, with the confidence level of their intervals."""
+    """Bootstrap samples as item indexes, with the confidence level for their intervals."""
 
     samples: Sequence[Sequence[int]]
     confidence: float
 
     def figure(self, values: Sequence[_V], measure: Callable[[Sequence[_V]], float | None], n: int) -> Figure | None:
-        """Compute a measure over all items, with its percentile interval."""
+        """Compute a measure over all items, along with its percentile interval."""
         value = measure(values)
         if value is None:
             return None
@@ -257,7 +257,7 @@ def _alpha(pairs: Sequence[_Pair]) -> float | None:
 
 
 def _squared_error(item: JudgedItem) -> float:
-    # Half of the sum over sides; for two sides, this is the squared error of either one.
+    # Half of the sum over the sides; with two sides, this is the squared error of either one.
     return fsum((share - (side == item.truth)) ** 2 for side, share in item.shares.items()) / 2
 
 
@@ -280,7 +280,7 @@ def _calibrated_errors(
 ) -> list[float]:
     """Simulate outcomes with the judge's shares as probabilities, and return sorted calibration errors."""
     random = Random(seed)  # noqa: S311 - repeatable on purpose
-    # The most confident side comes first, so that a draw is lucky or unlucky for a whole cluster.
+    # The most confident side comes first, so that a draw is lucky or unlucky for a cluster as a whole.
     sides = [sorted(item.shares, key=item.shares.__getitem__, reverse=True) for item in items]
     ends = [[*accumulate(item.shares[side] for side in names)] for item, names in zip(items, sides, strict=True)]
     placed = [_placed(item, bins) for item in items]
@@ -326,19 +326,19 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
 
 
 def _behind(shares: dict[str, float]) -> dict[str, float]:
-    """Return the log distance of each side from the leading side; never positive."""
+    """Return how far each side is behind the leading one, as a log distance that is never positive."""
     logs = {side: log(max(share, _MIN_PROBABILITY)) for side, share in shares.items()}
     highest = max(logs.values())
     return {side: value - highest for side, value in logs.items()}
 
 
 def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float:
-    """Compute the mean log-loss at a slope from each item's log distances of the truth and of all sides."""
+    """Compute the mean log-loss at a given slope from each item's log distances, of the truth and of all sides."""
     return fmean(log(fsum(exp(slope * side) for side in sides)) - slope * truth for truth, sides in items)
 
 
 def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
-    """Find the slope with the smallest loss by ternary search; the loss is convex."""
+    """Find the slope with the smallest loss, which is convex, by ternary search."""
     low, high = 0.0, _STEEPEST
     while high - low > 1e-3:  # noqa: PLR2004 - finer than what any item shows
         one, other = low + (high - low) / 3, high - (high - low) / 3
@@ -350,7 +350,7 @@ def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
 
 
 def _calibration(items: Sequence[JudgedItem], seed: int) -> Calibration:
-    """Fit the slope on all items, and test slopes on held-out items in five folds."""
+    """Fit the slope to all items, and test it on held-out items in five folds."""
     behind = [(_behind(item.shares), item.truth) for item in items]
     order = [(sides[truth], [*sides.values()]) for sides, truth in behind]
     Random(seed).shuffle(order)  # noqa: S311 - repeatable on purpose

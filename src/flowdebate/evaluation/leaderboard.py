@@ -1,6 +1,6 @@
-"""Leaderboard of stored runs: models ranked by wins in debates, and judges by influences other than arguments.
+"""Leaderboard over stored runs: models ranked by wins in debates, and judges by influences other than arguments.
 
-It also counts the repaired answers of all models.
+It also counts all models' repaired answers.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from flowdebate.ui.document import read_models
 
 
 class RankedModel(WireModel):
-    """Record of a model in debates against other models."""
+    """A model's record in debates against other models."""
 
     model: str
     games: int
     wins: int
     ties: int
     strength: float | None
-    """Strength in log-odds, with a mean of 0 over all models; None for a model outside the ranking."""
+    """Strength in log-odds, with a mean of 0 over all models; None for a model that is not ranked."""
     low: float | None
     high: float | None
     """Bounds of the 95% interval; None if there is no interval."""
 
 
 class RankedJudge(WireModel):
-    """Influences on a judge other than the arguments."""
+    """A judge with the influences on it other than the arguments."""
 
     judge: str
     debates: int
@@ -50,24 +50,24 @@ class RankedJudge(WireModel):
     first_speaker: Figure | None
     """Share of verdicts for the first speaker; None if no debate has two sides."""
     consistency: Figure | None
-    """Share of debates with the same verdict in all orders; None if each debate was judged in a single order."""
+    """Share of debates with the same verdict in all orders; None if every debate was judged in a single order."""
 
 
 class AnsweringModel(WireModel):
-    """Counts of a model's malformed or unusual answers in all roles."""
+    """Counts of a model's malformed or unusual answers, in all roles."""
 
     model: str
     answers: int
     repaired: int
     """Number of repaired answers."""
     repairs: dict[str, int]
-    """Number of answers per kind of repair, most frequent kind first."""
+    """Number of answers for each kind of repair, most frequent first."""
     thought_aloud: int
-    """Number of answers with thinking in their text."""
+    """Number of answers whose text contains thinking."""
     thought_unannounced: int
-    """Number of answers with thinking but without an opening tag."""
+    """Number of answers that contain thinking but no opening tag."""
     template_tokens: int
-    """Number of answers that end with chat template tokens."""
+    """Number of answers that end in chat template tokens."""
 
 
 class Leaderboard(InNotebooks, WireModel):
@@ -77,11 +77,11 @@ class Leaderboard(InNotebooks, WireModel):
     models: list[RankedModel]
     """Ranked models, strongest first."""
     ranking: Ranking | None
-    """Ranking of the models, with the advantage of the first speaker; None if no two models met."""
+    """The models' ranking, with the advantage of the first speaker; None if no two models met."""
     judges: list[RankedJudge]
     """Ranked judges, most consistent first."""
     answers: list[AnsweringModel] = Field(default_factory=list)
-    """Models with repaired or unusual answers, with the highest share of repairs first."""
+    """Models with repaired or unusual answers, sorted by share of repairs with the highest first."""
     left_out: dict[str, int] = Field(default_factory=dict)
     """Number of runs without information about models, keyed by reason."""
     findings: list[str]
@@ -92,8 +92,8 @@ def leaderboard_of(
 ) -> Leaderboard:
     """Rank models by their wins against other models in `runs`, and judges by their ballots.
 
-    `steps` belong to the runs and show which answers were repaired. Each pair of sides with different models is a game,
-    and games on the same question form a cluster. `prior` is passed to `rank_games`. Needs scipy.
+    `steps` are the runs' steps, which show which answers were repaired. Each pair of sides with different models is a
+    game, and games on the same question form a cluster. `prior` is passed to `rank_games`. Needs scipy.
     """
     standings = Standings()
     for run in runs:
@@ -103,7 +103,7 @@ def leaderboard_of(
 
 
 class Standings:
-    """Collector of games, ballots and repairs, so runs need not be in memory at the same time."""
+    """Collector of games, ballots and repairs, so that the runs need not all be in memory at once."""
 
     def __init__(self) -> None:
         self._runs = 0
@@ -113,7 +113,7 @@ class Standings:
         self._answers = _Answers()
 
     def add(self, run: StoredRun) -> None:
-        """Add the games and the ballots of a run."""
+        """Add a run's games and ballots."""
         self._runs += 1
         games = _games_of(run)
         if isinstance(games, str):
@@ -124,11 +124,11 @@ class Standings:
         self._collector.add(run)
 
     def count_answers(self, steps: Iterable[StepRow]) -> None:
-        """Count the repaired and unusual answers in the steps of a run."""
+        """Count the repaired and unusual answers in a run's steps."""
         self._answers.count(steps)
 
     def leaderboard(self, *, prior: float | None = None) -> Leaderboard:
-        """Rank models and judges over all added runs; see `leaderboard_of`."""
+        """Rank models and judges over all runs added so far; see `leaderboard_of`."""
         return _rank(
             self._games.table(),
             self._collector.items,
@@ -153,10 +153,10 @@ def _rank(
         check_scipy("leaderboard_of()")
         ranking = rank_table(games, prior=prior)
         if ranking.problem is not None and not (without := rank_table(games, order=False)).problem:
-            ranking = without  # the games have no information about the first place
+            ranking = without  # the games contain no information about the first place
     counts = count_judges(items)
     judged = audit_judges(counts)
-    # with a single model, its figures are the overall figures
+    # if there is a single model, its figures are the overall figures
     figures = judged.models or dict.fromkeys(counts.models, judged)
     judges = [
         RankedJudge(
@@ -183,7 +183,7 @@ def _rank(
 
 
 def _games_of(run: StoredRun) -> list[Game] | str:
-    """Return the games of a run, or the reason why it has none."""
+    """Return a run's games, or the reason why it has none."""
     raw: Any = (run.outcome or {}).get("raw")
     debate, models = argued(run), read_models((run.outcome or {}).get("models")) or {}
     verdict = raw.get("verdict") if isinstance(raw, dict) else None
@@ -244,7 +244,7 @@ _COUNT = re.compile(r"\A\d+ of \d+ ")
 
 
 class _Answers:
-    """Counter of repaired and unusual answers by model."""
+    """Counter of repaired and unusual answers per model."""
 
     def __init__(self) -> None:
         self._answers = Counter[str]()
@@ -264,7 +264,7 @@ class _Answers:
             self._oddities.setdefault(manner.model, Counter()).update(oddities)
 
     def models(self) -> list[AnsweringModel]:
-        """Return the models with any repaired or unusual answers."""
+        """Return the models that have repaired or unusual answers."""
         models = [
             AnsweringModel(
                 model=model,
@@ -282,7 +282,7 @@ class _Answers:
 
 
 def _first(places: Sequence[Places]) -> Figure | None:
-    """Compute the first of two places' share of wins; the interval treats each debate as one observation."""
+    """Compute the first place's share of wins out of two places; the interval treats each debate as one observation."""
     pair = next((place for place in places if len(place.places) == 2 and place.n), None)  # noqa: PLR2004 - two sides
     if pair is None:
         return None

@@ -1,4 +1,4 @@
-"""Fit of a letter judge from its verdicts: its length bias, and the lead required for a winner."""
+"""Fitting of a letter judge to its verdicts: its length bias, and the lead required for a winner."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from statistics import fmean
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import Judging, LetterFit, balanced, leads_of
 
-_MIN_KNOWN, _MIN_EQUAL = 10, 20  # minimum number of pairs for a 95% quantile
+_MIN_KNOWN, _MIN_EQUAL = 10, 20  # minimum number of pairs needed for a 95% quantile
 _TWO = 2
 
 
 def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
-    """Fit length bias and threshold from letter verdicts on two sides, for `JudgeOptions(answer_form="letter", fit=…)`.
+    """Fit length bias and threshold to letter verdicts on two sides, for `JudgeOptions(answer_form="letter", fit=…)`.
 
-    Pass each verdict as `verdict.judging` with the stance of the side that is better by construction, or None for
-    equally good sides. Length bias is fitted by least squares on all pairs: the lead of a better side is a constant,
-    the lead between equal sides is 0, and both grow with the logarithm of the ratio of the sides' lengths.
+    Pass each verdict as `verdict.judging`, along with the stance of the side that is better by construction, or None if
+    both sides are equally good. Length bias is fitted by least squares to all pairs: a better side has a constant lead,
+    equal sides have a lead of 0, and both leads grow with the logarithm of the ratio of the sides' lengths.
     `min_log_odds` is the length-corrected lead that a further equal pair exceeds with a probability of at most 5%: the
     ceil(.95 (n + 1))-th smallest of n. Raise ConfigurationError for fewer than 10 pairs with a better side or 20 equal
     pairs, for sides of equal length, or for other kinds of ballots.

@@ -56,17 +56,19 @@ from flowdebate.runs.limits import Limits
 MAX_REQUESTS = 60
 """Maximum number of requests in a check, including refused requests and retries."""
 USUAL_CALLS = 22
-"""Number of calls in a check if the model supports everything."""
+"""Number of calls made in a check of a model that supports everything."""
 
 Group: TypeAlias = Literal["request", "structured answers", "answers", "roles"]
 Outcome: TypeAlias = Literal["works", "differs", "refused", "fails"]
-"""Outcome of a row: as requested, usable after a repair or in another form, refused by the server, or unusable."""
+"""Outcome shown in a row: as requested, usable after a repair or in another form, refused by the server, or
+unusable.
+"""
 Status: TypeAlias = Literal["running", "complete", "failed", "limit", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
-    """Row of the table: a probe, its outcome, and the evidence in words."""
+    """Row of the results table: a probe, its outcome, and the evidence in words."""
 
     group: Group
     name: str
@@ -76,10 +78,10 @@ class CheckRow:
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
-    """Call made by the check, with the answer or the error."""
+    """Call made by the check, with its answer or error."""
 
     place: str
-    """Name of the probe, or of the pattern and role."""
+    """Name of the probe, or of the pattern and the role."""
     attempts: Sequence[Attempt]
     exchanges: Sequence[Exchange]
     response: ModelResponse | None = None
@@ -126,11 +128,11 @@ class _Part:
 
     title: str
     key: str
-    """Name of the part in the list of omitted parts."""
+    """Name of the part in the list of parts left out."""
     is_in: Callable[[dict[str, Any]], bool]
-    """Predicate that detects this part in a request body."""
+    """Predicate that detects the part in a request body."""
     advice: str = ""
-    """Advice for users if the model refuses the part; blank if no setting controls it."""
+    """Advice for users whose model refuses the part; blank if no setting controls it."""
 
 
 def _names(*fields: str) -> Callable[[dict[str, Any]], bool]:
@@ -170,14 +172,14 @@ _FLIPPED = "another winner in the other order"
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """Role played by the model during the check."""
+    """Role that the model plays during the check."""
 
     title: str
     pattern: str
     role: str
     """Name of the role in its calls."""
     seat: str
-    """Key of the role in `--model SEAT=SPEC`."""
+    """Key for the role in `--model SEAT=SPEC`."""
 
 
 _ROLES = (
@@ -212,7 +214,7 @@ def _has_neighbours(roles: Sequence[str]) -> bool:
 
 @dataclass(slots=True)
 class _Budget:
-    """Counter of calls outside of runs."""
+    """Counter of calls made outside of runs."""
 
     used: int = 0
 
@@ -240,7 +242,7 @@ class _Patient(PerRequestWrapper):
 
 
 class _Watched(Wrapper):
-    """Model wrapper that records the calls of patterns for a check."""
+    """Model wrapper that records the calls patterns make during a check."""
 
     def __init__(self, inner: Model, check: ModelCheck, pattern: str) -> None:
         super().__init__(inner)
@@ -254,21 +256,21 @@ class _Watched(Wrapper):
 
 @dataclass(slots=True)
 class ModelCheck:
-    """Check of `model`; `async for step in check.run()` makes the calls and yields each next step.
+    """Check of `model`; `async for step in check.run()` makes the calls and yields each step before it begins.
 
     `rows()`, `advice()` and `as_dict()` report the results so far, even after an interruption.
     """
 
     model: Model
     record: str | None = None
-    """Path to record all calls to, with their HTTP exchanges; None to record nothing."""
+    """Path of a recording of all calls with their HTTP exchanges; None to record nothing."""
     status: Status = "running"
     error: str | None = None
     """Reason why the check ended early; None if it completed."""
     _calls: list[_Call] = field(default_factory=list)
     _budget: _Budget = field(default_factory=_Budget)
     _raw: dict[str, Any] = field(default_factory=dict)
-    """Raw outputs of the patterns, keyed by pattern name."""
+    """The patterns' raw outputs, keyed by pattern name."""
     _recorded: Model = field(init=False)
     _learned: Learned = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
@@ -281,7 +283,7 @@ class ModelCheck:
             self._recorded = RecordingModel(self.model, self.record, exchanges=True)
 
     async def run(self) -> AsyncIterator[str]:
-        """Make the calls; yield the title of each step before it begins."""
+        """Make the calls, yielding the title of each step before it begins."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FlowDebateWarning)  # the rows report the problem
             try:
@@ -308,7 +310,7 @@ class ModelCheck:
         if first.error is not None and streamed.error is not None:
             self._fail(first.error)
             return
-        # Test only a few optional parts at once, because an unclear refusal may remove all of them.
+        # Tests only a few optional parts at once, because an unclear refusal may lead to all of them being removed.
         yield "a debate so far, with a temperature"
         await self._ask("history", _HISTORY, settings=replace(_SETTINGS, temperature=0.2))
         if getattr(self.model, "takes_effort", False):
@@ -338,7 +340,7 @@ class ModelCheck:
         self.status, self.error = "failed", str(error)
 
     async def _try_modes(self) -> AsyncIterator[str]:
-        """Request a structured answer in each mode of the model, in order."""
+        """Request a structured answer in each of the model's modes, in order."""
         output = OutputSchema.of(_Choice)
         untried = 1
         for skipped in range(len(STRUCTURED_MODES)):
@@ -350,12 +352,12 @@ class ModelCheck:
 
     @property
     def _modes(self) -> Sequence[StructuredMode]:
-        """Structured modes of the model; empty if it does not list them."""
+        """The model's structured modes; empty if it does not list them."""
         modes: Sequence[StructuredMode] = getattr(self.model, "structured_modes", ())
         return modes
 
     async def _try_pattern(self, name: str, build: Callable[..., Any]) -> None:
-        """Run a short version of the pattern once, as a user would."""
+        """Run a short version of the pattern once, just as a user would."""
         remaining = MAX_REQUESTS - self._budget.used
         if remaining < 1:
             raise LimitReached("calls", limit=MAX_REQUESTS, used=self._budget.used)
@@ -380,7 +382,7 @@ class ModelCheck:
             subject, model=_Watched(self._recorded, self, name), limits=Limits(calls=remaining), store=False, seed=1
         )
         try:
-            async for _ in handle:  # speakers only stream if someone is listening
+            async for _ in handle:  # speakers stream only if someone is listening
                 pass
             self._raw[name] = (await handle).raw
         except (ModelError, QuorumLost):
@@ -400,7 +402,7 @@ class ModelCheck:
         skipped_modes: int = 0,
         stream: bool = False,
     ) -> _Call:
-        """Make one call; a failure is also a result."""
+        """Make one call, recording a failure as a result too."""
         request = ModelRequest(
             messages=list(messages),
             block=f"check {place}",
@@ -420,7 +422,7 @@ class ModelCheck:
     async def note(
         self, place: str, request: ModelRequest, send: Callable[[ModelRequest], Awaitable[ModelResponse]]
     ) -> ModelResponse:
-        """Send `request` and record its answer or its error."""
+        """Send `request`, and record its answer or its error."""
         before = len(request.attempts.made)
         with record_exchanges() as exchanges:
             try:
@@ -456,7 +458,7 @@ class ModelCheck:
         dropped = self._learned.dropped
         for part in _PARTS:
             if part.key == "stream_options" and "stream" in dropped:
-                continue  # reported as part of streaming
+                continue  # reported under streaming
             refused = [refuses for body, refuses in sent if part.is_in(body)]
             if part.key in dropped or (refused and all(refused)):
                 detail = self._refusal_of(part.is_in)
@@ -470,20 +472,20 @@ class ModelCheck:
             yield CheckRow(group="request", name="tools beside a schema", outcome="refused", detail="asked apart")
 
     def _limit_name(self, sent: Sequence[tuple[dict[str, Any], bool]]) -> str:
-        """Return the server's name for the token limit if it refuses the other parameter name."""
+        """Return the server's parameter name for the token limit, if it refuses the other name."""
         accepted = {name for body, refuses in sent if not refuses for name in body}
         name = next((name for name in ("max_tokens", "max_completion_tokens") if name in accepted), None)
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""
 
     def _refusal_of(self, is_in: Callable[[dict[str, Any]], bool]) -> str:
-        """Quote the first refusal of a request with this part."""
+        """Quote the first refusal of a request that contains this part."""
         for exchange in self._exchanges():
             if _refuses(exchange) and is_in(_body_of(exchange.sent)):
                 return f"{exchange.status}: {_quote_message(exchange)}"
         return ""
 
     def _mode_rows(self) -> Iterator[CheckRow]:
-        # If a model does not list its modes, use the modes of its requests.
+        # If a model does not list its modes, use those of its requests.
         for mode in self._modes or dict.fromkeys(attempt.asked_as for attempt in self._attempts("structured")):
             row = CheckRow(group="structured answers", name=mode or "in its own way", outcome="works")
             sent = [
@@ -581,7 +583,7 @@ class ModelCheck:
             yield CheckRow(group="roles", name=role.title, outcome=outcome, detail=detail)
 
     def _judge_orders(self, outcome: Outcome, detail: str) -> tuple[Outcome, str]:
-        """Compare the verdicts in the two orders of the sides."""
+        """Compare the verdicts for the two orders of the sides."""
         verdict = getattr(self._raw.get("debate"), "verdict", None)
         if verdict is None or verdict.judging is None or len(verdict.judging.ballots) < len(_NAMES):
             return outcome, detail
@@ -606,7 +608,7 @@ class ModelCheck:
             yield from call.exchanges
 
     def advice(self) -> list[str]:
-        """Recommend settings for this model, one sentence each; empty if the defaults fit."""
+        """Recommend settings for this model, one per sentence; empty if the defaults fit."""
         rows = {(row.group, row.name): row for row in self.rows()}
         outcomes = {place: row.outcome for place, row in rows.items()}
         advice = [part.advice for part in _PARTS if part.advice and outcomes.get(("request", part.title)) == "refused"]
@@ -690,7 +692,7 @@ _MAX_MESSAGE_LENGTH = 160
 
 
 def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
-    """Rate the answer to the question about the author of the argument about noise."""
+    """Rate the answer about which author wrote the argument about noise."""
     data = None if response is None else response.data
     if response is None or not isinstance(data, _Choice):
         return "fails", "no data"
@@ -700,7 +702,7 @@ def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
 
 
 def _outcome_of(calls: Sequence[_Call]) -> tuple[Outcome, str]:
-    """Summarize calls of the same kind: answers, repairs and retries."""
+    """Summarize calls of one kind: answers, repairs and retries."""
     answers = [call for call in calls if call.response is not None]
     again = [
         attempt.error for call in calls for attempt in call.attempts if attempt.error not in (None, "RequestRejected")

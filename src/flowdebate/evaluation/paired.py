@@ -1,4 +1,4 @@
-"""Comparison of two methods on the same questions: difference, interval, exact test, and e-value."""
+"""Comparison of two methods on the same questions: the difference, its interval, an exact test, and an e-value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import fmean
 from flowdebate._util.validation import check_count
 from flowdebate.evaluation.statistics import effective_size, newcombe, sign_flip_test
 
-_SURE = 1e-9  # credits for ties are floats, so smaller differences are rounding errors
+_SURE = 1e-9  # credits for ties are floats, so smaller differences are just rounding errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Paired:
 
     better: int
     worse: int
-    """Numbers of questions on which the first method scored higher and lower than the second."""
+    """Numbers of questions on which the first method scored higher, and lower, than the second."""
     difference: float
     low: float
     high: float
@@ -29,13 +29,13 @@ class Paired:
     clusters: int
     """Number of independent groups of questions."""
     p: float
-    """P-value of the exact two-sided sign-flip test over clusters; identical to McNemar's exact test if every cluster
-    has one question.
+    """P-value of the exact two-sided sign-flip test over clusters; the same as McNemar's exact test if each cluster has
+    one question.
     """
     answered: float
-    """Sum of the differences on questions answered by both methods."""
+    """Sum of the differences on questions that both methods answered."""
     leads: tuple[int, int]
-    """Numbers of clusters in which the first method was right more often and less often."""
+    """Numbers of clusters in which the first method was right more often, and less often."""
 
 
 def compare_credits(
@@ -50,8 +50,8 @@ def compare_credits(
     """Compare two methods by their credits (0 to 1), question by question. Needs scipy.
 
     Questions with the same value in `clusters` are not independent: intervals widen accordingly, and the test flips the
-    signs of whole clusters. `tests` is the total number of comparisons. The first `answered` questions were answered by
-    both methods (None: all questions); the rest have imputed credits.
+    signs of whole clusters. `tests` is the total number of comparisons. Both methods answered the first `answered`
+    questions (None for all questions); the credits for the rest are imputed.
     """
     differences = [one - other for one, other in zip(ones, other_credits, strict=True)]
     seen = differences[:answered]
@@ -81,14 +81,14 @@ def e_value(ones: int, other_wins: int) -> float:
 
     It is the capital of a bettor who starts with one unit and bets on each win in advance, using the mixture of
     Krichevsky and Trofimov (1981). If both methods are equally good, it reaches 1 / alpha in at most a share alpha of
-    studies, no matter how often one looks (Ville): stopping at 20 is wrong in at most 5 of 100 studies. A test with a
-    fixed number of questions needs fewer of them.
+    studies, however often one looks (Ville): stopping at 20 is wrong in at most 5 of 100 studies. A test with a fixed
+    number of questions needs fewer of them.
 
     >>> [round(e_value(*wins), 2) for wins in ((0, 0), (5, 5), (10, 0), (15, 2))]
     [1.0, 0.25, 180.43, 52.21]
     """
     check_count("e_value()", minimum=0, ones=ones, others=other_wins)
     n = ones + other_wins
-    # Likelihood with a Beta(1/2, 1/2) prior on the rate, relative to a rate of 1/2.
+    # Likelihood under a Beta(1/2, 1/2) prior on the rate, relative to a rate of 1/2.
     mixture = lgamma(ones + 0.5) + lgamma(other_wins + 0.5) - lgamma(n + 1) - 2 * lgamma(0.5)
     return exp(mixture + n * log(2))

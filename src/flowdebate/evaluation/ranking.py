@@ -31,15 +31,15 @@ class Game(NamedTuple):
     """System in the first place, if the order matters."""
     other: str
     won: float
-    """Result: 1 if `one` won, 0 if the other system won, 0.5 for a tie."""
+    """Result: 1 if `one` won, 0 if the other system did, 0.5 for a tie."""
     cluster: Hashable = None
-    """Cluster of related games, for example by question; None for an independent game."""
+    """Cluster of related games, for example those on the same question; None for an independent game."""
     placed: bool = True
-    """True if one of the two systems was in the first place; False if there was no first place."""
+    """True if one of the systems was in the first place; False if there was no first place."""
 
 
 class Matchup(NamedTuple):
-    """Combination of two systems and a result."""
+    """Two systems and a result."""
 
     one: str
     other: str
@@ -48,7 +48,7 @@ class Matchup(NamedTuple):
 
 
 class GameTable(NamedTuple):
-    """Games counted by matchup; clusters with identical games are counted together."""
+    """Games counted by matchup; clusters that contain the same games are counted together."""
 
     matchups: Sequence[Matchup]
     clusters: dict[tuple[int, ...], int]
@@ -56,12 +56,12 @@ class GameTable(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Names of the systems, in order of their first games."""
+        """Names of the systems, in the order of their first games."""
         return list(dict.fromkeys(name for matchup in self.matchups for name in (matchup.one, matchup.other)))
 
     @property
     def counts(self) -> list[tuple[Matchup, int]]:
-        """Matchups and their numbers of games."""
+        """The matchups with their numbers of games."""
         games = Counter[int]()
         for cluster, times in self.clusters.items():
             for matchup in cluster:
@@ -83,7 +83,7 @@ class GameTable(NamedTuple):
 
 
 class GameCollector:
-    """Collector of games that uses sixteen bytes per game."""
+    """Collector of games that uses sixteen bytes for each."""
 
     def __init__(self) -> None:
         self._matchups: dict[Matchup, int] = {}
@@ -112,7 +112,7 @@ class GameCollector:
 
 
 class RankedSystem(WireModel):
-    """System with its Bradley-Terry strength (1952) in log-odds; the mean over systems is 0."""
+    """A system with its Bradley-Terry strength (1952) in log-odds; the mean over systems is 0."""
 
     name: str
     strength: float
@@ -122,32 +122,32 @@ class RankedSystem(WireModel):
 
     @property
     def interval(self) -> str:
-        """Interval as text; "" if there is no interval."""
+        """The interval as text; "" if there is no interval."""
         return "" if self.low is None or self.high is None else f"{self.low:+.2f} to {self.high:+.2f}"
 
 
 class Ranking(InNotebooks, WireModel):
-    """Systems ordered by strength, and other influences on games."""
+    """Systems ordered by strength, and the other influences on games."""
 
     games: int
     """Number of games between ranked systems."""
     systems: list[RankedSystem]
     """Ranked systems, strongest first; empty if there is no ranking."""
     above: list[str] = Field(default_factory=list)
-    """Systems stronger by an unknown amount; they beat ranked systems or other systems in this list, and never lost to
-    them.
+    """Systems that are stronger by an unknown amount: they beat ranked systems or other systems in this list, and never
+    lost to them.
     """
     below: list[str] = Field(default_factory=list)
-    """Systems weaker by an unknown amount; they lost to ranked systems or other systems in this list, and never beat
-    them.
+    """Systems that are weaker by an unknown amount: they lost to ranked systems or other systems in this list, and
+    never beat them.
     """
     apart: list[str] = Field(default_factory=list)
-    """Systems that no chain of games connects to the ranked systems."""
+    """Systems that are not connected to the ranked systems by any chain of games."""
     order: Figure | None = None
-    """Advantage of the first place, in log-odds; None if it was not fitted."""
+    """Advantage of being in the first place, in log-odds; None if it was not fitted."""
     ties: Figure | None = None
-    """Logarithm of Davidson's tie parameter (1970); at 0, equal systems tie in a third of games. None if it was not
-    fitted.
+    """Logarithm of Davidson's tie parameter (1970); at 0, equal systems tie in a third of their games. None if it was
+    not fitted.
     """
     problem: str | None = None
     """Reason why there is no ranking."""
@@ -155,7 +155,7 @@ class Ranking(InNotebooks, WireModel):
     """Reason why the strengths have no intervals."""
 
     def chance(self, one: str, other: str, *, first: bool | None = None) -> float:
-        """Predict how often `one` wins among games without a tie; `first` is True if it has the first place."""
+        """Predict how often `one` wins among games that are not ties; `first` is True if it is in the first place."""
         from math import exp
 
         strengths = {system.name: system.strength for system in self.systems}
@@ -164,7 +164,7 @@ class Ranking(InNotebooks, WireModel):
 
     @property
     def findings(self) -> list[str]:
-        """Limitations of the ranking, in sentences."""
+        """The ranking's limitations, in sentences."""
         sentences = [sentence for sentence in (self.problem, self.without_interval) if sentence is not None]
         lacking = [system.name for system in self.systems if system.low is None]
         if lacking and self.without_interval is None:
@@ -187,12 +187,12 @@ def rank_games(
     confidence: float = 0.95,
     prior: float | None = None,
 ) -> Ranking:
-    """Rank the systems of `games` (or of a ballot file) by maximum likelihood. Needs scipy.
+    """Rank the systems in `games` (or in a ballot file) by maximum likelihood. Needs scipy.
 
-    A system's chance of winning is proportional to its strength, times the advantage of the first place (`order`;
-    False: no advantage). The chance of a tie is proportional to the geometric mean of both strengths, times a parameter
-    (Davidson 1970). Intervals treat a cluster as one observation; there are none for fewer than three clusters or
-    identical ones.
+    A system's chance of winning is proportional to its strength, multiplied by the advantage of the first place
+    (`order`; False for no advantage). The chance of a tie is proportional to the geometric mean of both strengths,
+    multiplied by a parameter (Davidson 1970). Intervals treat a cluster as one observation; there are none for fewer
+    than three clusters or for identical ones.
 
     Without a `prior`, strengths exist only within a group in which each system has a win against the rest of the group,
     directly or through others. The largest such group is ranked; `above`, `below` and `apart` list the other systems.
@@ -228,7 +228,7 @@ def rank_games(
 def rank_table(
     table: GameTable, *, order: bool = True, confidence: float = 0.95, prior: float | None = None
 ) -> Ranking:
-    """Rank the systems in a table of at least one game; see `rank_games`."""
+    """Rank the systems in a table with at least one game; see `rank_games`."""
     if prior is not None:
         return _rank(table, _Groups(table.names, [], [], []), order=order, confidence=confidence, prior=prior)
     if all(matchup.won == _TIE for matchup in table.matchups):
@@ -236,12 +236,12 @@ def rank_table(
     ranking = _rank(table, _group(table, minimum=_TIE), order=order, confidence=confidence)
     if ranking.problem is None:
         return ranking
-    # If only ties connect systems, strengths may be infinite together with the tie parameter.
+    # If systems are connected only by ties, strengths may be infinite together with the tie parameter.
     return _rank(table, _group(table, minimum=1), order=order, confidence=confidence)
 
 
 class _Groups(NamedTuple):
-    """Systems of a game table, grouped by how they relate to the ranked group."""
+    """Systems in a game table, grouped by how they relate to the ranked group."""
 
     ranked: list[str]
     above: list[str]
@@ -250,7 +250,7 @@ class _Groups(NamedTuple):
 
 
 def _group(table: GameTable, *, minimum: float) -> _Groups:
-    """Find the largest group in which chains of results of at least `minimum` connect every system to every other."""
+    """Find the largest group in which chains of results of at least `minimum` connect each system to every other."""
     import numpy as np
 
     names = table.names
@@ -317,7 +317,7 @@ def _rank(table: GameTable, groups: _Groups, *, order: bool, confidence: float, 
 
 
 def _fit(table: GameTable, names: Sequence[str], *, order: bool, tied: bool, prior: float | None) -> ChoiceFit | None:
-    """Fit strengths, the advantage of the first place, and ties, as columns in this order."""
+    """Fit strengths, the first-place advantage, and ties, as columns in this order."""
     import numpy as np
 
     index = {name: place for place, name in enumerate(names)}

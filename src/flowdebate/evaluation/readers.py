@@ -1,4 +1,4 @@
-"""Readers of a run: their votes for the better argument, their public links, and the run's note."""
+"""A run's readers: their votes for the better argument, their public links, and the run's note."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from flowdebate.store.export import GONE
 _WHERE = "vote"
 _PREFIX = "votes/"
 _NOTE, _MAX_NOTE_LENGTH = "note", 2_000
-"""Key of the document that holds the note on a run, and the maximum length of a note in characters."""
+"""Key of the document that contains a run's note, and the note's maximum length in characters."""
 _MAX_VOTES = 10_000
-"""Maximum number of votes on a run; needed because a reader without an ID always counts as a new reader."""
+"""Maximum number of votes on a run; needed because a reader without an ID always counts as a new one."""
 
 
 class Vote(WireModel):
-    """Vote by one reader."""
+    """A reader's vote."""
 
     winner: str | None
     """Side with the better argument; None if the reader chose neither."""
     why: str | None = None
     order: list[str] | None = None
-    """Sides in the order shown to the reader; None if unknown."""
+    """Sides in the order in which the reader saw them; None if unknown."""
     at: float
     """Time of the vote, in seconds since the epoch."""
     begun_at: float
-    """Start time of the run; a later run with the same ID does not inherit the vote."""
+    """Start time of the run, so that a later run with the same ID does not inherit the vote."""
 
 
 class Votes(WireModel):
-    """Number of reader votes for each side."""
+    """Number of readers who voted for each side."""
 
     readers: Annotated[int, Field(ge=0)]
     sides: dict[str, int]
@@ -56,7 +56,7 @@ class Votes(WireModel):
 
     @property
     def leader(self) -> str | None:
-        """Side with the most votes; None for a tie, including a tie with "neither".
+        """Side with the most votes; None for a tie, including one with "neither".
 
         >>> Votes(readers=3, sides={"yes": 2, "no": 1}, neither=0).leader
         'yes'
@@ -81,13 +81,13 @@ async def votes_in(store: Store, run: StoredRun) -> dict[str, Vote]:
 
 
 async def votes_on(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Vote]]:
-    """Read the votes on each of `runs`, keyed by reader, with one query."""
+    """Read the votes on each of `runs`, keyed by reader, in a single query."""
     documents = await store.documents_in([documents_of(run.header.run_id) for run in runs])
     return [votes_of(run, documents.get(documents_of(run.header.run_id), {})) for run in runs]
 
 
 def votes_of(run: StoredRun, documents: Mapping[str, str]) -> dict[str, Vote]:
-    """Read the votes from a run's documents; skip invalid ones, because an import may contain anything."""
+    """Read the votes in a run's documents; skip invalid ones, because an import may contain anything."""
     votes = dict[str, Vote]()
     for key, body in documents.items():
         if key.startswith(_PREFIX) and body != GONE:
@@ -138,10 +138,10 @@ async def cast_vote(
 
 
 Shown: TypeAlias = Literal["run", "vote"]
-"""Content of a public link: all arguments and the outcome, or the arguments without names until the reader votes."""
+"""What a public link shows: all arguments and the outcome, or the arguments without names until the reader votes."""
 
 _MAX_SHARES = 20
-"""Maximum number of public links that a run can have at the same time."""
+"""Maximum number of public links to a run at the same time."""
 
 
 class Share(WireModel):
@@ -150,13 +150,13 @@ class Share(WireModel):
     id: str
     shows: Shown
     expires_at: float
-    """Time of expiry, in seconds since the epoch."""
+    """Expiry time, in seconds since the epoch."""
     begun_at: float
-    """Start time of the run; a later run with the same ID does not inherit the link."""
+    """Start time of the run, so that a later run with the same ID does not inherit the link."""
 
 
 def shares_in(run_id: str) -> str:
-    """Return the name of the collection for a run's public links, which are not exported, unlike other documents.
+    """Return the name of the collection of a run's public links, which, unlike other documents, are not exported.
 
     >>> shares_in("rents")
     'shares/rents'
@@ -165,7 +165,7 @@ def shares_in(run_id: str) -> str:
 
 
 async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
-    """Read the valid public links of a run, keyed by ID."""
+    """Read a run's valid public links, keyed by ID."""
     shares = dict[str, Share]()
     for key, body in (await store.documents(shares_in(run.header.run_id))).items():
         if body != GONE:
@@ -179,7 +179,7 @@ async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
 
 
 async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float) -> Share:
-    """Create a public link; raise NotAwaited for too many links, or for a vote on anything but a finished debate."""
+    """Create a public link; raise NotAwaited if there are too many, or for a vote on anything but a finished debate."""
     run_id = run.header.run_id
     if shows == "vote" and not sides_of(run):
         raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so nobody can vote on it")
@@ -194,7 +194,7 @@ async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float)
 
 
 async def end_shares(store: Store, run_id: str, share_id: str | None = None) -> bool:
-    """Revoke one or all public links of a run; return False if there is none."""
+    """Revoke one or all of a run's public links; return False if there is none."""
     shares = [
         (key, body)
         for key, body in (await store.documents(shares_in(run_id))).items()
@@ -207,7 +207,7 @@ async def end_shares(store: Store, run_id: str, share_id: str | None = None) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReaders:
-    """Reader votes, note and public links of a run."""
+    """A run's reader votes, note and public links."""
 
     votes: Mapping[str, Vote]
     """Votes, keyed by reader."""
@@ -218,7 +218,7 @@ class RunReaders:
 
 
 async def readers_of(store: Store, run: StoredRun) -> RunReaders:
-    """Read the votes, links and note of a run."""
+    """Read a run's votes, links and note."""
     documents = await store.documents(documents_of(run.header.run_id))
     votes = votes_of(run, documents)
     return RunReaders(
@@ -243,10 +243,10 @@ class Readership:
         why: str | None = None,
         order: Sequence[str] | None = None,
     ) -> Votes:
-        """Record a reader's vote for the better argument in a debate (None: neither), and return the new vote counts.
+        """Record a reader's vote for the better argument in a debate, or for neither (None).
 
-        `order` lists the sides in the order shown to this reader. Raise ConfigurationError for an unknown side, or
-        NotAwaited if the reader has already voted.
+        Return the new vote counts. `order` lists the sides in the order in which this reader saw them. Raise
+        ConfigurationError for an unknown side, or NotAwaited if the reader has already voted.
         """
         await cast_vote(self.store, await self.store.run(run_id), reader, winner, why=why, order=order)
         return await self.votes(run_id)
@@ -265,7 +265,7 @@ class Readership:
         return {run_id: _read_note(documents.get(documents_of(run_id), {}).get(_NOTE, GONE)) for run_id in run_ids}
 
     async def write_note(self, run_id: str, note: str) -> None:
-        """Write the note on a run, which is included in exports; "" deletes it.
+        """Write the note on a run, which exports include; "" deletes it.
 
         Raise ConfigurationError if it is too long.
         """
@@ -276,10 +276,10 @@ class Readership:
             )
         store, collection, body = self.store, documents_of(run_id), json.dumps(note) if note.strip() else GONE
         while not await store.put(collection, _NOTE, body, expected=(await store.documents(collection)).get(_NOTE)):
-            pass  # another writer was faster; the last write wins
+            pass  # another writer came first; the last write wins
 
     async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
-        """Create a public, read-only link to a run, either to all of its content ("run") or for blind votes ("vote").
+        """Create a public, read-only link to a run, showing either all of its content ("run") or a blind vote ("vote").
 
         The server that signs the link shows the run for `seconds`. Raise NotAwaited for a vote on anything but a
         finished debate.
@@ -287,11 +287,11 @@ class Readership:
         return await make_share(self.store, await self.store.run(run_id), shows, seconds)
 
     async def shares(self, run_id: str) -> list[Share]:
-        """List the valid public links of a run, oldest first."""
+        """List a run's valid public links, oldest first."""
         return list((await shares_of(self.store, await self.store.run(run_id))).values())
 
     async def unshare(self, run_id: str, share_id: str) -> bool:
-        """Revoke a public link of a run immediately; return False for an unknown ID."""
+        """Revoke one of a run's public links immediately; return False for an unknown ID."""
         await self.store.run(run_id)
         return await end_shares(self.store, run_id, share_id)
 

@@ -1,4 +1,4 @@
-"""Rejudging of stored transcripts, without generating new arguments."""
+"""Rejudging of stored transcripts without generating new arguments."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from flowdebate.runs.limits import Limits
 from flowdebate.store.open import StoreChoice
 
 NAME = "rejudge"
-"""Name of the block and of its runs."""
+"""Name of the block and its runs."""
 
 
 class ArguedDebate(DebateInput):
-    """Question with its arguments."""
+    """A question with the arguments on it."""
 
     transcript: list[DebateContributionEntry]
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Stances in the debate, in order of their first arguments."""
+        """Stances in the debate, in the order of their first arguments."""
         return tuple(dict.fromkeys(entry.stance for entry in self.transcript))
 
 
@@ -61,11 +61,11 @@ def create_rejudge(
     anonymity: Anonymity | None = None,
     options: BlockOptions | None = None,
 ) -> Sequencer[ArguedDebate, AuditItem]:
-    """Create a block in which the default judge decides between `stances`; its output includes all ballots.
+    """Create a block whose default judge decides between `stances`, and whose output includes all ballots.
 
-    `judge` configures the judge (None: `JudgeOptions(schedule="cyclic")`). Each view is judged `repeat` times. Views
-    are drawn from `seed` or, without one, from the run's seed; set `seed` to draw the same views again. `anonymity`
-    lists the speakers to replace with aliases (None: nobody). `options` are options of default blocks. Raise
+    `judge` configures the judge (None means `JudgeOptions(schedule="cyclic")`). Each view is judged `repeat` times.
+    Views are drawn using `seed` or, if it is None, the run's seed; set `seed` to draw the same views again. `anonymity`
+    lists the speakers to replace with aliases (None for nobody). `options` are options of default blocks. Raise
     ConfigurationError for a judge that omits ballots or asks a person.
     """
     how = replace(JudgeOptions(schedule="cyclic") if judge is None else judge, quotes=False)
@@ -98,7 +98,7 @@ def create_rejudge(
 
 
 class JudgeChanges(TypedDict, total=False):
-    """Options of `JudgeOptions` that can be changed for rejudging."""
+    """Options of `JudgeOptions` that can be changed when rejudging."""
 
     answer_form: Answer
     schedule: ScheduleLike
@@ -114,13 +114,14 @@ def reuse_judge_options(judging: Judging | None, **changes: Unpack[JudgeChanges]
     """Build the options of the judge that cast the ballots in `judging`, with `changes`.
 
     The answer form, schedule, labels, rubric, decision rule and threshold come from the record, which does not include
-    models and prompt. If the judge only named a winner, the new one gives scores in cyclic orders, because the record
-    has no orders.
+    models and prompt. If the judge only named a winner, the record has no orders, so the new judge gives scores in
+    cyclic orders.
     """
     how: JudgeChanges = {"schedule": "cyclic"}
     if judging is not None and any(ballot.scores is not None for ballot in judging.ballots):
         answer = judging.answer or "scores"
-        if changes.get("answer_form", answer) != answer:  # labels and decision rule only apply to the other form
+        # the labels and the decision rule only apply to the other form
+        if changes.get("answer_form", answer) != answer:
             how = {"schedule": judging.schedule, **changes}
             return JudgeOptions(**how)
         first, views = judging.ballots[0], {ballot.view for ballot in judging.ballots}
@@ -154,7 +155,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     batch_id: str | None = None,
     progress: Callable[[BatchSummary], object] | None = None,
 ) -> BatchResult[AuditItem]:
-    """Judge each of `debates` again, as a batch with the ballots in its outputs.
+    """Judge each of `debates` again, as a batch whose outputs include the ballots.
 
     Each debate is a separate run, which is stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and
     `options` are as in `create_rejudge`. `limits` apply to each run; `progress(…)` is called after each. `judge` may be
@@ -177,7 +178,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
         raise ConfigurationError("rejudge()", "debates", None, "must not be empty")
 
     def create(index: int, argued: ArguedDebate) -> Sequencer[ArguedDebate, AuditItem]:
-        # Each item has its own seed and anonymity, because it is judged independently of the others.
+        # Each item has its own seed and anonymity, because the items are judged independently.
         item_seed, sides = seed_of_item(seed, index), argued.sides
         names = tuple(dict.fromkeys(entry.agent_name for entry in argued.transcript))
         anonymity = Anonymity(names=names, stances=sides, question=argued.question)

@@ -1,4 +1,4 @@
-"""Benchmark of reviews: the share of planted faults that they find in changes."""
+"""Benchmark for reviews: the share of planted faults that they find in changes."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ FAULT_KINDS: dict[str, str] = {
     "weak-cryptography": r"predict|guess|\bmd5\b|math/rand|weak|insecure|cryptograph|broken hash|brute",
     "wrong-unit": r"\bunits?\b|milli|\bms\b|nanosec|seconds?\b",
 }
-"""Regular expressions for words identifying a fault in a finding, keyed by kind of fault."""
+"""Regular expressions for words that identify a fault in a finding, keyed by kind of fault."""
 
 
 class ReportedLocation(Protocol):
-    """Location of a finding."""
+    """Location of a reported finding."""
 
     @property
     def file(self) -> str | None: ...
@@ -103,7 +103,7 @@ class ReportedLocation(Protocol):
 
 
 class ReportedText(Protocol):
-    """Finding in one reviewer's words."""
+    """A finding in one reviewer's words."""
 
     @property
     def title(self) -> str: ...
@@ -112,7 +112,7 @@ class ReportedText(Protocol):
 
 
 class ReportedFinding(Protocol):
-    """Finding of a review, in the format of its output's `findings`."""
+    """A review's finding, in the format of its output's `findings`."""
 
     @property
     def state(self) -> str: ...
@@ -146,7 +146,7 @@ class PlantedFault(WireModel):
 
 
 class ReviewCase(WireModel):
-    """Change to one file with its planted faults; a clean change has no faults."""
+    """Change to one file, with its planted faults; a clean change has none."""
 
     id: str
     language: str
@@ -155,13 +155,13 @@ class ReviewCase(WireModel):
 
     @property
     def sources(self) -> dict[str, str]:
-        """The change, as sources for a review."""
+        """The change as sources for a review."""
         [path] = re.findall(r"^\+\+\+ b/(.+)$", self.diff, re.MULTILINE)
         return {path: self.diff}
 
 
 Outcome: TypeAlias = tuple[ReviewCase, Sequence[ReportedFinding]]
-"""Change and the findings of its review."""
+"""A change and the findings of its review."""
 
 
 class ReviewRates(InNotebooks, WireModel):
@@ -170,7 +170,7 @@ class ReviewRates(InNotebooks, WireModel):
     recall: Figure | None
     """Share of planted faults found, with Wilson's interval; None if there are no faults."""
     false_findings: Figure
-    """Mean number of findings per change without a matching planted fault, with an interval."""
+    """Mean number of findings per change that match no planted fault, with an interval."""
     false_on_clean: Figure | None
     """Mean number of findings per clean change; None if there are no clean changes."""
 
@@ -179,16 +179,16 @@ class ReviewBenchmark(InNotebooks, WireModel):
     """Benchmark rates with and without cross-examination, computed from the same reviews."""
 
     changes: int
-    """Number of fully reviewed changes."""
+    """Number of changes whose review is complete."""
     faults: int
     left_out: int = 0
-    """Number of changes without a complete review; they are not counted."""
+    """Number of changes without a complete review, which are not counted."""
     raised: ReviewRates
-    """Rates without cross-examination: every finding by a reviewer counts."""
+    """Rates without cross-examination, counting every finding by a reviewer."""
     confirmed: ReviewRates
-    """Rates with cross-examination: only confirmed findings count."""
+    """Rates with cross-examination, counting only confirmed findings."""
     recall_by_kind: dict[str, tuple[int, int, int]]
-    """Numbers of planted, raised and confirmed faults, by kind."""
+    """Numbers of planted, raised and confirmed faults, keyed by kind."""
 
 
 def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:
@@ -273,7 +273,7 @@ def _mean(counts: Sequence[int]) -> Figure:
 
 
 def describe_benchmark(benchmark: ReviewBenchmark) -> str:
-    """Describe the reviewed changes in one line."""
+    """Describe the reviewed changes on one line."""
     counts = f"{counted(benchmark.changes, 'change')}, {counted(benchmark.faults, 'planted fault')}"
     return (
         f"{counts}; {counted(benchmark.left_out, 'change')} without a complete review" if benchmark.left_out else counts

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 POWER = 0.8  # share of biased judges that a test should detect
 SOUGHT = 0.7  # win rate that an audit should detect, for one of two slots
 _TWO = 2  # number of sides with an exact test
-# Precomputed `smallest_n(sought(sides), sides=sides)`, so that reporting "too few to tell" does not need scipy.
+# Precomputed `smallest_n(sought(sides), sides=sides)`, so that "too few to tell" can be reported without scipy.
 NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
 
 
 def sought(sides: int) -> float:
-    """Return the win rate of a place that an audit should detect, with odds of 7 to 3 against each other place.
+    """Return the win rate that an audit should detect for a place with odds of 7 to 3 against each other place.
 
     >>> [round(sought(sides), 2) for sides in (2, 3, 4)]
     [0.7, 0.54, 0.44]
@@ -37,7 +37,7 @@ def sought(sides: int) -> float:
 
 
 def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float:
-    """Compute the probability of detecting a place with win rate `rate` in `n` items.
+    """Compute the probability of detecting a place whose win rate is `rate` in `n` items.
 
     For two sides, this is the power of the exact two-sided binomial test against 1/2. For more sides, it is the power
     of the test against equal wins if all other places win equally often: the place's wins are binomial, and the scatter
@@ -52,10 +52,10 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
 
 
 def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> int:
-    """Find the smallest number of items from which a win rate of `rate` is always detected with this `power`.
+    """Find the smallest number of items at and above which a win rate of `rate` is detected with this `power`.
 
-    The power of the exact test is a sawtooth: some smaller numbers also reach it (49 items for .70), but larger ones
-    (53) fall below it again. `rate` must be at least .01 above an even rate. Needs scipy.
+    The power of the exact test follows a sawtooth: some smaller numbers also reach it (49 items for .70), but larger
+    ones (53) fall below it again. `rate` must be at least .01 above an even rate. Needs scipy.
 
     >>> smallest_n(0.6), smallest_n(0.7), smallest_n(0.8)
     (210, 54, 23)
@@ -65,7 +65,7 @@ def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: floa
     if sides == _TWO:
         import numpy as np
 
-        # double until all numbers in the second half suffice; the result is one more than the last insufficient number
+        # double until all numbers in the second half suffice; the result is one more than the last number that does not
         while True:
             short = _powers_of_two(np.arange(1, enough + 1), rate, alpha) < power
             if not short[enough // 2 :].any():
@@ -78,7 +78,7 @@ def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: floa
 
 
 def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> float | None:
-    """Find the smallest win rate, in whole percents, detectable in `n` items with this `power`; None if there is none.
+    """Find the smallest win rate, in whole percent, detectable in `n` items with this `power`; None if there is none.
 
     >>> smallest_rate(54), smallest_rate(5)
     (0.7, None)
@@ -90,10 +90,10 @@ def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float 
 
 @lru_cache(maxsize=64)
 def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = ALPHA) -> int:
-    """Compute the number of items needed to detect a `gain` in accuracy with a power of 80%.
+    """Compute the number of items needed to detect a `gain` in accuracy with 80% power.
 
-    `differing` is the share of pairs that differ; it is at least `gain`. The result uses the exact power of McNemar's
-    exact test at `alpha` / `tests`. Needs scipy.
+    `differing` is the share of pairs that differ, which is at least `gain`. The result uses the exact power of
+    McNemar's exact test at `alpha` / `tests`. Needs scipy.
 
     >>> required_n(0.1, differing=0.3), required_n(0.2, differing=0.3)
     (249, 61)
@@ -160,7 +160,7 @@ def _powers_of_two(n: int | Integers, rate: float, alpha: float) -> Floats:
 def _check(location: str, sides: int, rate: float | None = None, **shares: float) -> None:
     """Raise ConfigurationError if an option is out of range, or if scipy is missing."""
     check_count(location, minimum=2, sides=sides)
-    even = 1 / sides  # even a rate of .01 above this requires about 20,000 items
+    even = 1 / sides  # even a rate only .01 above this requires about 20,000 items
     check_number(location, minimum=round(even + 0.0099, 2), maximum=1, optional=True, rate=rate)
     check_share(location, ends=False, **shares)
     check_scipy(location)

@@ -25,7 +25,7 @@ _ROUNDED = 1e-12
 _MANY = 5_000
 """Number of items above which a ratio gets a normal interval."""
 _DIRECT = 500
-"""Maximum length of the shorter factor for computing a convolution as a plain sum of products."""
+"""Maximum length of the shorter factor up to which a convolution is computed as a plain sum of products."""
 _GRID = 60  # denominator for the sign-flip test, exact for halves, thirds, quarters, fifths and sixths of a win
 
 
@@ -48,13 +48,13 @@ def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple
     half = z * math.sqrt(max(share * (1 - share), 0.0) / n + (z / (2 * n)) ** 2)
     denominator = 1 + z * z / n
     low, high = (middle - half) / denominator, (middle + half) / denominator
-    return max(min(low, share), 0.0), min(max(high, share), 1.0)  # at the ends, rounding could exclude the share itself
+    return max(min(low, share), 0.0), min(max(high, share), 1.0)  # at the ends, rounding might exclude the share itself
 
 
 def newcombe(
     ones: Sequence[float], other_values: Sequence[float], *, confidence: float = 0.95, size: float | None = None
 ) -> tuple[float, float]:
-    """Compute the interval of `mean(ones) - mean(others)`, for paired numbers from 0 to 1 on the same items.
+    """Compute the interval for `mean(ones) - mean(others)`, given paired numbers from 0 to 1 on the same items.
 
     This is Newcombe's method 10 (1998) for paired proportions, which combines Wilson's intervals with the correlation
     of the pairs. The interval has a positive width even if all items agree. `size` is the effective number of
@@ -76,7 +76,7 @@ def newcombe(
     phi = 0.0 if spread <= 0 else (max(together - 1 / (2 * n), 0.0) if together > 0 else together) / spread
 
     def added(one: float, other: float) -> float:
-        """Combine the distances of two correlated proportions into the distance of their difference."""
+        """Combine the distances for two correlated proportions into the distance for their difference."""
         return math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0))
 
     below, above = added(one - low_one, high - other), added(high_one - one, other - low)
@@ -84,7 +84,7 @@ def newcombe(
 
 
 def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -> float:
-    """Compute the effective number of independent `differences` from the cluster of each item. Needs scipy.
+    """Compute the effective number of independent `differences` from each item's cluster. Needs scipy.
 
     It is the number of items divided by the design effect: the ratio of the cluster-robust variance of the mean to the
     variance for independent items, also corrected for the wider quantile of Student's t with few clusters. It never
@@ -115,9 +115,9 @@ def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -
 
 
 def sign_flip_test(leans: Sequence[float]) -> float:
-    """Compute the two-sided p-value of the sum of `leans` under random signs. Needs scipy.
+    """Compute the two-sided p-value for the sum of `leans` under random signs. Needs scipy.
 
-    This is the exact permutation test: the share of all sign assignments with a sum at least as far from 0 as the
+    This is the exact permutation test: the share of all sign assignments whose sum is at least as far from 0 as the
     observed one. With leans of 1 and -1 it is the sign test, which equals McNemar's exact test on the differing pairs.
 
     >>> round(sign_flip_test([1] * 8 + [-1]), 4)
@@ -148,7 +148,7 @@ def sign_flip_test(leans: Sequence[float]) -> float:
 
 
 def sign_test(ones: int, other_wins: int) -> float:
-    """Compute the exact two-sided p-value of `ones` against `other_wins` wins under a fair coin.
+    """Compute the exact two-sided p-value for `ones` against `other_wins` wins under a fair coin.
 
     >>> sign_test(4, 0), sign_test(6, 0), sign_test(0, 0)
     (0.125, 0.03125, 1.0)
@@ -159,12 +159,12 @@ def sign_test(ones: int, other_wins: int) -> float:
 
 
 def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
-    """Compute the two-sided p-value of one place's wins if places were exchanged at random. Needs scipy.
+    """Compute the two-sided p-value for one place's wins if places were exchanged at random. Needs scipy.
 
-    Each of `items` holds the wins of its places, and the index of the tested place. This is the exact permutation test:
-    the share of all choices of one place per item with wins at least as far from the mean as the observed ones. With
-    one win per item and two places, it equals the exact binomial test; with more places, it equals the binomial test
-    with their chances.
+    Each of `items` contains its places' wins and the index of the tested place. This is the exact permutation test:
+    among all choices of one place per item, the share whose wins are at least as far from the mean as the observed
+    ones. With one win per item and two places, it equals the exact binomial test; with more places, it equals the
+    binomial test with their chances.
 
     >>> round(place_test([((0, 1), 1)] * 6), 5), round(place_test([((0, 0, 1), 2)] * 4), 4)
     (0.03125, 0.0123)
@@ -186,7 +186,7 @@ def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
 
 
 def _clip(chance: float) -> float:
-    """Remove rounding errors, including those of Fourier transforms, from probabilities of 0 or 1."""
+    """Remove rounding errors, including those from Fourier transforms, from probabilities of 0 or 1."""
     return 1.0 if chance > 1 - _ROUNDED else max(chance, 0.0)
 
 
@@ -246,7 +246,7 @@ def binomial_chances(n: int, chance: float) -> Floats:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Adjust the p-values `ps` for multiple testing by Holm's method (1979), and return them in the same order.
+    """Adjust the p-values `ps` for multiple testing by Holm's method (1979), preserving their order.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -263,7 +263,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 class Resampling:
     """Bootstrap intervals and permutation tests with numpy and scipy, from a single seed.
 
-    Each computation restarts from the seed, so the results do not depend on each other.
+    Each computation restarts from the seed, so its results do not depend on other computations.
     """
 
     seed: int
@@ -272,12 +272,12 @@ class Resampling:
     def interval(
         self, values: Sequence[float], numbers: Sequence[float], *, minimum: float | None = 0.0
     ) -> tuple[float, float]:
-        """Compute the 95% interval of a ratio: the sum of the items' `values` over the sum of their `numbers`.
+        """Compute the 95% interval of a ratio: the sum of the items' `values` divided by the sum of their `numbers`.
 
         For a share between `minimum` and 1, this is Clopper and Pearson's interval if each item has 0 or 1 of 1, or if
         items do not differ. Otherwise, and for an unbounded number (`minimum` None), it is a bias-corrected and
-        accelerated (BCa) bootstrap over items. For more than 5,000 items it is the normal interval of the ratio; the
-        difference from a bootstrap is then smaller than the difference between two bootstraps.
+        accelerated (BCa) bootstrap over items. Above 5,000 items it is the normal interval of the ratio, which then
+        differs less from a bootstrap than two bootstraps differ from each other.
         """
         import numpy as np
 
@@ -297,9 +297,10 @@ class Resampling:
         return min(low, centre), max(high, centre)
 
     def _bootstrap(self, value: Floats, n: Floats) -> tuple[float, float]:
-        """Compute the BCa interval (Efron 1987) of `value.sum() / n.sum()`; at an end of the samples, use percentiles.
+        """Compute the BCa interval (Efron 1987) of `value.sum() / n.sum()`.
 
-        The results equal those of `scipy.stats.bootstrap`, but importing that takes 25 MB.
+        Percentiles are used at either end of the samples. The results equal those of `scipy.stats.bootstrap`, whose
+        import takes 25 MB.
         """
         import numpy as np
         from scipy.special import ndtr, ndtri  # type: ignore[import-untyped,unused-ignore]
@@ -312,7 +313,7 @@ class Resampling:
         centre = value.sum() / n.sum()
         ends = np.array([ALPHA / 2, 1 - ALPHA / 2])
         below = ((drawn < centre).mean() + (drawn <= centre).mean()) / 2
-        without = (value.sum() - value) / (n.sum() - n)  # jackknife: leave out one item at a time
+        without = (value.sum() - value) / (n.sum() - n)  # jackknife: leaves out one item at a time
         if 0 < below < 1 and np.isfinite(without).all() and np.ptp(without):
             pull = without.mean() - without
             skew = (pull**3).sum() / (6 * (pull**2).sum() ** 1.5)
@@ -322,12 +323,12 @@ class Resampling:
         return float(low), float(high)
 
     def sums(self, rows: Floats) -> Floats:
-        """Sum the item rows in each bootstrap sample."""
+        """Sum the items' rows in each bootstrap sample."""
         import numpy as np
 
         source, items = np.random.default_rng(self.seed), len(rows)
         even = np.full(items, 1 / items)
-        # A sample is a row with the number of draws of each item. Holding all samples in memory could take gigabytes.
+        # A sample is a row that says how often each item was drawn. Holding all samples in memory could take gigabytes.
         batch = max(1, 500_000 // items)
         sizes = [min(batch, self.resamples - start) for start in range(0, self.resamples, batch)]
         return np.concatenate([source.multinomial(items, even, size=size) @ rows for size in sizes])
@@ -335,8 +336,7 @@ class Resampling:
     def permutation_test(self, items: Sequence[tuple[Sequence[int], bool]]) -> float:
         """Compute the share of draws in which places are at least as uneven as observed.
 
-        A draw rotates the wins of each item by a random number of places; for a mirrored item, it may reverse them
-        instead.
+        A draw rotates each item's wins by a random number of places; for a mirrored item, it may reverse them instead.
         """
         import numpy as np
 
@@ -351,7 +351,7 @@ class Resampling:
 
 
 def exact_interval(wins: int, n: int) -> tuple[float, float]:
-    """Compute Clopper and Pearson's 95% interval (1934) of a share. Needs scipy.
+    """Compute Clopper and Pearson's 95% interval (1934) for a share. Needs scipy.
 
     >>> tuple(round(end, 3) for end in exact_interval(7, 10))
     (0.348, 0.933)
@@ -371,11 +371,11 @@ def student_t(alpha: float, freedom: float) -> float:
 
 
 def two_sided_z(alpha: float) -> float:
-    """Return the number of standard deviations required by a two-sided test at `alpha`."""
+    """Return the number of standard deviations that a two-sided test at `alpha` requires."""
     return NormalDist().inv_cdf(1 - alpha / 2)
 
 
 def _unevenness(wins: Floats) -> Floats:
-    """Return each row's sum of squared distances from an even distribution."""
+    """Return each row's sum of squared deviations from an even distribution."""
     distances: Floats = ((wins - wins.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
     return distances

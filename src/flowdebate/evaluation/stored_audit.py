@@ -51,15 +51,15 @@ class Items:
     left_out: Counter[str] = field(default_factory=Counter)
     """Number of runs without ballots, keyed by reason."""
     readers: ReaderAgreement | None = None
-    """Agreement of blind reader votes with the verdicts; None if there are no votes."""
+    """Agreement between readers' blind votes and the verdicts; None if there are no votes."""
 
 
 _PAGE = 50
-"""Number of runs whose votes are read per query."""
+"""Number of runs whose votes are read in one query."""
 
 
 async def audited_runs(store: Store, runs: AsyncIterable[StoredRun]) -> Items:
-    """Collect the ballots of `runs`, as `items_of` does, and their reader votes."""
+    """Collect ballots from `runs`, as `items_of` does, along with reader votes."""
     collector, votes, page = ItemCollector(), VoteCounts(), list[StoredRun]()
     async for run in runs:
         collector.add(run)
@@ -92,12 +92,12 @@ def audit_of(items: Items, *, seed: int = 0) -> JudgeAudit:
 
 
 def count_judges(items: Items) -> CountedJudges:
-    """Count the ballots of all items."""
+    """Count the ballots on all items."""
     return CountedJudges.of((item.ballots, item.spoken, item.truth) for item in items.items)
 
 
 def audit_judges(judges: CountedJudges, *, seed: int = 0) -> JudgeAudit:
-    """Audit counted judges; see `audit_of`."""
+    """Audit judges that have been counted; see `audit_of`."""
     return audit_counted(judges, seed=seed, resamples=2_000 if has_intervals() else None)
 
 
@@ -108,7 +108,7 @@ def has_intervals() -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRow:
-    """Figure for one judge in a table or a plot."""
+    """A figure on one judge, for a table or a plot."""
 
     judge: str
     """Name of the model, or "all" for all models together."""
@@ -120,9 +120,9 @@ class FigureRow:
     form: str
     """Format of the numbers: ".0%" or ".2f"."""
     n: int
-    """Number of observations."""
+    """Number of observations behind the figure."""
     of: str
-    """Unit of `n`, as a word."""
+    """Unit of `n`, in words."""
     even: float | None = None
     """Expected value for a fair judge; None if undefined."""
 
@@ -132,12 +132,12 @@ class FigureRow:
 
     @property
     def interval(self) -> str:
-        """Interval as text; "" if there is no interval."""
+        """The interval as text; "" if there is no interval."""
         return "" if self.low is None or self.high is None else f"{self.low:{self.form}} to {self.high:{self.form}}"
 
 
 def rows_of(audited: JudgeAudit, readers: ReaderAgreement | None = None) -> list[FigureRow]:
-    """List the figures of an audit, for all ballots and for each model, and the agreement with readers."""
+    """List an audit's figures, for all ballots and for each model, and the agreement with readers."""
     models = [row for name, figures in audited.models.items() for row in _rows(name or "(unknown)", figures)]
     reader_agreement = None if readers is None else readers.agreement
     agreement = (
@@ -186,7 +186,7 @@ def _rate_row(judge: str, name: str, rate: PlaceRate | LastWord, *, n: int, even
 
 
 def items_of(runs: Iterable[StoredRun]) -> Items:
-    """Collect the items of all `runs` with ballots; ballots from several runs on the same transcript form one item.
+    """Collect items from all `runs` with ballots; ballots from several runs on the same transcript form one item.
 
     A ballot that a fork inherits from its parent is counted once.
     """
@@ -197,9 +197,9 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 
 
 class ItemCollector:
-    """Collector of ballots, so runs need not be in memory at the same time.
+    """Collector of ballots, so that the runs need not all be in memory at once.
 
-    Ballots are kept in a temporary file, without the judges' words, so memory does not grow with the number of runs.
+    Ballots are kept in a temporary file without the judges' reasoning, so memory does not grow with the number of runs.
     """
 
     def __init__(self) -> None:
@@ -211,7 +211,7 @@ class ItemCollector:
         self._left_out = Counter[str]()
 
     def add(self, run: StoredRun) -> None:
-        """Add the ballots of a run."""
+        """Add a run's ballots."""
         ballots = ballots_of_run(run)
         if isinstance(ballots, str):
             self._left_out[ballots] += 1
@@ -255,7 +255,7 @@ class ItemCollector:
 
 
 class _CollectedItems(Collection[AuditItem]):
-    """Items read one by one, without the judges' words."""
+    """Items read one at a time, without the judges' reasoning."""
 
     def __init__(self, collector: ItemCollector, file: sqlite3.Connection) -> None:
         self._collector = collector  # keeps the collector alive, because it closes the file when deleted
@@ -282,11 +282,11 @@ def _digest_words(ballot: JudgeBallot) -> str:
 
 
 def argued(run: StoredRun) -> ArguedDebate | None:
-    """Return the transcript of `run`, or of the debate that it rejudged; None for a run without a transcript."""
+    """Return the transcript of `run`, or of the debate that it rejudged; None if there is no transcript."""
     raw: Any = run.header.input if run.header.block == REJUDGE else (run.outcome or {}).get("raw")
     try:
         return ArguedDebate.model_validate({"question": raw["question"], "transcript": raw["transcript"]})
-    except (KeyError, TypeError, ValidationError):  # possible for a custom block or an imported run
+    except (KeyError, TypeError, ValidationError):  # may happen for a custom block or an imported run
         return None
 
 
@@ -300,7 +300,7 @@ def judging_of(run: StoredRun) -> Judging | None:
 
 
 def ballots_of_run(run: StoredRun) -> list[JudgeBallot] | str:
-    """Return the ballots of `run`, or the reason why there are none."""
+    """Return the ballots cast in `run`, or the reason why there are none."""
     if run.outcome is None:
         return "not over yet"
     if run.header.block == REJUDGE:
@@ -319,7 +319,7 @@ def _validated(model: type[AuditItem | Judging], value: object) -> list[JudgeBal
 
 
 def read_items(path: str) -> tuple[Items, BallotFile | None]:
-    """Read a file of items (JSON Lines) or of ballots (CSV, JSON Lines, Parquet), and return both; "-" is stdin.
+    """Read a file of items (JSON Lines) or of ballots (CSV, JSON Lines or Parquet; "-" for stdin), and return both.
 
     Raise BadFile with the line and the field.
     """

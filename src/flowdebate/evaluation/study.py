@@ -1,4 +1,4 @@
-"""Study: designs, questions and comparisons, registered before the first answer."""
+"""Study: designs, questions and comparisons, registered before the first answer is obtained."""
 
 from __future__ import annotations
 
@@ -40,29 +40,27 @@ if TYPE_CHECKING:
 
 
 NOISE = "noise"
-"""Negative control, in which the judge reads arguments on another question under the positions of this one."""
+"""Negative control, in which the judge reads arguments on another question under this question's positions."""
 CONTROL, ALONE = "control", "alone"
-"""Positive control: the judge with the deciding text for the question, and the same judge without it.
+"""Positive control: the judge with a text that decides the question, and the same judge without it.
 
 Neither of them reads a debate.
 """
 JUDGED = (NOISE, CONTROL, ALONE)
 """Methods in which the first design's judge reads something other than the debate."""
 _OWN = (*JUDGED, *get_args(BaselineName))
-"""Reserved method names that designs cannot use."""
+"""Reserved method names, which designs cannot use."""
 _MAX_REPEATS = 1_000
-"""Maximum number of repeats. Cases are held in memory, and further identical answers from a model add no
-information.
-"""
+"""Maximum number of repeats. Cases are held in memory, and a model's further identical answers add no information."""
 _NOTHING = ("nan", "NaT", "<NA>")
 """Value of an empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-"""Pattern of a hash; sentences show only its first 12 digits."""
+"""Pattern matching a hash, of which sentences show only the first 12 digits."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
 class MethodPair(NamedTuple):
-    """Pair of methods, compared by how much more often `one` is right than `other`."""
+    """Two methods, compared by how much more often `one` is right than `other`."""
 
     one: str
     other: str
@@ -70,7 +68,7 @@ class MethodPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Question to ask one design."""
+    """A question to ask one design."""
 
     design: str
     item: str
@@ -79,17 +77,17 @@ class Case:
     """Index of the repetition, starting at 0."""
     question: object
     choices: tuple[str, ...]
-    """Positions on the question, in the order of the data set."""
+    """Positions on the question, in the data set's order."""
     truth: str
-    """Index of the right position, as text."""
+    """Index of the right position, as a string."""
     cluster: str
     positions: tuple[str, ...]
-    """Positions on the question, in the shuffled order of the debaters."""
+    """Positions on the question, in the debaters' shuffled order."""
     seed: int
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Key of this case's answer."""
+        """Key for this case's answer."""
         return self.design, self.item, self.repeat
 
 
@@ -206,7 +204,7 @@ class Study:
 
     @property
     def location(self) -> str:
-        """Name of the study in error messages."""
+        """The study's name in error messages."""
         return f"study {self.name!r}"
 
     @property
@@ -216,7 +214,7 @@ class Study:
 
     @cached_property
     def cases(self) -> Sequence[Case]:
-        """Cases of the study, one design after the other, so each finished design is a result in itself."""
+        """The study's cases, one design after another, so that each finished design is a result in itself."""
         rows = [self._read(index, row) for index, row in enumerate(self.rows)]
         firsts: dict[str, int] = {}
         for index, (item, question, *_) in enumerate(rows):
@@ -228,7 +226,7 @@ class Study:
         for design, repeat, (item, question, choices, truth, cluster) in product(
             self.designs, range(self.repeats), rows
         ):
-            # All designs get the same positions, so that nothing else differs.
+            # All designs get the same positions, so that they differ in nothing else.
             dealt = seed_of_item(self.seed, repeat)
             seed = int(digest([self.seed, design, item, repeat])[:13], 16)
             positions = tuple(deal(choices, question=question, seed=dealt))
@@ -237,7 +235,7 @@ class Study:
 
     @cached_property
     def keys(self) -> Mapping[tuple[str, str, int], Case]:
-        """Keys of all answers in a finished study, including noise, with their cases."""
+        """Keys for all answers in a finished study, including noise, with their cases."""
         cases_by_key = {case.key: case for case in self.cases}
         judged = [NOISE] if self.noise else []
         judged += [] if self.control is None else [CONTROL, ALONE]
@@ -246,7 +244,7 @@ class Study:
         }
 
     def planned(self, answers: Iterable[StudyAnswer]) -> Counter[str]:
-        """Count the planned answers of each design and of the noise control.
+        """Count the planned answers for each design and for the noise control.
 
         The noise control needs two successful debates with the same number of positions.
         """
@@ -261,14 +259,14 @@ class Study:
         return Counter(case.design for case in self.cases) + judged
 
     def design_of(self, method: str) -> str:
-        """Return the design that provides a method's answers; the method itself if its judge reads no debate."""
+        """Return the design that provides a method's answers, or the method itself if its judge reads no debate."""
         design = method.partition(":")[0]
         return design if design in self.designs or design in JUDGED else self.first
 
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
-        """Select the `answers` to cases of the study, with the current clusters of its rows.
+        """Select the `answers` to the study's cases, with the current clusters of its rows.
 
-        Raise ConfigurationError if the right position of a row has changed since an answer.
+        Raise ConfigurationError if a row's right position has changed since it was answered.
         """
         known_answers = [answer for answer in answers if answer.key in self.keys]
         for answer in known_answers:
@@ -280,11 +278,11 @@ class Study:
         return [answer.model_copy(update={"cluster": self.keys[answer.key].cluster}) for answer in known_answers]
 
     def method(self, design: str, baseline: str) -> str:
-        """Return the method name of a design's baseline."""
+        """Return the method name for a design's baseline."""
         return baseline if design == self.first else f"{design}:{baseline}"
 
     def block(self, case: Case) -> Block[Any, Any]:
-        """Build the debate of a case; raise ConfigurationError, with the row, on failure."""
+        """Build the debate for a case; on failure, raise ConfigurationError naming the row."""
         index = self._index_of[case.item]
         try:
             return self._build_debate(case.design, self.rows[index], case.positions)
@@ -293,11 +291,11 @@ class Study:
             raise error.moved(location, field_) from None
 
     def control_text(self, case: Case) -> str:
-        """Read the deciding text for a case."""
+        """Read the text that decides a case."""
         return str(self._filled(self._index_of[case.item], self.rows[self._index_of[case.item]], "control"))
 
     def registration(self, *, model: ModelChoice = None) -> Registration:
-        """Collect everything fixed before the first answer; `register` writes it to a file."""
+        """Collect everything that is fixed before the first answer; `register` writes it to a file."""
         from flowdebate.runs.header import list_model_names
 
         firsts = {case.design: case for case in reversed(self.cases)}
@@ -328,7 +326,7 @@ class Study:
         return Registration(at=time.time(), fixed=record, hash=digest(record))
 
     def register(self, path: str | PathLike[str], *, model: ModelChoice = None) -> Registration:
-        """Write the registration to a new file at `path`; raise FileExistsError if it exists."""
+        """Write the registration to a new file at `path`; raise FileExistsError if the file exists."""
         registration = self.registration(model=model)
         with Path(path).open("x", encoding="utf-8") as file:
             file.write(f"{registration.model_dump_json(by_alias=True, indent=2)}\n")
@@ -403,18 +401,18 @@ class Study:
 
 
 class Registration(WireModel):
-    """Facts that a study fixes before its first answer."""
+    """What a study fixes before its first answer."""
 
     at: float
-    """Time of the registration, in seconds since 1970."""
+    """Time of registration, in seconds since 1970."""
     fixed: dict[str, Any]
-    """Hashes of rows, designs and library, together with seed, models, comparisons and prediction."""
+    """Hashes of the rows, the designs and the library, together with seed, models, comparisons and prediction."""
     hash: str
-    """Hash of all fixed facts."""
+    """Hash of everything that is fixed."""
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Registration:
-        """Read a registration from a file; raise BadFile if it is invalid or was changed."""
+        """Read a registration from a file; raise BadFile if it is invalid or has been changed."""
         try:
             registration = cls.model_validate_json(Path(path).read_bytes())
         except ValidationError as error:
@@ -436,7 +434,7 @@ class Registration(WireModel):
 
 
 def _list_rows(rows: object, location: str) -> list[Any]:
-    # Data frames are not accepted, because iterating over one yields its columns.
+    # Data frames are rejected, because iterating over one yields its columns.
     listed: list[Any] = list(rows) if hasattr(rows, "__iter__") and not hasattr(rows, "columns") else []
     if not listed:
         problem = "must be a list of at least one row; for a data frame, pass frame.to_dict('records')"

@@ -1,4 +1,4 @@
-"""Study report: accuracy and cost of each method, all comparisons, and a summary in words."""
+"""Study report: each method's accuracy and cost, all comparisons, and a summary in words."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Minimum share of answers with a known amount, required for a mean."""
+"""Minimum share of answers whose amount must be known to report a mean."""
 
 
 class StudyMethod(WireModel):
-    """Accuracy and cost of one method over its questions."""
+    """One method's accuracy and cost over its questions."""
 
     method: str
     n: int
@@ -47,12 +47,12 @@ class StudyMethod(WireModel):
     high: float
     """Bounds of Wilson's interval, adjusted for clusters and repeats."""
     undecided: int
-    """Number of answers with several positions or with no position."""
+    """Number of answers that named several positions or none."""
     calls: float | None
     tokens: float | None
     completion_tokens: float | None
     cost: float | None
-    """Means over the answers with known amounts; None if fewer than nine in ten are known."""
+    """Means over answers with known amounts; None if fewer than nine in ten are known."""
 
 
 class StudyComparison(WireModel):
@@ -61,13 +61,13 @@ class StudyComparison(WireModel):
     one: str
     other: str
     primary: bool
-    """True for the main comparison of the study, which is tested by itself."""
+    """True for the study's main comparison, which is tested on its own."""
     n: int
     one_accuracy: float
     other_accuracy: float
     better: int
     worse: int
-    """Numbers of answers on which `one` scores higher and lower than the other method."""
+    """Numbers of answers on which `one` scores higher, and lower, than the other method."""
     difference: float
     low: float
     high: float
@@ -84,16 +84,16 @@ class StudyComparison(WireModel):
     cost_ratio: float | None
     """Tokens and cost of `one` as multiples of the other method's; None if unknown."""
     required_n: int
-    """Number of questions needed to detect a gain of `min_gain` with a power of 80%."""
+    """Number of questions needed to detect a gain of `min_gain` with 80% power."""
     early: bool
-    """True while answers of either method are still missing."""
+    """True while answers by either method are still missing."""
     finding: Finding
-    """Finding of the comparison; "too_few" while answers are missing, unless the e-value shows a difference."""
+    """Finding; "too_few" while answers are missing, unless the e-value already shows a difference."""
     summary: str
 
 
 class StudyControl(WireModel):
-    """Comparison of the same judge with and without the deciding text for each question."""
+    """Comparison of the same judge with and without the text that decides each question."""
 
     n: int
     """Number of questions decided both ways."""
@@ -101,7 +101,7 @@ class StudyControl(WireModel):
     alone: float
     """Accuracy with and without the text."""
     gain: float
-    """Gain required by the study."""
+    """Gain that the study requires."""
     passed: bool | None
     """True if the control reaches the required gain; None while answers are missing."""
 
@@ -120,7 +120,7 @@ class StudyControl(WireModel):
 
 
 class StudyReport(InNotebooks, WireModel):
-    """Results of a study, which may still be unfinished."""
+    """A study's results, even while it is unfinished."""
 
     study: str
     asked: int
@@ -130,29 +130,27 @@ class StudyReport(InNotebooks, WireModel):
     failed: int
     """Number of debates that ended without a verdict."""
     missing: Missing
-    """Rule for counting failed debates."""
+    """How failed debates are counted."""
     confidence: float
     min_gain: float
     methods: list[StudyMethod]
     comparisons: list[StudyComparison]
     """All comparisons, with the primary one first."""
     control: StudyControl | None = None
-    """Positive control; None if the study has none, or before its first answer."""
+    """Positive control; None if the study has none or it has no answer yet."""
     registered: str | None
     """Hash of the registration; None if there is none."""
     differences: list[str]
     """Differences from the registration, as sentences."""
     summary: str
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
-    """Accuracy of the first design's judge by confidence; empty without ballots."""
+    """Accuracy of the first design's judge by confidence; empty if there are no ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
-    """Changes of answers, from a single call to the debate of each design, and from the judge's first ballot to the
-    last.
-    """
+    """How answers change from a single call to each design's debate, and from the judge's first ballot to the last."""
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
-    """Share of verdicts for the side read first of two, by design and for noise.
+    """Share of verdicts for the side read first of two, keyed by design and for noise.
 
-    It is the mean, over debates, of the share of ballots for that side; one half for a judge without a position bias.
+    It is the mean over debates of that side's share of ballots; one half if the judge has no position bias.
     """
 
     @property
@@ -172,16 +170,16 @@ class StudyReport(InNotebooks, WireModel):
 
     @property
     def primary(self) -> StudyComparison | None:
-        """Main comparison of the study; None until both methods have answered a question."""
+        """The study's main comparison; None until both methods have answered a question."""
         return next((comparison for comparison in self.comparisons if comparison.primary), None)
 
     def to_html(self) -> str:
-        """Render the report as a single HTML file without scripts, with tables, plots and registration differences."""
+        """Render the report as a single script-free HTML file with tables, plots and registration differences."""
         html: str = resolve_name("flowdebate.web.report:study_html")(self)
         return html
 
     def to_latex(self) -> str:
-        """Render the tables for a paper, with rules from the booktabs package."""
+        """Render the tables for use in a paper, with rules from the booktabs package."""
         head = r"Method & $n$ & Accuracy & Interval & Calls & Tokens \\"
         rows = [
             f"{_latex(method.method)} & {method.n} & {method.accuracy:.3f} & [{method.low:.3f}, {method.high:.3f}] & "
@@ -214,7 +212,7 @@ class _Credit(NamedTuple):
     value: float
     cluster: str
     answer: MethodAnswer | None
-    """Answer of the method; None if the debate failed."""
+    """The method's answer; None if the debate failed."""
 
 
 def study_report(
@@ -224,14 +222,14 @@ def study_report(
     registration: Registration | None = None,
     model: ModelChoice = None,
 ) -> StudyReport:
-    """Compare the methods of `study` on all existing `answers`, even before the study is complete.
+    """Compare the methods of `study` on all available `answers`, even before the study is complete.
 
-    An undecided answer (a tie of votes, or a debate without a winner) counts as a random draw among the open positions;
-    if counting it as wrong would change a finding, the summary says so. A failed debate counts as wrong; its baselines
-    did not run and are assumed to be as accurate as on other questions. With missing="left out", neither counts.
-    `registration` is checked against the study and `model`. Answers to cases outside the study, such as those of a
-    removed design, are ignored. Raise ConfigurationError if there are no answers, or if the right position has changed
-    since an answer.
+    An undecided answer (a tied vote, or a debate without a winner) counts as a random draw among the open positions; if
+    counting it as wrong would change a finding, the summary says so. A failed debate counts as wrong; its baselines did
+    not run and are assumed to be as accurate as on other questions. With missing="left out", neither counts.
+    `registration` is checked against the study and `model`. Answers to cases outside the study, such as those from a
+    design that was removed, are ignored. Raise ConfigurationError if there are no answers, or if the right position has
+    changed since a question was answered.
     """
     answers = study.answered(answers)
     if not answers:
@@ -295,7 +293,7 @@ def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | N
 
 
 def _with_undecided_wrong(comparison: StudyComparison, if_wrong: StudyComparison) -> StudyComparison:
-    """Add the finding with undecided answers counted as wrong to the summary, if it is different."""
+    """If counting undecided answers as wrong leads to a different finding, add that finding to the summary."""
     if comparison.finding == if_wrong.finding:
         return comparison
     summary = f"{comparison.summary} With undecided answers counted as wrong: {_first(if_wrong.summary)}"
@@ -325,7 +323,7 @@ def _compare_all(
         )
         for pair in possible
     ]
-    # All planned tests count, including tests without answers so far.
+    # All planned tests count, including those without answers so far.
     ps = [comparison.p for comparison, _ in compared if not comparison.primary]
     adjusted = iter(holm([*ps, *[1.0] * (secondary - len(ps))]))
     return [
@@ -363,7 +361,10 @@ def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
 def _credits_of(
     method: str, study: Study, answers: Sequence[StudyAnswer], *, undecided: Undecided = "lot"
 ) -> Mapping[Key, _Credit]:
-    """Return the credits of `method` by question and repeat, including questions that count even without an answer."""
+    """Return the credits for `method`, keyed by question and repeat.
+
+    They include questions that count without an answer.
+    """
     design = study.design_of(method)
     credits_by_key: dict[Key, _Credit] = {}
     lost = []
@@ -379,7 +380,7 @@ def _credits_of(
         elif answer.design == design and answer.problem is not None:
             lost.append((key, answer.cluster))
     if study.missing == "wrong" and (credits_by_key or method == design):
-        # A failed debate counts as wrong. Its baselines did not run, and must not gain from the failure.
+        # A failed debate counts as wrong. Its baselines did not run, and must not benefit from the failure.
         instead = 0.0 if method == design else fmean(credit.value for credit in credits_by_key.values())
         credits_by_key |= {key: _Credit(instead, cluster, None) for key, cluster in lost}
     return credits_by_key
@@ -415,7 +416,7 @@ def _compare(
 ) -> tuple[StudyComparison, float]:
     """Compute one comparison without its finding, and the largest gain that `tests` comparisons do not exclude."""
     one, other = credits_[compared.one], credits_[compared.other]
-    # Questions answered by both methods come first.
+    # Questions that both methods answered come first.
     keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)
     answered = [key for key in keys if one[key].answer is not None and other[key].answer is not None]
     ones, other_values = [one[key].value for key in keys], [other[key].value for key in keys]
@@ -456,7 +457,7 @@ def _ratio(answers: Sequence[tuple[Any, Any]], of: Literal["tokens", "cost"]) ->
         return None
     return fsum(one for one, _ in complete) / fsum(
         other for _, other in complete
-    )  # fsum: the result does not depend on the order of answers
+    )  # fsum makes the result independent of the order of answers
 
 
 def _reliability(study: Study, answers: Sequence[StudyAnswer]) -> list[ReliabilityBin]:
@@ -531,7 +532,7 @@ def _conclude(
     """Add the finding to a comparison; before the study is complete, only the e-value may decide."""
     alpha, early = 1 - study.confidence, comparison.early
     finding: Finding = "none_worth_it" if minimum_gain < study.min_gain and not early else "too_few"
-    # For several e-values, alpha is divided by their number (Bonferroni).
+    # With several e-values, alpha is divided by their number (Bonferroni).
     if comparison.difference and (comparison.e_value >= tests / alpha if early else p < alpha):
         finding = "helped" if comparison.difference > 0 else "harmed"
     differing = (comparison.better + comparison.worse + 1) / (comparison.n + 2)

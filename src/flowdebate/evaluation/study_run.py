@@ -1,4 +1,4 @@
-"""Execution of a study: questions are asked once, answers are stored as numbers, and a crashed study resumes."""
+"""Execution of a study: each question is asked once, answers are stored as numbers, and a crashed study resumes."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ if TYPE_CHECKING:
 
 
 _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForbidden)
-"""Errors that indicate an invalid setup, with which every other question would fail as well."""
+"""Errors that indicate an invalid setup, which would make every other question fail too."""
 
 
 def _missing_verdict(raw: DebateRawOutput) -> str:
-    """Return the reason for a missing verdict; if the judge failed, the kind of failure."""
+    """Return why a verdict is missing; if the judge failed, return the kind of failure."""
     failure = next((loss for loss in raw.losses if loss.role == "judge"), None)
     return "NoVerdict" if failure is None else failure.error.partition(":")[0]
 
 
 class StudyAnswer(WireModel):
-    """Answers to one question as numbers: positions are indexes, and no model text is stored."""
+    """Answers to one question as numbers: positions are indexes, and no text from models is stored."""
 
     design: str
     """Name of the design, or "noise", "control" or "alone"."""
@@ -75,13 +75,13 @@ class StudyAnswer(WireModel):
     """Index of the right position among the choices; all positions in an answer are indexes."""
     cluster: str
     order: list[str]
-    """Positions in the shuffled order of the debaters."""
+    """Positions in the debaters' shuffled order."""
     answers: dict[str, MethodAnswer]
-    """Answers keyed by method; if a debate failed, its design has no entry."""
+    """Answers keyed by method; a design whose debate failed has no entry."""
     ballots: list[JudgeBallot] = Field(default_factory=new_list)
-    """Ballots cast by the judge."""
+    """The judge's ballots."""
     characters: dict[str, int] = Field(default_factory=new_dict)
-    """Length of each side's arguments, in characters."""
+    """Total length of each side's arguments, in characters."""
     partner: str | None = None
     """Question whose arguments the judge read; only set for noise."""
     problem: str | None = None
@@ -90,19 +90,19 @@ class StudyAnswer(WireModel):
     """SHA-256 hash of the transcript."""
     seed: int
     at: float
-    """Time of the answer, in seconds since 1970."""
+    """When the question was answered, in seconds since 1970."""
     seconds: float
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Key of the answered case; if a file has several answers with this key, the last one counts."""
+        """Key of the answered case; if a file contains several answers with the same key, the last one counts."""
         return self.design, self.item, self.repeat
 
 
 class AnswersFile:
-    """JSON Lines file with the answers of a study, written by one process at a time.
+    """JSON Lines file with a study's answers, written by one process at a time.
 
-    Invalid lines raise BadFile. An incomplete last line, left by a crash, is removed.
+    Invalid lines raise BadFile. If a crash left an incomplete last line, it is removed.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -149,7 +149,7 @@ class StudyProgress:
     """Progress of a study."""
 
     done: int
-    """Number of answers so far, including answers from earlier calls."""
+    """Number of answers so far, including those from earlier calls."""
     total: int
     failed: int
     """Number of answers with an error."""
@@ -158,9 +158,9 @@ class StudyProgress:
     seconds: float
     """Seconds since the start of this call."""
     usage: Usage
-    """Usage of this call's finished debates, including failed ones."""
+    """Usage of the debates finished by this call, including failed ones."""
     remaining: float | None
-    """Estimated seconds for the remaining questions, based on the duration of earlier answers per design.
+    """Estimated seconds for the remaining questions, based on how long each design's earlier answers took.
 
     None until there is an answer.
     """
@@ -180,12 +180,12 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     observe: Observer | None = None,
     progress: Callable[[StudyProgress], object] | None = None,
 ) -> Sequence[StudyAnswer]:
-    """Ask all questions that have no answer in the file `answers`, and return all answers of the study.
+    """Ask all questions that have no answer in the file `answers`, and return all of the study's answers.
 
-    Each answer is written immediately, as numbers without texts; the file is the only record of the progress. With a
-    `store`, an interrupted debate continues where it stopped. `maximum` limits the debates of this call; after
-    `seconds`, or once `until(…)` is true for the progress, no further debate starts. The noise control for a question
-    runs after the debate of the next question, or of a later one if that failed. A `control` of the study comes first,
+    Each answer is written immediately, as numbers without any text; the file is the only record of the progress. With a
+    `store`, an interrupted debate continues where it stopped. `maximum` limits the number of debates in this call; no
+    further debate starts after `seconds`, or once `until(…)` is true for the progress. The noise control for a question
+    runs after the debate on the next question, or on a later one if that failed. A `control` of the study comes first,
     after one debate that shows how its judge judges (not needed if the study has a `judge`); if it fails, nothing else
     is asked. Failed answers are retried by the next call. `limits` apply to each debate; `progress(…)` is called after
     each answer. Errors that would affect every question are raised.
@@ -207,7 +207,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
         )
         study.answered(file.answers.values())
         cases = [case for case in study.cases if asking.is_open(case.key)]
-        for case in cases:  # check that each row makes a valid debate before paying for any call
+        for case in cases:  # checks that each row makes a valid debate before any call is paid for
             study.block(case)
         if study.control is not None and not await asking.control(cases, seconds=seconds):
             return study.answered(file.answers.values())
@@ -237,7 +237,7 @@ class _Spent(Observer):
 
 @dataclass
 class _Asking:
-    """A single call of `ask_study`."""
+    """One call of `ask_study`."""
 
     _study: Study
     _file: AnswersFile
@@ -249,7 +249,7 @@ class _Asking:
     _progress: Callable[[StudyProgress], object]
     _until: Callable[[StudyProgress], bool]
     _raws: dict[tuple[str, str, int], DebateRawOutput] = field(default_factory=dict)
-    """Debates of this call, for the noise control."""
+    """Debates from this call, kept for the noise control."""
     _began: float = field(default_factory=time.monotonic)
     _asked: int = 0
 
@@ -261,7 +261,7 @@ class _Asking:
     async def all(
         self, cases: Sequence[Case], ask: Callable[[Case], Awaitable[Case]], *, seconds: float | None
     ) -> None:
-        """Ask about all `cases`, with the allowed concurrency."""
+        """Ask all `cases`, with as many at once as allowed."""
 
         async def jobs() -> AsyncGenerator[Case]:
             for case in cases:
@@ -297,12 +297,12 @@ class _Asking:
             took.setdefault(answer.design, []).append(answer.seconds)
         if not took:
             return None
-        usual = fmean(answer.seconds for answer in answers)  # used for designs that have not started
+        usual = fmean(answer.seconds for answer in answers)  # used for designs that have not started yet
         remaining = planned - Counter(answer.design for answer in answers)
         return sum(count * fmean(took.get(design, [usual])) for design, count in remaining.items()) / self._size
 
     async def debate(self, case: Case) -> Case:
-        """Add the answers of a debate and its baselines, and a noise answer if its arguments make one possible."""
+        """Add the answers from a debate and its baselines, and a noise answer if its arguments make one possible."""
         self._add(await self._debated(case))
         if self._study.noise and case.design == self._study.first:
             other_cases = self._similar_questions(case)
@@ -315,7 +315,7 @@ class _Asking:
         return case
 
     async def _debated(self, case: Case) -> StudyAnswer:
-        """Collect the answers of a debate and its baselines."""
+        """Collect the answers from a debate and its baselines."""
         started = time.monotonic()
         try:
             result = await self._run(self._study.block(case), case.question, case, case.design)
@@ -385,7 +385,7 @@ class _Asking:
         return control_result is not None and control_result.passed is True
 
     async def _first_judge(self, cases: Sequence[Case], *, seconds: float | None) -> JudgeOptions | None:
-        """Return a judge like the one in a debate of the first design; debate one of `cases` if there is none yet."""
+        """Return a judge like the one in the first design's debates; debate one of `cases` if there is none yet."""
         for case in self._study.cases:
             if case.design == self._study.first and (raw := await self._raw(case)) is not None:
                 return _judge_of(raw)
@@ -397,7 +397,7 @@ class _Asking:
         return None
 
     async def _controlled(self, case: Case, name: str, how: JudgeOptions) -> StudyAnswer:
-        """Ask the judge about the positions, with the deciding text for the control, and otherwise without it."""
+        """Ask the judge about the positions, with the deciding text for the control and without it otherwise."""
         entries = [
             DebateContributionEntry(round=1, agent_name=f"side {number}", stance=position, text=position)
             for number, position in enumerate(case.positions, 1)
@@ -408,7 +408,7 @@ class _Asking:
         return await self._judged(case, name, ArguedDebate(question=question, transcript=entries), how)
 
     async def noise(self, case: Case) -> Case:
-        """Add the noise answer, using the arguments of the next successfully debated question.
+        """Add the noise answer, using the arguments on the next question that was debated successfully.
 
         It waits for that debate, so the choice does not depend on timing. If the arguments are lost, no answer is
         added.
@@ -422,7 +422,7 @@ class _Asking:
         return case
 
     async def _noise(self, case: Case, other: Case, raw: DebateRawOutput) -> StudyAnswer:
-        """Ask the judge to decide with the arguments of the `other` question."""
+        """Ask the judge to decide based on the arguments on the `other` question."""
         position_names = dict(zip(other.positions, case.positions, strict=True))
         entries = [entry.model_copy(update={"stance": position_names[entry.stance]}) for entry in raw.transcript]
         argued = ArguedDebate(question=str(case.question), transcript=entries)
@@ -503,7 +503,7 @@ class _Asking:
         transcript: str = "",
     ) -> StudyAnswer:
         index = _indexes(case)
-        # The last digits of a sum depend on the order of arrival, which changes after a crash.
+        # The last digits of a sum depend on the order of arrival, which a crash may change.
         costs = {name: None if answer.cost is None else round(answer.cost, 12) for name, answer in answers.items()}
         return StudyAnswer(
             design=design,
@@ -525,7 +525,7 @@ class _Asking:
 
 
 def _judge_of(raw: DebateRawOutput) -> JudgeOptions:
-    """Return the judge options of a debate."""
+    """Return a debate's judge options."""
     judging = None if raw.verdict is None else raw.verdict.judging
     scored = judging is not None and any(ballot.scores is not None for ballot in judging.ballots)
     return reuse_judge_options(judging) if scored else JudgeOptions()

@@ -27,27 +27,27 @@ _WHERE = "tournament()"
 
 
 class Seat(NamedTuple, Generic[SystemT]):
-    """System and the position it argues for."""
+    """A system and the position it argues for."""
 
     name: str
     position: str
     system: SystemT
-    """System with this name in `systems`."""
+    """The entry in `systems` with this name."""
 
 
 class Tournament(InNotebooks, WireModel):
     """All games of a tournament and the resulting ranking."""
 
     games: list[Game]
-    """Games with `one` in the first seat; the row index is the cluster."""
+    """Games with `one` in the first seat; the row index serves as the cluster."""
     ranking: Ranking
-    """Ranking of the systems; it omits the first-seat advantage if that seat won or lost every game."""
+    """The systems' ranking; leaves out the first-seat advantage if that seat won or lost every game."""
     failed: dict[int, str]
     """Errors of debates without a verdict, keyed by debate index; the next call retries them."""
 
     @property
     def points(self) -> dict[str, float]:
-        """Points by system: one for each debate won, and half for a debate without a winner; highest first."""
+        """Points per system, highest first: one for each debate won, and half for each debate without a winner."""
         totals: dict[str, float] = {}
         for game in self.games:
             totals[game.one] = totals.get(game.one, 0) + game.won
@@ -74,9 +74,9 @@ async def tournament(  # noqa: PLR0913 - those of a batch
     - `systems`: models by name, which argue for two rounds before the model `judge`; or any values for `play`, which is
       called with the row and two seats and returns a debate. The first seat argues for the first position, and begins.
     - `question` and `choices` (two positions) are keys of a row, or functions of it.
-    - `prior` is passed to `rank_games`: with a prior, systems with only wins or only losses are ranked as well.
+    - `prior` is passed to `rank_games`; with a prior, systems with only wins or only losses are ranked too.
     - `options` are passed to `Block.batch`: with `store`, repeating the call after an interruption continues without
-      paying for anything twice. `batch_id`: name of the batch in the store; None: derived from names, rows and seed.
+      paying for anything twice. `batch_id` is the batch's name in the store; None derives it from names, rows and seed.
 
     Before any call, raise ConfigurationError if there are fewer than two systems, or if a row does not have two
     positions.
@@ -157,7 +157,7 @@ def _debate(seats: Sequence[Seat[Any]], judge: Model | str | None) -> Block[Any,
     from flowdebate.patterns.debate.factory import debate
     from flowdebate.patterns.debate.judging.options import JudgeOptions
 
-    # the judge must not know which system speaks
+    # the judge must not know which system is speaking
     sides = [Debater(name, seat.position, model=seat.system) for name, seat in zip("ab", seats, strict=True)]
     judging = JudgeOptions(model=judge)
     return debate(name="tournament", debaters=sides, max_rounds=2, judge=judging, moderator=False, synthesizer=False)

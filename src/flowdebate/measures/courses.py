@@ -1,4 +1,4 @@
-"""Courses of answers: each voice's successive answers in a run, and the outcome."""
+"""Courses of answers: each voice's successive answers during a run, and the outcome."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ SameAnswer: TypeAlias = Callable[[str | None, str | None], bool]
 
 
 class AnswerCourse(WireModel):
-    """Successive answers of a run's voices to one question, and their outcome."""
+    """Successive answers of a run's voices to one question, with their outcome."""
 
     voices: dict[str, list[str | None]]
-    """Answers of each voice, in order; None marks a missing answer."""
+    """Each voice's answers, in order; None marks a missing answer."""
     outcome: str | None = None
     """Joint outcome of the voices; None if there is none."""
     truth: str | None = None
     """Correct answer; None if unknown."""
     cluster: str | None = None
-    """Cluster of related courses, for example by topic; None for an independent course."""
+    """Cluster of related courses, for example those on the same topic; None for an independent course."""
 
 
 def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
-    """Count the voices that answered several times, changed their answer, and adopted another voice's first answer.
+    """Count voices that answered several times, that changed their answer, and that adopted another's first answer.
 
     Answers are compared by their words.
 
@@ -39,7 +39,7 @@ def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
 
 
 def same_or_missing(same: Callable[[str, str], bool]) -> SameAnswer:
-    """Extend `same` to missing answers, which are equal only to each other."""
+    """Extend `same` to missing answers, which are equal only to one another."""
 
     def are_same(one: str | None, other: str | None) -> bool:
         return one is other if one is None or other is None else one == other or same(one, other)

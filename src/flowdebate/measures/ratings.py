@@ -1,4 +1,4 @@
-"""Elo ratings of agents (Elo 1978), their calibration (Brier 1950), and vote weights derived from both."""
+"""Elo ratings of agents (Elo 1978), the calibration of their confidence (Brier 1950), and vote weights from both."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from flowdebate._util.validation import check_number
 from flowdebate.errors import ConfigurationError
 
 INITIAL_RATING = 1500.0
-"""Rating of an agent without a history."""
+"""Rating of an agent that has no history."""
 K_FACTOR = 32.0
 """Points at stake in a game."""
 _SCALE = 400.0  # a lead of this many points means odds of 10 to 1
-_NEUTRAL = 10  # number of neutral forecasts mixed into a calibration, which limits the effect of a few outcomes
+_NEUTRAL = 10  # number of neutral forecasts mixed into a calibration, to limit the effect of a few outcomes
 _FARTHEST = 300.0  # largest exponent; 10.0 ** 309 overflows
 
 
@@ -32,12 +32,12 @@ def elo_changes(
 ) -> dict[str, float]:
     """Compute the changes in `ratings` after a debate, which add up to zero.
 
-    The winner plays one game against each of the others, who do not play each other. In a game, the winner scores 1,
-    and the other 0.5 with `consensus` or 0 without; the scores are normalized to shares (2/3 to 1/3 with consensus, 1
-    to 0 without). Each player gains `k` times the difference between the actual and the expected share. A clear
-    favorite may therefore lose points in a consensus, because the expected share was more than 2/3.
+    The winner plays one game against each of the others, who do not play each other. In a game, the winner scores 1 and
+    the other scores 0.5 with `consensus` or 0 without; the scores are normalized to shares (2/3 to 1/3 with consensus,
+    1 to 0 without). Each player gains `k` times the difference between the actual and the expected share. A clear
+    favorite may therefore lose points in a consensus, if its expected share was more than 2/3.
 
-    Without a winner (`None`), nothing changes.
+    If there is no winner (`None`), nothing changes.
 
     >>> changes = elo_changes({"ann": 1500, "bob": 1500, "cy": 1500}, winner="ann", consensus=True)
     >>> {name: round(change, 3) for name, change in changes.items()}
@@ -59,13 +59,14 @@ def elo_changes(
 
 
 def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
-    """Rate confidences against outcomes on a scale from 0 to 1, from pairs `(confidence, right)`.
+    """Rate confidences against outcomes on a scale from 0 to 1, given pairs `(confidence, right)`.
 
     Return None if there are no pairs.
 
     The Brier score, the mean of (confidence - right) ** 2, is 0 for a voter who is certain and right, and 0.25 for a
     constant 0.5. It is converted to 1 - 2 * Brier, but at least 0: 1 is perfect, 0.5 neutral. The result is mixed with
-    ten neutral forecasts, so after a few outcomes the calibration is near 0.5, where `vote_weight` has the factor 1.
+    ten neutral forecasts, so after only a few outcomes the calibration is near 0.5, for which `vote_weight` uses the
+    factor 1.
 
     >>> [round(calibration(told) or 0, 4) for told in ([(0.9, True)], [(0.9, False)] * 90)]
     [0.5436, 0.05]
@@ -84,8 +85,8 @@ def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
 def vote_weight(elo: float | None, calibration: float | None) -> float:
     """Compute a vote's weight: clamp(1 + 0.3 (elo - 1500) / 500, 0.5, 2) * (0.5 + calibration), clamped to [0.1, 5].
 
-    `calibration`, from 0 to 1, measures how well the voter's confidence has matched outcomes; 0.5 is neutral. If either
-    argument is None because there is no history, its factor is 1.
+    `calibration`, from 0 to 1, measures how well the voter's confidence has matched outcomes; 0.5 is neutral. An
+    argument that is None because there is no history has the factor 1.
 
     >>> vote_weight(None, None), vote_weight(2000, None), vote_weight(1500, 0)
     (1.0, 1.3, 0.5)

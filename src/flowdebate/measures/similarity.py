@@ -30,15 +30,15 @@ Matrix: TypeAlias = list[list[float]]
 
 @runtime_checkable
 class Similarity(Protocol):
-    """Measure of similarity; calling it with texts computes a square matrix.
+    """Measure of similarity; called with texts, it computes a square matrix.
 
     The matrix is symmetric, with values from 0 to 1 and 1.0 for identical texts, and does not depend on the order of
-    the texts. Every string is accepted.
+    the texts. Every string is valid.
     """
 
     @property
     def name(self) -> str:
-        """Name of the measure in results."""
+        """The measure's name in results."""
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
         """Compute the similarity of each pair of `texts`."""
@@ -60,7 +60,7 @@ class Jaccard:
 
 @dataclass(frozen=True)
 class TfIdf:
-    """Cosine similarity of words, weighted by their rarity among the texts (Spärck Jones 1972).
+    """Cosine similarity of words, weighted by how rare they are among the texts (Spärck Jones 1972).
 
     Needs scikit-learn (`pip install "flowdebate[similarity]"`), which is imported on the first call and takes a second.
     """
@@ -79,7 +79,7 @@ class Embeddings:
     """Cosine similarity of WordLlama embeddings; the wheel contains the weights, so nothing is downloaded.
 
     Needs wordllama (`pip install "flowdebate[similarity]"`). The first call in a process takes about a second to import
-    it and read the weights; after that, a text takes a fraction of a millisecond.
+    it and load the weights; after that, a text takes a fraction of a millisecond.
     """
 
     name: ClassVar[str] = "embeddings"
@@ -92,16 +92,16 @@ class Embeddings:
 
 
 def best_similarity() -> Similarity:
-    """Return the best measure with an installed library (Embeddings, TfIdf, or Jaccard), without importing any."""
+    """Return the best measure whose library is installed (Embeddings, TfIdf, or Jaccard), without importing it."""
     if find_spec("wordllama"):
         return Embeddings()
     return TfIdf() if find_spec("sklearn") else Jaccard()
 
 
 def text_words(text: str) -> list[str]:
-    """Split a text in any script into case-folded words, or into pairs of characters in scripts without spaces.
+    """Split text in any script into case-folded words, or into pairs of characters if the script has no spaces.
 
-    A text without words is split into its symbols, so the result is empty only for blank texts.
+    Text without words is split into its symbols, so the result is empty only for blank text.
 
     >>> text_words("Cap RENTS at 3.5%"), text_words("家賃に上限"), text_words("?!")
     (['cap', 'rents', 'at', '3.5'], ['家賃', '賃に', 'に上', '上限'], ['?', '!'])
@@ -121,7 +121,7 @@ def copied_run(text: str, source: str) -> int:
     """
     numbers: dict[str, int] = {}
     runs = [[numbers.setdefault(word, len(numbers)) for word in text_words(document)] for document in (text, source)]
-    powers: list[list[list[int]]] = []  # numbers of the runs of 1, 2, 4, … words, as long as any are shared
+    powers: list[list[list[int]]] = []  # numbers for the runs of 1, 2, 4, … words, as long as any are shared
     while not set(runs[0]).isdisjoint(runs[1]):
         powers.append(runs)
         runs = _longer_runs(runs, runs, 1 << len(powers) - 1)
@@ -147,7 +147,7 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """Number the runs that extend one of `runs`, `length` words long, by the run that follows it in `following`."""
+    """Extend each of `runs`, `length` words long, by the run after it in `following`, and number the results."""
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]
@@ -163,7 +163,7 @@ _NO_BLANKS = re.compile(
 
 
 def _split_by_script(word: str) -> Iterator[str]:
-    """Split `word`, turning runs in a script without spaces into pairs of characters."""
+    """Split `word`, turning runs in scripts without spaces into pairs of characters."""
     end = 0
     for run in _NO_BLANKS.finditer(word):
         if run.start() > end:
@@ -182,10 +182,10 @@ MAX_COPIED_SHARE = 0.3  # share of word pairs
 
 
 class Copy(NamedTuple):
-    """Extent to which a turn copies an earlier one."""
+    """How much of a turn copies an earlier one."""
 
     excess: float
-    """Ratio to the allowed maximum; a turn above 1 counts as a copy."""
+    """Ratio to the allowed maximum; above 1, the turn counts as a copy."""
     message: str
 
 
@@ -211,7 +211,7 @@ def measure_copy(text: str, earlier: str) -> Copy:
 
 
 ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
-"""Convergence status: in agreement, approaching, far apart, or repeating without agreement."""
+"""Convergence status: in agreement, approaching it, far apart, or repeating without agreement."""
 
 
 class Convergence(WireModel):
@@ -235,7 +235,7 @@ def convergence(
     converged: float = 0.85,
     diverging: float = 0.40,
 ) -> Convergence:
-    """Compare the proposals `now` with each other, and with those of the round `before`; both are keyed by agent.
+    """Compare the proposals `now` with each other, and with those from the round `before`; both are keyed by agent.
 
     - `positions`: each agent's short answer. Similarity is not agreement, so proposals with different positions
       (`same_answer`) have not converged, even if their texts are similar. Agents with no position, or with a position
@@ -281,7 +281,7 @@ def convergence(
 
 
 def _mean(numbers: Iterable[float]) -> float:
-    """Compute the mean independently of order.
+    """Compute the mean independently of the order of the numbers.
 
     If all numbers are equal, the result is exactly that number; if there are none, it is 1.
     """
@@ -290,7 +290,7 @@ def _mean(numbers: Iterable[float]) -> float:
 
 
 def _measure(measure: Similarity, texts: Sequence[str]) -> Matrix:
-    """Compute the matrix of `measure`; raise OutputError if a custom measure returns anything else."""
+    """Compute the matrix of `measure`; raise OutputError if a custom measure returns anything but a matrix."""
     matrix = measure(texts)
     count = len(texts)
     square = len(matrix) == count and all(len(row) == count for row in matrix)
@@ -304,7 +304,7 @@ def _measure(measure: Similarity, texts: Sequence[str]) -> Matrix:
 
 
 def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequence[float]]]) -> Matrix:
-    """Apply `scores` to the distinct texts in sorted order, so the guarantees of `Similarity` hold exactly."""
+    """Apply `scores` to the distinct texts in sorted order, which makes the guarantees of `Similarity` hold exactly."""
     distinct = sorted(set(texts))
     scored = scores(distinct) if len(distinct) > 1 else [[1.0]]
     place = {text: index for index, text in enumerate(distinct)}
@@ -312,7 +312,7 @@ def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequenc
     def score(one: int, other: int) -> float:
         if one == other:
             return 1.0
-        # A cosine can be negative or slightly above 1, and an array need not be symmetric in its last bit.
+        # A cosine may be negative or slightly above 1, and an array may be asymmetric in its last bit.
         return min(max(float(scored[min(one, other)][max(one, other)]), 0.0), 1.0)
 
     return [[score(place[one], place[other]) for other in texts] for one in texts]
@@ -340,7 +340,7 @@ def _tfidf_similarities(texts: list[str]) -> Matrix:
 def _meanings(texts: list[str]) -> Matrix:
     import numpy as np
 
-    # WordLlama's tokenizer does not accept lone surrogates, and spaces affect its result.
+    # WordLlama's tokenizer rejects lone surrogates, and spaces affect its result.
     clean = [" ".join(text.encode("utf-8", "replace").decode().split()) for text in texts]
     vectors = np.asarray(_wordllama().embed(clean, norm=False), dtype=np.float64)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -351,11 +351,11 @@ def _meanings(texts: list[str]) -> Matrix:
 
 @cache
 def _wordllama() -> WordLlamaInference:
-    """Return the WordLlama model, which is loaded once per process."""
+    """Return the WordLlama model, loaded once per process."""
     from pathlib import Path
 
-    # wordllama calls `logging.basicConfig`, which does nothing if there is already a handler. Importing a library must
-    # not configure an application's logging.
+    # wordllama calls `logging.basicConfig`, which does nothing if a handler exists. Importing a library must not
+    # configure an application's logging.
     root, handler = logging.getLogger(), logging.NullHandler()
     root.addHandler(handler)
     try:

@@ -37,16 +37,16 @@ _QUALIFIERS = {"although", "but", "except", "if", "only", "provided", "though", 
 
 
 class Position(WireModel):
-    """An agent's position on a claim in a round."""
+    """An agent's position on a claim in one round."""
 
     agent: str
     claim: str = ""
-    """Subject of the position; two positions are only compared if both agent and claim match."""
+    """Subject of the position; two positions are compared only if both agent and claim match."""
     answer: str | None
     """Stance or short answer; None if missing or retracted."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     round: Annotated[int, Field(ge=0)]
-    """Number of the round; 0 for a first proposal."""
+    """Round number; 0 for a first proposal."""
 
 
 class Flip(WireModel):
@@ -60,7 +60,7 @@ class Flip(WireModel):
 
 @lru_cache(maxsize=1024)
 def answer_words(text: str) -> tuple[str, ...]:
-    """Split a short answer into words for comparison, ignoring case, invisible characters, and punctuation at edges.
+    """Split a short answer into words for comparison, ignoring case, invisible characters, and surrounding punctuation.
 
     >>> answer_words(" **Yes**, “C++”: -5.5!")
     ('yes', 'c++', '-5.5')
@@ -76,8 +76,8 @@ def answer_words(text: str) -> tuple[str, ...]:
 def same_answer(one: str, other: str) -> bool:
     """Return whether two short answers are equal, or one merely continues the other.
 
-    "Yes" is the same as "yes, in cities", but not as "yes, but not in cities": the continuation must not contain an
-    (English) negation or follow a number. Words are compared, not meanings: "rent caps" and "caps on rents" differ.
+    "Yes" is the same as "yes, in cities", but not as "yes, but not in cities": the continuation must not contain a
+    negation (in English) or follow a number. Words are compared, not meanings: "rent caps" and "caps on rents" differ.
 
     >>> same_answer("Yes.", "yes, in cities"), same_answer("Yes", "No"), same_answer("5", "5 million")
     (True, False, False)
@@ -99,7 +99,7 @@ def is_negative(words: Sequence[str]) -> bool:
 
 
 def numbers_of(words: Sequence[str]) -> set[str]:
-    """Return the numbers in `words` written in digits.
+    """Return the numbers in `words` that are written in digits.
 
     >>> sorted(numbers_of(answer_words("from 3% to 4.5")))
     ['3', '4.5']
@@ -108,7 +108,7 @@ def numbers_of(words: Sequence[str]) -> set[str]:
 
 
 def _trim_edges(piece: str) -> str:
-    """Trim the punctuation around `piece`, except for a number's minus sign."""
+    """Trim the punctuation around `piece`, but keep a number's minus sign."""
     start, end = 0, len(piece)
     while start < end and _is_edge(piece[start]) and not _NUMBER.match(piece, start):
         start += 1
@@ -127,9 +127,9 @@ def flips(history: Sequence[Position], *, similarity: Similarity | None = None) 
     - retraction: an answer becomes None, blank, or a withdrawal ("I withdraw that").
     - contradiction: exactly one of the answers is negated, or the answers differ.
     - refinement: the answer extends the previous words ("yes" to "yes, but not in cities"); or both have at least eight
-      words, the same numbers, and are similar by `similarity` (None means `Jaccard()`).
+      words and the same numbers, and are similar by `similarity` (None means `Jaccard()`).
 
-    Repeating or shortening an answer is not a flip. An agent who states nothing in a round keeps the last position.
+    Repeating or shortening an answer is not a flip. An agent who states nothing in a round keeps its last position.
 
     >>> answers = ["yes", "Yes, but not in cities", "no", None]
     >>> changes = flips([Position(agent="ann", answer=text, round=n) for n, text in enumerate(answers, 1)])

@@ -42,9 +42,9 @@ def edges(
       unknown agents, edges from an agent to itself, or duplicates.
     - `hub`: the hub of a star, one of `names`; None means the first by name.
     - `sparsity`: for sparse and random-graph, the share of the other agents that review a proposal, from 0 to 1;
-      at least one does.
-    - `targets`, `critics`: the agents with a proposal, and the agents who can review; None means all. Other edges are
-      omitted. A proposal without a critic is assigned to the least busy other agent who can review it.
+      there is always at least one.
+    - `targets`, `critics`: the agents that have a proposal, and the agents that can review; None means all. Other
+      edges are left out. A proposal without a critic is assigned to the least busy other agent that can review it.
 
     >>> from random import Random
     >>> edges("ring", ["ann", "bob", "cy", "di"], round=1, random=Random(7), targets={"ann"})
@@ -68,7 +68,7 @@ def edges(
         {target for _, target in edges_chosen},
         sorted(names),
     )
-    # Assign a critic to each proposal without one: the least busy agent, or the next by name.
+    # Assign a critic to each proposal that has none: the least busy agent, or the next one by name.
     for at, target in enumerate(ordered):
         candidates = [name for name in (*ordered[at + 1 :], *ordered[:at]) if name in able]
         if candidates and target in live and target not in reviewed:
@@ -85,7 +85,7 @@ def all_to_all(names: Sequence[str], round: int, random: Random) -> list[Edge]: 
 
 
 def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
-    """Assign each agent one proposal to review and one reviewer: N edges.
+    """Assign each agent one proposal to review, so that each gets one reviewer: N edges.
 
     Every agent reviews the one at the same distance in the order of names. The distance is a hash of the names plus the
     round, so after N - 1 rounds everyone has reviewed everyone else.
@@ -114,9 +114,9 @@ def star(names: Sequence[str], round: int, random: Random, *, hub: str | None = 
 
 
 def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
-    """Assign max(1, floor((N - 1) * sparsity)) critics to each proposal, the same ones in every round (Li et al. 2024).
+    """Assign max(1, floor((N - 1) * sparsity)) critics to each proposal, the same in every round (Li et al. 2024).
 
-    They are chosen by a hash of both names, so the absence of one agent changes little.
+    They are chosen by a hash of both names, so an agent's absence changes little.
     """
     critics = _critics(len(names), sparsity)
     drawn: list[Edge] = []
@@ -127,7 +127,7 @@ def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float 
 
 
 def random_graph(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
-    """Assign as many critics to each proposal as `sparse`, but draw them from `random` each time."""
+    """Assign as many critics to each proposal as `sparse` does, but draw them from `random` each time."""
     critics = _critics(len(names), sparsity)
     drawn: list[Edge] = []
     for target in sorted(names):
@@ -137,12 +137,12 @@ def random_graph(names: Sequence[str], round: int, random: Random, *, sparsity: 
 
 
 def _critics(count: int, sparsity: float) -> int:
-    """Return the number of critics per proposal for `count` proposals."""
+    """Return the number of critics per proposal when there are `count` proposals."""
     return min(count - 1, max(1, math.floor((count - 1) * sparsity + _ROUNDING))) if count else 0
 
 
 def _digest(*names: str) -> int:
-    """Compute a hash that is the same in every process; lone surrogates are accepted."""
+    """Compute a hash that is the same in every process; lone surrogates are valid."""
     parts = [name.encode("utf-8", "surrogatepass") for name in names]
     data = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return int.from_bytes(sha256(data).digest()[:8], "big")
@@ -174,7 +174,7 @@ def _check(
 def _custom_edges(
     topology: Callable[[Sequence[str], int, Random], object], names: Sequence[str], number: int, random: Random
 ) -> list[Edge]:
-    """Compute the edges of a custom topology; invalid edges raise OutputError."""
+    """Compute the edges of a custom topology; raise OutputError if they are invalid."""
     selected = topology(tuple(names), number, random)
     custom_edges: list[Edge] = []
     problems: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Exact counting of votes and scores; the order of ballots does not matter.
+"""Exact counting of votes and scores, independent of the order of ballots.
 
 Numbers are added as fractions; a float is read as the simplest fraction that rounds to it.
 """
@@ -19,7 +19,7 @@ from flowdebate.errors import ConfigurationError
 
 _K = TypeVar("_K")
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]
-"""Degree of agreement, from unanimous to single votes only; "split" and "contested" have no majority."""
+"""Strength of agreement, from unanimous to single votes only; "split" and "contested" have no majority."""
 VotingRule = Literal["majority", "supermajority", "unanimous", "weighted"]
 """Voting rule: more than half of the voters, at least two thirds, all voters, or more than half of the weight."""
 
@@ -27,7 +27,7 @@ _STRONG = Fraction(4, 5)
 _MODERATE = Fraction(3, 5)
 _HALF = Fraction(1, 2)
 _ZERO, _ONE = Fraction(0), Fraction(1)
-_SIMPLE = 1_000_000  # largest denominator of a fraction that a person may have written as a float
+_SIMPLE = 1_000_000  # largest denominator of a fraction that someone may have written as a float
 _WHERE = "tally()"
 _ASKED: dict[VotingRule, str] = {
     "majority": "more than half of the eligible voters",
@@ -38,16 +38,16 @@ _ASKED: dict[VotingRule, str] = {
 
 
 class Ballot(WireModel):
-    """Vote by one voter."""
+    """One voter's vote."""
 
     voter: str
     """Name of the voter."""
     choice: str | None
-    """Author of the chosen proposal; None or any other name makes the ballot spoiled."""
+    """Author of the chosen proposal; None or any other name spoils the ballot."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     """The voter's confidence, from 0 to 1."""
     reasoning: str = ""
-    """Reason for the vote, in the voter's words."""
+    """The voter's stated reason for the vote."""
 
 
 class Tally(WireModel):
@@ -56,7 +56,7 @@ class Tally(WireModel):
     rule: VotingRule
     """Voting rule that determines the winner."""
     eligible: int
-    """Number of eligible voters, including non-voters."""
+    """Number of eligible voters, including those who did not vote."""
     valid: int
     """Number of votes for one of the choices."""
     spoiled: int
@@ -64,13 +64,13 @@ class Tally(WireModel):
     failed: int
     """Number of eligible voters without a ballot."""
     counts: dict[str, int]
-    """Valid votes per choice, in the order of the choices; 0 for a choice without votes."""
+    """Valid votes for each choice, in the order of the choices; 0 for a choice without votes."""
     weights: dict[str, float]
-    """Total weight of the valid votes per choice."""
+    """Total weight of the valid votes for each choice."""
     winner: str | None
     """Choice with the most votes (weighted: the most weight); None if there is no quorum or the tie is unbroken."""
     tied: list[str]
-    """Choices that share the lead, in their order; empty if at most one choice leads."""
+    """Choices that are tied for the lead, in their order; empty if at most one choice leads."""
     quorum: int
     """Number of valid votes required for a winner."""
     quorum_met: bool
@@ -98,7 +98,7 @@ def exact(number: float) -> Fraction:
 
 
 def portions(scores: Mapping[str, float], sides: Sequence[str]) -> dict[str, Fraction]:
-    """Compute the exact share of each of `sides` in `scores`; shares add up to 1, and are equal if all scores are zero.
+    """Compute each side's exact share of `scores`; the shares add up to 1, and are equal if all scores are zero.
 
     >>> portions({"a": 0.75, "b": 0.25}, ["a", "b"])
     {'a': Fraction(3, 4), 'b': Fraction(1, 4)}
@@ -143,7 +143,7 @@ def margin(totals: Mapping[str, Fraction]) -> Fraction:
 
 
 def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
-    """Compute the exact share of all `eligible` voters with the most frequent choice, from 0 to 1.
+    """Compute the share, from 0 to 1, of all `eligible` voters who agree on the most frequent choice.
 
     Voters without a valid vote agree with nobody.
 
@@ -161,7 +161,7 @@ def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
 def strength(counts: Mapping[str, int], *, eligible: int) -> Strength:
     """Classify the agreement r: unanimous 1, strong > 4/5, moderate >= 3/5, weak > 1/2, otherwise split.
 
-    A split in which no choice has a second vote is contested.
+    A split is contested if no choice has a second vote.
 
     >>> strength({"ann": 3, "bob": 2}, eligible=5), strength({"ann": 1, "bob": 1}, eligible=3)
     ('moderate', 'contested')
@@ -267,7 +267,7 @@ def _reason(
     voters: int,
     quorum: int | None,
 ) -> str:
-    """Describe the reason for the outcome; `quorum` is the missed quorum."""
+    """Describe the reason for the outcome; `quorum` is the quorum that was missed."""
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:
