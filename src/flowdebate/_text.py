@@ -14,7 +14,7 @@ from unicodedata import category, combining, normalize
 if TYPE_CHECKING:
     from pydantic_core import ValidationError
 
-__all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "shown")
+__all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "short_repr")
 
 _MAX_VALUE_LENGTH, _MAX_LIST_LENGTH, _MAX_KEY_LENGTH = 200, 1_500, 60
 """Maximum lengths, in characters, of an external value, of a list of problems, and of a key in a field's path, within
@@ -24,10 +24,10 @@ _DEEPEST_VALUE = 100
 """Maximum nesting of a value rendered with its `repr`; deeper values are rendered without their inner levels."""
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Render `value` for an error message, as its `repr` on one line, truncated to a readable length.
 
-    >>> shown("x" * 500)[-9:]
+    >>> short_repr("x" * 500)[-9:]
     'xx… (500)'
     """
     try:
@@ -54,7 +54,7 @@ def typed(value: object) -> str:
     if isinstance(value, (str, dict, list, tuple, bool, NoneType)) and not is_deeper(value, _DEEPEST_VALUE):
         with suppress(TypeError, ValueError):
             return cut(json.dumps(value, ensure_ascii=not str(value).isprintable()), _MAX_VALUE_LENGTH)
-    return shown(value)
+    return short_repr(value)
 
 
 def join_choices(values: Iterable[object]) -> str:

@@ -68,7 +68,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypedDict, Unpack
 
-from flowdebate._text import did_you_mean, join_choices, listed, pickles, shown, typed
+from flowdebate._text import did_you_mean, join_choices, listed, pickles, short_repr, typed
 
 __all__ = (
     "AuthenticationFailed", "BadAnswer", "BadFile", "BudgetReached", "CassetteMismatch", "CircuitOpen",
@@ -108,7 +108,7 @@ class FlowDebateError(Exception):
         facts, run = vars(self).copy(), self.run
         try:
             self.run = None  # avoid a cycle, because a run may refer to the error that ended it
-            facts = {name: fact if name == "run" or pickles(fact) else shown(fact) for name, fact in facts.items()}
+            facts = {name: fact if name == "run" or pickles(fact) else short_repr(fact) for name, fact in facts.items()}
             facts["run"] = run if run is not None and pickles(run) else None
         finally:
             self.run = run
@@ -422,7 +422,7 @@ class Refused(BadAnswer):
 
     def __init__(self, reason: str, **asker: Unpack[_Asker]) -> None:
         self.reason = reason
-        super().__init__(f"the model declined to answer: {shown(reason)}", **asker)
+        super().__init__(f"the model declined to answer: {short_repr(reason)}", **asker)
 
 
 class ContentFiltered(Refused):
@@ -519,7 +519,7 @@ class RosterError(OutputError):
     ) -> None:
         self.name = name
         self.available: tuple[str, ...] = tuple(available)
-        problem = problem or f"{shown(name)} is not a debater"
+        problem = problem or f"{short_repr(name)} is not a debater"
         super().__init__(
             block, "names of debaters", [(field, f"{problem}; available: {', '.join(map(repr, available))}")]
         )
@@ -667,7 +667,7 @@ class ViewError(FlowDebateError):
     def __init__(self, got: str, expected: str) -> None:
         self.got = got
         self.expected = expected
-        super().__init__(f"expected {expected}, got {shown(got)}")
+        super().__init__(f"expected {expected}, got {short_repr(got)}")
 
 
 class BadFile(FlowDebateError):
@@ -772,7 +772,7 @@ class NotRecordable(StoreError):
         super().__init__(
             store,
             f"run {run_id}: the result of {key} is not JSON data, and would not be the same when the run is resumed: "
-            f"{shown(got)}; name its type: ctx.step(…, returns=TYPE)",
+            f"{short_repr(got)}; name its type: ctx.step(…, returns=TYPE)",
         )
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
-from flowdebate._text import add_note, did_you_mean, is_blank, join_choices, shown
+from flowdebate._text import add_note, did_you_mean, is_blank, join_choices, short_repr
 from flowdebate._util.validation import check_count, check_seconds, check_share
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import function_name, result_of, takes
@@ -130,7 +130,7 @@ def _as_bool(answer: object, name: str) -> bool:
     if type(answer).__name__ in ("bool", "bool_") and hasattr(answer, "dtype"):
         return bool(answer)
     if not isinstance(answer, bool):
-        raise OutputError("terminate_when", "True or False", [("", f"got {shown(answer)} from {name}")])
+        raise OutputError("terminate_when", "True or False", [("", f"got {short_repr(answer)} from {name}")])
     return answer
 
 

@@ -28,8 +28,8 @@ from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.human.answers import check_answer, parse_text
 from flowdebate.blocks.human.prompt import (
     RequestParts,
-    Said,
     Section,
+    Statement,
     describe_role,
     parse_request,
     render_contributions,
@@ -236,13 +236,13 @@ def test_no_text_can_forge_an_entry(text: str) -> None:
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: bool(text.strip()))
-rounds = st.lists(st.lists(st.builds(Said, names, names, st.text()), min_size=1, max_size=3), max_size=3)
+rounds = st.lists(st.lists(st.builds(Statement, names, names, st.text()), min_size=1, max_size=3), max_size=3)
 words = st.sampled_from(["Be brief.", "One line.\n  | Another one."])
 
 
 @given(name=names, stance=st.none() | names, question=names, statements=st.none() | rounds, prompt=st.none() | words)
 def test_requests_can_be_parsed_into_their_parts(
-    name: str, stance: str | None, question: str, statements: list[list[Said]] | None, prompt: str | None
+    name: str, stance: str | None, question: str, statements: list[list[Statement]] | None, prompt: str | None
 ) -> None:
     """`parse_request` inverts `render_request` for any texts and names.
 

@@ -485,16 +485,16 @@ def test_remaining_time_is_estimated_from_the_first_call(usual: int, total: int,
     """
     view = ProgressLines(calls=usual)
     summary = BatchSummary(total=total, running=1, seconds=seconds, usage=Usage(calls=calls))
-    assert view.left(replace(summary, usage=Usage.zero())) is None
-    assert view.left(summary) == pytest.approx(seconds / calls * max(usual * total - calls, 0))
+    assert view.seconds_left(replace(summary, usage=Usage.zero())) is None
+    assert view.seconds_left(summary) == pytest.approx(seconds / calls * max(usual * total - calls, 0))
     ended = SimpleNamespace(error=None, replayed=False, run=SimpleNamespace(usage=Usage(calls=calls)))
     view.item(ended)  # type: ignore[arg-type]  # as much of an item as is looked at
     one_done = replace(summary, done=1)
-    assert view.left(one_done) == pytest.approx(seconds * (total - 1))
+    assert view.seconds_left(one_done) == pytest.approx(seconds * (total - 1))
     ended.replayed = True
     view.item(ended)  # type: ignore[arg-type]  # as above
     two_done = replace(one_done, done=2, replayed=1, usage=Usage(calls=2 * calls))
-    assert view.left(two_done) == pytest.approx(seconds * (total - 2))
+    assert view.seconds_left(two_done) == pytest.approx(seconds * (total - 2))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import httpx2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.blocks.human.prompt import Said, render_contributions, render_request
+from flowdebate.blocks.human.prompt import Statement, render_contributions, render_request
 from flowdebate.patterns.debate.schemas import DebateContributionEntry
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput
@@ -200,5 +200,5 @@ def test_a_stance_with_a_comma_round_trips() -> None:
     transcript = "Round 1:\n[Ship, now] Yes.\n[Wait] No."
     view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
     question = OpenRequest.of(make_pending(view, {"properties": {"winner": {"enum": ["Ship, now", "Wait"]}}}))
-    assert question.parts.sections[0].parts == (Said("", "Ship, now", "Yes."), Said("", "Wait", "No."))
+    assert question.parts.sections[0].parts == (Statement("", "Ship, now", "Yes."), Statement("", "Wait", "No."))
     assert question.blind == {"Ship, now": "Side A", "Wait": "Side B"}

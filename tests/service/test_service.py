@@ -744,14 +744,14 @@ async def test_every_reader_gets_the_text_of_each_call_exactly_once(
         if number == joins:
             readers.append(asyncio.ensure_future(read_updates(channel.read())))
             await asyncio.sleep(0)
-        channel.put(TextDelta(block="b", text=text, path=path))
+        channel.publish(TextDelta(block="b", text=text, path=path))
         if pauses:
             await asyncio.sleep(0)
     if not readers:
         readers.append(asyncio.ensure_future(read_updates(channel.read())))
         await asyncio.sleep(0)
     for path in "abc":
-        channel.put(ModelCalled(block="b", model="m", usage=None, seconds=0.0, path=path))  # type: ignore[arg-type]
+        channel.publish(ModelCalled(block="b", model="m", usage=None, seconds=0.0, path=path))  # type: ignore[arg-type]
     channel.end()
     (updates,) = await asyncio.gather(*readers)
     for path in "abc":

@@ -729,7 +729,7 @@ def test_redelivery_delays_double(deaths: int, steps: int) -> None:
     history = History().after_death(steps)
     for number in range(1, deaths):
         assert history.delay == min(0.5 * 2 ** (number - 1), 60.0)
-        assert (history.suspect, history.alone) == (number >= 2, max(0, number - 2))
+        assert (history.suspect, history.deaths_alone) == (number >= 2, max(0, number - 2))
         history = history.after_death(steps)
     assert history.after_death(steps + 1) == replace(History(), deaths=1, steps=steps + 1)
     away = History().after_outage(steps, 7.5).after_outage(steps, 99.0)

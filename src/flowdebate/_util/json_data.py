@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
 
-from flowdebate._text import clean_text, shown
+from flowdebate._text import clean_text, short_repr
 
 _MAX_DEPTH = 50  # maximum nesting of lists and objects; in many languages, parsers stop at about a hundred
 _MAX_LENGTH = 5_000_000  # maximum length in characters, counting `_ONE` for each value
@@ -68,7 +68,7 @@ def sparse_defaults(kind: type[Any]) -> Mapping[str, Any]:
 
 def _shown(value: object) -> str:
     """Describe an unknown value as text, without trusting its repr."""
-    return clean_text(str.__str__(shown(value)))
+    return clean_text(str.__str__(short_repr(value)))
 
 
 class _TooLarge(ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flowdebate._text import shown
+from flowdebate._text import short_repr
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.functions import BlockLike, Function, as_block, decision, invocation
 from flowdebate.errors import ConfigurationError, OutputError
@@ -43,7 +43,9 @@ class Router(Block[Any, Any]):
         if self.otherwise is not None:
             return None
         route_names = ", ".join(map(repr, self.routes))
-        raise OutputError(self.name, "one of its routes", [("", f"chose {shown(choice)}; available: {route_names}")])
+        raise OutputError(
+            self.name, "one of its routes", [("", f"chose {short_repr(choice)}; available: {route_names}")]
+        )
 
     def outline(self) -> Outline:
         children = [Outline(text=f"{key}:", children=(block.outline(),)) for key, block in self.routes.items()]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flowdebate._text import shown
+from flowdebate._text import short_repr
 from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.functions import Invocation, decision, result_of
@@ -132,7 +132,7 @@ class ForEach(Step):
     async def run(self, value: object, ctx: Context, path: str) -> object:
         items = value if self.over is None else await result_of(self.over(value, ctx))
         if not isinstance(items, Iterable):
-            raise OutputError(f"{ctx.block} for_each", "items to iterate over", [("", f"got {shown(items)}")])
+            raise OutputError(f"{ctx.block} for_each", "items to iterate over", [("", f"got {short_repr(items)}")])
         outputs = await in_order(
             [
                 _call(self.block, item, ctx.child(self.block.name, f"{path}[{index}]"))

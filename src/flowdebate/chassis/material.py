@@ -48,7 +48,7 @@ _LAST_WORDS = 3_000
 """Number of characters at the end of the transcript (the latest arguments) used as a query for passages."""
 
 
-class Shown(WireModel):
+class ShownPassages(WireModel):
     """The passages shown in a turn."""
 
     round: int
@@ -114,7 +114,9 @@ class Material:
             "sources": [source.info for source in self.all_of_run(ctx)],
             "quotes": [list(look_up(entry.text, sources)) for entry in output.entries],
         }
-        if passages := ctx.run.cache.get((self, Shown)):  # sorted, because simultaneous speakers finish in any order
+        if passages := ctx.run.cache.get(
+            (self, ShownPassages)
+        ):  # sorted, because simultaneous speakers finish in any order
             update["passages"] = sorted(passages, key=lambda item: (item.round, item.block))
         return output.model_copy(update=update)
 
@@ -154,8 +156,8 @@ class Material:
                 return await asyncio.to_thread(find_passages, sources, queries, room, share=self.share)
 
             passages = await ctx.decide(search, returns=list[Passage])
-            turns = ctx.run.cache.setdefault((self._of_run, Shown), [])
-            turns.append(Shown(round=round_of(ctx), block=ctx.block, passages=passages))
+            turns = ctx.run.cache.setdefault((self._of_run, ShownPassages), [])
+            turns.append(ShownPassages(round=round_of(ctx), block=ctx.block, passages=passages))
             return "\n\n".join(
                 [*([before] if before else []), render_passages(passages, sources, numbers=self.numbered), task]
             )

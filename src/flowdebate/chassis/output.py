@@ -13,7 +13,7 @@ from flowdebate._text import cut, one_line
 from flowdebate._util.wire import WireModel, freeze
 from flowdebate.blocks.base import Block, Wrapped
 from flowdebate.blocks.functions import Handler, handler
-from flowdebate.chassis.material import Material, Shown
+from flowdebate.chassis.material import Material, ShownPassages
 from flowdebate.chassis.options import OptionsT
 from flowdebate.chassis.roster import Role, role_options
 from flowdebate.chassis.sentences import first_sentences
@@ -77,7 +77,7 @@ class PatternOutput(WireModel):
     """The quotes in each of the `entries`, checked against the sources; None (and omitted from JSON) if there are no
     sources.
     """
-    passages: list[Shown] | None = Field(default=None, exclude_if=is_none)
+    passages: list[ShownPassages] | None = Field(default=None, exclude_if=is_none)
     """The passages shown in turns, from sources too long for a prompt.
 
     None (and omitted from JSON) if the sources were shown in full.

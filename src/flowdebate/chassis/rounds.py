@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from flowdebate._text import clean_text, shown
+from flowdebate._text import clean_text, short_repr
 from flowdebate._util.validation import check_text
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
@@ -114,7 +114,7 @@ class RoundCondition:
             reason = await condition.reason(ctx)
             # returned by an application's own condition class; functions are rejected by name
             if reason in PATTERNS_OWN:
-                raise OutputError("terminate_when", "no reason of a pattern's own", [("", f"got {shown(reason)}")])
+                raise OutputError("terminate_when", "no reason of a pattern's own", [("", f"got {short_repr(reason)}")])
             return reason is not None if plain else reason or False
 
         return ask

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Se
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from typing_extensions import TypeVar
 
-from flowdebate._text import cut, error_text, problems_of, shown
+from flowdebate._text import cut, error_text, problems_of, short_repr
 from flowdebate._util.wire import BaseEvent, BlockEvent, FrozenList, WireModel, new_list, share_fields_set
 from flowdebate.errors import MalformedResponse, OutputError, SchemaViolation
 from flowdebate.store.base import RunStatus
@@ -330,9 +330,9 @@ def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
             data = value.model_dump(warnings=False)
         return model.model_validate(data)
     except ValidationError as error:
-        raise OutputError(block, f"a {model.__name__}", problems_of(error, show=shown)) from None
+        raise OutputError(block, f"a {model.__name__}", problems_of(error, show=short_repr)) from None
     except Exception as error:  # a malicious mapping may raise anything
-        problem = f"got {shown(value)}, which raises {error_text(error)}"
+        problem = f"got {short_repr(value)}, which raises {error_text(error)}"
         raise OutputError(block, f"a {model.__name__}", [("", problem)]) from error
 
 

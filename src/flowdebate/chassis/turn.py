@@ -361,7 +361,7 @@ class TurnTask:
         self._tasks: TaskCollection = ctx.scope.handles[AUDIT]
         self._id = self._tasks.start_task(goal, by=agent_name, metadata=metadata).id
 
-    def heard(self) -> None:
+    def end_review(self) -> None:
         """Record that an answer from a human ended the review, if there was one."""
         if self._ctx.run.was_suspended(self._ctx.path):
             resume_task(self._tasks, self._id)
@@ -467,7 +467,7 @@ class Turn(Block[Any, Any]):
             answer = await ask(debater, subject, reading, self._failures)
             if transcript.state is not before:  # a recording block inside the debater's block has changed it
                 raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
-            task.heard()
+            task.end_review()
             return await self._record(answer, ctx.below(self._record))
 
         def lose(error: Exception, instead: Recovery) -> None:

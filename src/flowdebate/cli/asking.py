@@ -215,13 +215,13 @@ class ProgressLines:
         if self._clock() - self._last >= _EVERY:
             self._last = self._clock()
             total = "" if counts.total is None else f" of {counts.total:,}"
-            self.show_message(f"{counts.done:,}{total} done; {', '.join(_describe(counts, self.left(counts)))}")
+            self.show_message(f"{counts.done:,}{total} done; {', '.join(_describe(counts, self.seconds_left(counts)))}")
 
     def show_message(self, message: str) -> None:
         """Show a message."""
         print_message(message)
 
-    def left(self, counts: Counts) -> float | None:
+    def seconds_left(self, counts: Counts) -> float | None:
         """Estimate the remaining seconds from the completed and the remaining calls; return None if unknown."""
         usual = self._calls / self._ended if self._ended else self._usual_calls
         calls_made = counts.usage.calls - self._calls_before
@@ -258,7 +258,7 @@ class ProgressBar(ProgressLines):
             self.show_message(models)
 
     def show(self, counts: Counts) -> None:
-        description = ", ".join(_describe(counts, self.left(counts)))
+        description = ", ".join(_describe(counts, self.seconds_left(counts)))
         self._bar.update(self._task, completed=counts.done, total=counts.total, about=description, refresh=True)
 
     def show_message(self, message: str) -> None:

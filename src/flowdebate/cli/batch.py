@@ -144,7 +144,7 @@ async def run_batch(
         until=totals.reached,
         on_uncertain="retry",  # users cannot decide this one by one for hundreds of questions
         allow_changes=False,
-        plan_item=plans.each,
+        plan_item=plans.plan_row,
     )
 
     async def read(progress: ProgressLines) -> int:
@@ -262,7 +262,7 @@ class Plans:
             async for item in proposals:
                 self._proposed[item.question] = item.output or ()
 
-    def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
+    def plan_row(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
         """Return the pattern and the plan to store for a row."""
         plan = self.of(row)
         dealt = {} if plan.dealt is None else {"model": plan.dealt}

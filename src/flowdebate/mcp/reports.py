@@ -20,7 +20,7 @@ from flowdebate._text import counted, listed, nearest, problems_of
 from flowdebate.chassis.roles import render_flag
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, FlowDebateError, ModelUnavailable, StoreError
 from flowdebate.prompts import quoted, tag_name, tag_text
-from flowdebate.service.runs import moment
+from flowdebate.service.runs import to_datetime
 from flowdebate.service.state import RunDetails, RunPage, RunState
 from flowdebate.ui.document import Document, Tokens
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
@@ -186,7 +186,7 @@ def _summary(run: RunState, usage: Tokens | None = None) -> dict[str, Any]:
         "status": run.status,
         "pattern": run.pattern or run.block,
         "question": shorten(run.question),
-        "created_at": moment(run.created_at),
+        "created_at": to_datetime(run.created_at),
         "labels": dict(run.labels),
         "calls": None if usage is None else usage.calls,
     }

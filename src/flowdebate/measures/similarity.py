@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from flowdebate._text import shown
+from flowdebate._text import short_repr
 from flowdebate._util.validation import check_library, check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, OutputError
@@ -296,7 +296,7 @@ def _measure(measure: Similarity, texts: Sequence[str]) -> Matrix:
     square = len(matrix) == count and all(len(row) == count for row in matrix)
     if not square or not all(0 <= score <= 1 for row in matrix for score in row):
         expected = f"{count} rows of {count} numbers from 0 to 1"
-        raise OutputError(measure.name, expected, [("", f"got {shown(matrix)}")])
+        raise OutputError(measure.name, expected, [("", f"got {short_repr(matrix)}")])
     return matrix
 
 

@@ -12,7 +12,7 @@ from itertools import permutations
 from random import Random
 from typing import Literal, TypeAlias, get_args
 
-from flowdebate._text import join_choices, shown
+from flowdebate._text import join_choices, short_repr
 from flowdebate._util.validation import check_share
 from flowdebate.errors import ConfigurationError, OutputError
 
@@ -179,20 +179,22 @@ def _custom_edges(
     custom_edges: list[Edge] = []
     problems: list[tuple[str, str]] = []
     if not isinstance(selected, (list, tuple, set, frozenset)):
-        selected, problems = (), [("", f"got {shown(selected)}")]
+        selected, problems = (), [("", f"got {short_repr(selected)}")]
     for place, edge in enumerate(selected):
         match edge:
             case (str(critic), str(target)) if not {critic, target} <= {*names}:
                 allowed, stranger = ", ".join(map(repr, names)), target if critic in names else critic
-                problems.append((str(place), f"{shown(stranger)} is not an agent; agents: {allowed}"))
+                problems.append((str(place), f"{short_repr(stranger)} is not an agent; agents: {allowed}"))
             case (str(critic), str(target)) if critic == target:
-                problems.append((str(place), f"{shown(critic)} would review their own proposal"))
+                problems.append((str(place), f"{short_repr(critic)} would review their own proposal"))
             case (str(critic), str(target)):
                 custom_edges.append((critic, target))
             case _:
-                problems.append((str(place), f"got {shown(edge)}"))
+                problems.append((str(place), f"got {short_repr(edge)}"))
     twice = [
-        ("", f"{shown(edge)} is there more than once") for edge, times in Counter(custom_edges).items() if times > 1
+        ("", f"{short_repr(edge)} is there more than once")
+        for edge, times in Counter(custom_edges).items()
+        if times > 1
     ]
     if problems or twice:
         block = getattr(topology, "__name__", type(topology).__name__)

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field
 
-from flowdebate._text import join_choices, shown
+from flowdebate._text import join_choices, short_repr
 from flowdebate._util.validation import check_choice, check_count, check_weight
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
@@ -271,11 +271,11 @@ def _reason(
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:
-        names = " and ".join(map(shown, tied))
+        names = " and ".join(map(short_repr, tied))
         return f"{names} share the lead; " + ("there is no tie break" if winner is None else f"{winner!r} was chosen")
     share = shares[str(winner)]
     had = f"{float(share):.1%} of the weight" if rule == "weighted" else f"{heads[str(winner)]} of {voters} votes"
-    return f"{shown(winner)} has {had}; {rule} asks for {_ASKED[rule]}"
+    return f"{short_repr(winner)} has {had}; {rule} asks for {_ASKED[rule]}"
 
 
 def _check_tally(

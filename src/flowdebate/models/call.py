@@ -22,7 +22,7 @@ from types import coroutine
 from typing import Any, NamedTuple, TypeVar, get_args
 from urllib.parse import urlsplit
 
-from flowdebate._text import clean_data, clean_text, is_blank, shown, without_keys
+from flowdebate._text import clean_data, clean_text, is_blank, short_repr, without_keys
 from flowdebate._util.validation import check_count, check_number
 from flowdebate.errors import (
     BadAnswer,
@@ -586,7 +586,7 @@ def _check_logprobs(logprobs: object, choices: Sequence[str]) -> None:
 
 
 def _malformed(what: str, got: object, allowed: str) -> MalformedResponse:
-    return MalformedResponse(f"{what} of a model must be {allowed}, got {shown(got)}")
+    return MalformedResponse(f"{what} of a model must be {allowed}, got {short_repr(got)}")
 
 
 # Guard against real model calls

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import from_json, to_json
 
-from flowdebate._text import is_deeper, problems_of, shown
+from flowdebate._text import is_deeper, problems_of, short_repr
 from flowdebate._util.wire import WireModel, share_fields_set
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.models.json_schema import (
@@ -197,7 +197,7 @@ def _model_of_json_schema(json_schema: Mapping[str, Any], location: str, field: 
 def _requirement(problem: jsonschema.ValidationError) -> str:
     if not problem.validator:  # the schema is `false`, or the validation took too many steps
         return problem.message
-    return f"must satisfy {problem.validator} {shown(problem.validator_value)}"
+    return f"must satisfy {problem.validator} {short_repr(problem.validator_value)}"
 
 
 def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own

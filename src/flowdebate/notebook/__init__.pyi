@@ -1,3 +1,3 @@
 from .human_turn import HumanTurn as HumanTurn
-from .shown import Shown as Shown
+from .shown import DisplayedRun as DisplayedRun
 from .shown import show as show

@@ -37,7 +37,7 @@ class _RunCancelledError(asyncio.CancelledError):
         return [f"{self}"]
 
 
-class Shown(Generic[OutT, RawT]):
+class DisplayedRun(Generic[OutT, RawT]):
     """Run displayed by a cell; await it to get the result."""
 
     def __init__(self, task: asyncio.Task[RunResult[OutT, RawT]]) -> None:
@@ -54,7 +54,7 @@ class Shown(Generic[OutT, RawT]):
         """Display nothing, because `show` has already displayed the run."""
 
 
-def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> Shown[OutT, RawT]:
+def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> DisplayedRun[OutT, RawT]:
     """Show a run in this cell's output while it is in progress, and then its report; await it to get the result.
 
     The output is updated at most every `every` seconds, and only if something has changed. If the run fails, awaiting
@@ -78,7 +78,7 @@ def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> Shown[OutT, R
     task = asyncio.create_task(_follow(handle, live, news, _output(), every), name=f"show {handle.run_id}")
     # The page shows any error, so awaiting the run is optional.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return Shown(task)
+    return DisplayedRun(task)
 
 
 async def _follow(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn, 
 
 from pydantic.alias_generators import to_camel
 
-from flowdebate._text import join_choices, shown
+from flowdebate._text import join_choices, short_repr
 from flowdebate._util.validation import check_count, check_text
 from flowdebate._util.wire import BaseEvent
 from flowdebate.errors import ConfigurationError, IllegalTransition, ReadOnly, TaskNotFound
@@ -107,7 +107,7 @@ def _plain(value: object) -> object:
             value, by_alias=True, serialize_unknown=True, inf_nan_mode="null", bytes_mode="base64"
         )
     except ValueError:  # a cycle or a lone surrogate: an audit trail with a placeholder is better than none
-        return shown(value)
+        return short_repr(value)
 
 
 def _change_fields(task: Task, changes: Mapping[str, Any]) -> Task:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from flowdebate._text import clean_text, cut, shown, typed, without_keys
+from flowdebate._text import clean_text, cut, short_repr, typed, without_keys
 from flowdebate.errors import ConfigurationError, RunChanged, StoreError
 from flowdebate.models.resolve import ModelChoice, ModelResolver, Override, model_of_environment
 from flowdebate.runs.events import models_by_seat, remarks_on
@@ -139,9 +139,9 @@ def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, st
 def _json_or_text(value: object) -> object:
     """Convert `value` to JSON data, or to text if that fails, so that the end of a run can always be recorded."""
     try:
-        return from_json(to_json(value, fallback=shown, inf_nan_mode="strings"))
+        return from_json(to_json(value, fallback=short_repr, inf_nan_mode="strings"))
     except (PydanticSerializationError, ValueError, RecursionError):
-        return shown(value)
+        return short_repr(value)
 
 
 def read_question(value: object) -> str:

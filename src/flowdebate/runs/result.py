@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, cast
 
 from typing_extensions import TypeVar
 
-from flowdebate._text import pickles, shown
+from flowdebate._text import pickles, short_repr
 from flowdebate._util.importing import InNotebooks
 from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks import TaskCollection
@@ -185,7 +185,7 @@ class RunResult(RunView[RawT_co], Generic[OutT_co, RawT_co]):
 
     def __repr__(self) -> str:
         line = getattr(self.raw, "incomplete", None)  # only the outputs of patterns have this attribute
-        return f"<RunResult {self.run_id} {self.status}{f' ({line})' if line else ''} output={shown(self.output)}>"
+        return f"<RunResult {self.run_id} {self.status}{f' ({line})' if line else ''} output={short_repr(self.output)}>"
 
 
 class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from flowdebate import _text, errors
-from flowdebate._text import shown
+from flowdebate._text import short_repr
 from flowdebate._util.json_data import json_text
 from flowdebate.errors import (
     ConfigurationError,
@@ -211,7 +211,7 @@ def _of_library(error: FlowDebateError) -> Problem:
 def _of_pydantic(error: Mapping[str, Any]) -> FieldProblem:
     place, *path = error["loc"]
     path = path or [place] * (place not in ("body", "query", "path", "header", "cookie"))
-    field = ".".join(shown(part)[1:-1] if isinstance(part, str) else str(part) for part in path)
+    field = ".".join(short_repr(part)[1:-1] if isinstance(part, str) else str(part) for part in path)
     if error["type"] == "json_invalid":
         return FieldProblem(field="", problem=f"is not JSON: {error['ctx']['error']} at character {error['loc'][-1]}")
     problem = _text.describe_problem(error, got=False)

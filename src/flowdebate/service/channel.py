@@ -120,13 +120,13 @@ class Channel:
     def of(cls, handle: RunHandle[Any]) -> Self:
         """Create the channel of a run executed by this process, open from the run's first event to its end."""
         channel = cls()
-        handle.listen(channel.put)
+        handle.listen(channel.publish)
         handle.on_end(channel.end)
         return channel
 
     # Writing
 
-    def put(self, event: object) -> None:
+    def publish(self, event: object) -> None:
         """Add one of the run's events as it happens."""
         match event:
             # Not logged, because a replay of the journal has no such event, so marks would no longer match.

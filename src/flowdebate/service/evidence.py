@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
-from flowdebate._text import shown, typed
+from flowdebate._text import short_repr, typed
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, FlowDebateError
 from flowdebate.evaluation.readers import Votes, sides_of, votes_of
@@ -85,7 +85,7 @@ class Evidence:
             outcome, problems = "differs", (different,)
         elif other := self.changed_requests():
             more = f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""
-            places = f"{', '.join(map(shown, other[:_NAMED]))}{more}"
+            places = f"{', '.join(map(short_repr, other[:_NAMED]))}{more}"
             outcome = "differs" if same_version else "unknown"
             why = "an earlier answer was changed, or another version of flowdebate has written it"
             problems = (f"The journal has other prompts than the run gives now, at {places}: {why}.",)
@@ -188,7 +188,7 @@ def difference(one: object, other: object, *, besides: Collection[str] = ()) -> 
         is_both = (
             excerpts(first_value, second_value)
             if isinstance(first_value, str) and isinstance(second_value, str)
-            else (shown(first_value), shown(second_value))
+            else (short_repr(first_value), short_repr(second_value))
         )
         return place, *is_both
     return None
@@ -224,6 +224,6 @@ def excerpts(one: str, other: str) -> tuple[str, str]:
     at = min(len(one), len(other)) if at is None else at
     start = max(at - _AROUND, 0)
     return tuple(
-        shown(f"{'…' if start else ''}{text[start : at + _AROUND]}{'…' if at + _AROUND < len(text) else ''}")
+        short_repr(f"{'…' if start else ''}{text[start : at + _AROUND]}{'…' if at + _AROUND < len(text) else ''}")
         for text in (one, other)
     )  # type: ignore[return-value]  # of two texts

@@ -367,10 +367,10 @@ def ago(seconds: float) -> str | None:
     return None
 
 
-def moment(seconds: float) -> datetime:
+def to_datetime(seconds: float) -> datetime:
     """Convert seconds since the epoch to a datetime; times beyond the calendar become its first or last moment.
 
-    >>> moment(0).isoformat(), moment(1e18).year, moment(-1e18).year
+    >>> to_datetime(0).isoformat(), to_datetime(1e18).year, to_datetime(-1e18).year
     ('1970-01-01T00:00:00+00:00', 9999, 1)
     """
     return datetime.fromtimestamp(min(max(seconds, _FIRST.timestamp()), _LAST.timestamp()), UTC)

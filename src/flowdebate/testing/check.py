@@ -419,7 +419,7 @@ class _Check:
 
     async def _hang(self, handle: RunHandle[Any]) -> str | None:
         """Describe a run that exceeded its time limit, and cancel the run."""
-        await handle.wait(self.clock.left)
+        await handle.wait(self.clock.seconds_left)
         if handle.done():
             return None
         self.finding.hung = True

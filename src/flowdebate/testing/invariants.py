@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from flowdebate._text import clean_text, error_text, is_blank, shown
+from flowdebate._text import clean_text, error_text, is_blank, short_repr
 from flowdebate._util.wire import BaseEvent
 from flowdebate.chassis.output import PatternOutput
 from flowdebate.chassis.registry import load_patterns
@@ -228,7 +228,7 @@ def tasks_match_the_transcript(run: Played) -> Problems:
     texts = [task.output for task in completed if isinstance(task.output, str)]
     if run.complete and len(texts) == len(run.raw.entries):
         for text in Counter(entry.text for entry in run.raw.entries) - Counter(texts):
-            yield f"the transcript has {shown(text)}, which no task has as its output"
+            yield f"the transcript has {short_repr(text)}, which no task has as its output"
 
 
 def only_scheduled_speakers_speak(run: Played) -> Problems:
@@ -353,7 +353,7 @@ def has_storable_output(run: Played) -> Problems:
         try:
             to_json(value, inf_nan_mode="strings")
         except (PydanticSerializationError, ValueError, RecursionError) as error:
-            yield f"the {what} is {shown(value)}: {error_text(error)}"
+            yield f"the {what} is {short_repr(value)}: {error_text(error)}"
 
 
 # Several runs
@@ -407,7 +407,7 @@ def answers_current_question(runs: Runs) -> Problems:
         for text in _list_texts([_as_json(run.raw), _as_json(run.output)]):
             for word in OTHER_WORDS:
                 if word.casefold() in text.casefold() and word.casefold() not in material:
-                    yield f"asked {shown(run.example.question)}, it says {shown(text)}"
+                    yield f"asked {short_repr(run.example.question)}, it says {short_repr(text)}"
                     return
     difference = None if runs.alone is runs.first else _compare(runs.alone, runs.first)
     if difference is not None:
@@ -559,9 +559,9 @@ def _describe_difference(one: object, two: object, place: str = "") -> str:
     elif isinstance(one, str) and isinstance(two, str) and one != two:
         same = next((index for index, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), 0)
         begin = max(same - _BEFORE, 0)
-        return f"{f'{place} is ' if place else ''}{shown(one[begin:])}, then {shown(two[begin:])}"
+        return f"{f'{place} is ' if place else ''}{short_repr(one[begin:])}, then {short_repr(two[begin:])}"
     elif one != two:
-        return f"{f'{place} is ' if place else ''}{shown(one)}, then {shown(two)}"
+        return f"{f'{place} is ' if place else ''}{short_repr(one)}, then {short_repr(two)}"
     else:
         return ""
     return next(filter(None, (_describe_difference(first, second, location) for location, first, second in pairs)), "")

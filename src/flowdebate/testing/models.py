@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
-from flowdebate._text import shown
+from flowdebate._text import short_repr
 from flowdebate.blocks.functions import result_of
 from flowdebate.errors import MalformedResponse, ScriptError
 from flowdebate.models.base import Message, Usage
@@ -120,7 +120,7 @@ class ScriptedModel:
         if self.remaining:
             remaining = self._replies[len(self.calls) :]
             count = f"{len(remaining)} of {len(self._replies)}"
-            message = f"{count} replies were not asked for; the next is {shown(remaining[0])}"
+            message = f"{count} replies were not asked for; the next is {short_repr(remaining[0])}"
             raise ScriptError(message, model=self.name)
 
     def __repr__(self) -> str:
@@ -156,5 +156,5 @@ def response_of(reply: object, request: ModelRequest, name: str) -> ModelRespons
     expected = "text" if request.output is None else "text (JSON), a dict or a pydantic model"
     if request.choices:
         expected = f"one of {', '.join(map(repr, request.choices))}, a dict of their log-probabilities"
-    message = f"the reply must be {expected}, tool calls or a ModelResponse, got {shown(reply)}"
+    message = f"the reply must be {expected}, tool calls or a ModelResponse, got {short_repr(reply)}"
     raise MalformedResponse(message, model=name, block=request.block)

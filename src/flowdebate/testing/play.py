@@ -58,7 +58,7 @@ class Clock:
         self._end = None
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Return the time left for the run, in seconds."""
         return self.seconds if self._end is None else max(self._end - monotonic(), 0.0)
 
@@ -84,7 +84,7 @@ def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
     context = contextvars.copy_context()
     thread = threading.Thread(target=lambda: context.run(asyncio.run, main()), daemon=True, name="flowdebate-check")
     thread.start()
-    while not wait([outcome], timeout=clock.left + _GRACE).done:
+    while not wait([outcome], timeout=clock.seconds_left + _GRACE).done:
         if clock.blocked:
             raise RunHangs(_application_frame(_outwards(sys._current_frames().get(thread.ident or 0))))  # noqa: SLF001
     thread.join(_GRACE)

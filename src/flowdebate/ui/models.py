@@ -74,7 +74,7 @@ class AllowedModels:
             return f"Set {provider.key_env} and start the server again to use its models"
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
-    def found(self) -> list[str]:
+    def default_models(self) -> list[str]:
         """Return the models for "each": every configured vendor's default model, or the first one allowed."""
         names, installed = self.names, list_available_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
@@ -122,7 +122,7 @@ class Models:
         if self._allowed is None:
             return list_available_models(without=self._without)
         excluded = set(map(maker_of, self._without))
-        return [name for name in self._allowed.found() if maker_of(name) not in excluded]
+        return [name for name in self._allowed.default_models() if maker_of(name) not in excluded]
 
     def missing(self, option: str, base_url_option: str, *, seats: Sequence[str] = ()) -> str:
         """Explain that the base URL needs a model name (for these `seats`, or for all), and list the available names.

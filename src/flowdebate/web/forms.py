@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from flowdebate.blocks.human.prompt import RequestParts, Said, kind_of, parse_request
+from flowdebate.blocks.human.prompt import RequestParts, Statement, kind_of, parse_request
 from flowdebate.runs.context import escape_path_segment
 from flowdebate.runs.suspend import role_in_name
 from flowdebate.ui.options import Panel, PlanOptions, option_of
@@ -464,15 +464,17 @@ class OpenRequest:
                 for subpart in parts.sections
             ),
         )
-        spoken = {entry.position for section in parts.sections for entry in section.parts if isinstance(entry, Said)}
+        spoken = {
+            entry.position for section in parts.sections for entry in section.parts if isinstance(entry, Statement)
+        }
         if not spoken or not spoken <= set(stances):
             return cls(parts, {})
         letters = [*ascii_uppercase, *map(str, range(len(ascii_uppercase) + 1, len(stances) + 1))]
         return cls(parts, {stance: f"Side {letter}" for stance, letter in zip(stances, letters, strict=False)})
 
 
-def _by_stance(part: Said | str, stances: Sequence[str]) -> Said | str:
-    if isinstance(part, Said):
+def _by_stance(part: Statement | str, stances: Sequence[str]) -> Statement | str:
+    if isinstance(part, Statement):
         tag = f"{part.name}, {part.position}" if part.position else part.name
         return replace(part, name="", position=tag) if tag in stances else part
     return part

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from flowdebate.service.runs import ago, moment, short_id
+from flowdebate.service.runs import ago, short_id, to_datetime
 from flowdebate.ui.sections import FLAGS
 from flowdebate.ui.statuses import RESUMABLE, STATUSES, status_mark
 from flowdebate.ui.text import as_json, cost_text, printable
@@ -95,8 +95,8 @@ def _environment() -> Environment:
         role=role_title,
         count=lambda number: _UNKNOWN if number is None else f"{number:,}",
         seconds=lambda number: _UNKNOWN if number is None else f"{number:.1f}",
-        when=lambda seconds: ago(time.time() - seconds) or f"{moment(seconds):%Y-%m-%d}",
-        date=lambda seconds: f"{moment(seconds):%-d %B %Y}",
+        when=lambda seconds: ago(time.time() - seconds) or f"{to_datetime(seconds):%Y-%m-%d}",
+        date=lambda seconds: f"{to_datetime(seconds):%-d %B %Y}",
         cost=lambda run: _UNKNOWN if run.cost is None else cost_text(run.cost, run.prices),
         took=lambda seconds: _UNKNOWN if seconds is None else duration(seconds).replace(" seconds", " s"),
         kind=lambda value: type(value).__name__,

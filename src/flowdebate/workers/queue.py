@@ -185,7 +185,7 @@ class History:
 
     deaths: int = 0
     """Number of consecutive workers that died while executing the run, without recording a step."""
-    alone: int = 0
+    deaths_alone: int = 0
     """Number of these workers that were executing nothing else, which means that the run caused the crash."""
     outages: int = 0
     """Number of consecutive delays because the run's provider was unavailable, without a step being recorded."""
@@ -218,11 +218,11 @@ class History:
 
         >>> once = History().after_death(3)
         >>> twice = once.after_death(3)
-        >>> twice.suspect, twice.after_death(3).alone, twice.after_death(4).deaths
+        >>> twice.suspect, twice.after_death(3).deaths_alone, twice.after_death(4).deaths
         (True, 1, 1)
         """
         before = self._without_progress(steps)
-        return replace(before, deaths=before.deaths + 1, alone=before.alone + before.suspect)
+        return replace(before, deaths=before.deaths + 1, deaths_alone=before.deaths_alone + before.suspect)
 
     def after_outage(self, steps: int, now: float) -> History:
         """Return the history after another outage of the provider, with the run's current number of recorded steps."""
@@ -390,7 +390,7 @@ class RunQueue:
         """Return the ids of the run's unfinished deliveries."""
         return [workflow.workflow_id for workflow in self.of(run_id) if workflow.status in ACTIVE]
 
-    def taken(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
+    def executing_deliveries(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
         """Return the deliveries in progress in all workers of this version, or in one worker."""
         return self.open().list_workflows(
             queue_name=self.name,

@@ -83,7 +83,8 @@ class Reaper:
             for delivery in await asyncio.to_thread(self._workers.queue.foreign):
                 await self._give_up(delivery)
             taken_deliveries = {
-                workflow.workflow_id: workflow for workflow in await asyncio.to_thread(self._workers.queue.taken)
+                workflow.workflow_id: workflow
+                for workflow in await asyncio.to_thread(self._workers.queue.executing_deliveries)
             }
             alive = set(await self._ask(_ALIVE))
             dead = [name for name, workflow in taken_deliveries.items() if number_of(workflow.executor_id) not in alive]
@@ -114,10 +115,10 @@ class Reaper:
             if stored.status == "running" and not stored.owned:
                 stored = await store.take(run_id)
                 history = History.of(delivery).after_death(stored.steps)
-                if history.alone >= DEATHS_ALONE:
+                if history.deaths_alone >= DEATHS_ALONE:
                     reason = (
                         f"given up: {history.deaths} workers in a row died while they executed it, "
-                        f"the last {history.alone} of them while they executed nothing else"
+                        f"the last {history.deaths_alone} of them while they executed nothing else"
                     )
                     await store.finish(run_id, "dead_letter", {**(stored.outcome or {}), "error": reason})
                 else:

@@ -419,7 +419,9 @@ class Worker:
         deliveries = self._workers.queue
         with suppress(Exception):  # if this fails, another worker's reaper does it
             await asyncio.to_thread(
-                lambda: deliveries.hand_back([delivery.workflow_id for delivery in deliveries.taken(self.id)])
+                lambda: deliveries.hand_back(
+                    [delivery.workflow_id for delivery in deliveries.executing_deliveries(self.id)]
+                )
             )
 
 

@@ -79,7 +79,7 @@ def test_claims_with_invented_quotes_never_change_an_answer(
         )
     assert (raw.answer != answer) == any(claim.ruling == "holds" for claim in raw.claims)
     assert critics <= result.usage.calls <= critics + 2
-    assert raw.outcome == ("revised" if raw.holding else "stands")
+    assert raw.outcome == ("revised" if raw.upheld else "stands")
 
 
 @given(

@@ -141,7 +141,7 @@ def test_custom_blocks_receive_the_kind_of_their_turn() -> None:
     sides = [Debater("ann", "trams", block=speak), Debater("ben", "buses", block=speak)]
     pattern = debate(name="city", debaters=sides, phases=[Phase("questions", asks="pairs")], judge=lambda _: VERDICT)
     pattern.run_sync("What?", model=ScriptedModel("Done."))
-    assert [(turn.kind, turn.to, turn.put) for turn in turns] == [
+    assert [(turn.kind, turn.to, turn.question_to_answer) for turn in turns] == [
         ("question", "ben", None),
         ("answer", "ann", "Said."),
         ("question", "ann", None),

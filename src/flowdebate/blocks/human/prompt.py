@@ -82,7 +82,7 @@ def render_contributions(entries: Iterable[Any], *, names: bool = True) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Statement:
     """Contribution together with its author's tag."""
 
     name: str
@@ -97,7 +97,7 @@ class Section:
 
     round: int | None
     """Number of the round; None for a paragraph of the request."""
-    parts: tuple[Said | str, ...]
+    parts: tuple[Statement | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +133,15 @@ def parse_request(text: str) -> RequestParts:
     return RequestParts(who, question, tuple(sections))
 
 
-def _parts(text: str) -> tuple[Said | str, ...]:
-    parts: list[Said | str] = []
+def _parts(text: str) -> tuple[Statement | str, ...]:
+    parts: list[Statement | str] = []
     for line in re.split(NEXT_TEXT, text):
         tagged = re.fullmatch(r"\[([^\[\]]*)\] (.*)", line, re.DOTALL)
         if tagged is None:
             parts.append(_plain(line))
         else:
             name, _, description = tagged[1].partition(", ")
-            parts.append(Said(unescaped(name), unescaped(description), _plain(tagged[2])))
+            parts.append(Statement(unescaped(name), unescaped(description), _plain(tagged[2])))
     return tuple(parts)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import BadFile
 from flowdebate.runs.batch import BATCH_LABEL
-from flowdebate.service.runs import ago, document_of_run, moment, short_id, state_of
+from flowdebate.service.runs import ago, document_of_run, short_id, state_of, to_datetime
 from flowdebate.ui.plan import pattern_of_run
 from flowdebate.ui.sections import Output
 from flowdebate.ui.statuses import status_text
@@ -40,7 +40,7 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
         several = ", ".join(f"{count} {state}" for state, count in states.most_common())
         cells = (
             short_id(header.run_id) if len(runs) == 1 else f"{header.labels[BATCH_LABEL]} ({len(runs)} runs)",
-            ago(now - header.created_at) or f"{moment(header.created_at):%Y-%m-%d}",
+            ago(now - header.created_at) or f"{to_datetime(header.created_at):%Y-%m-%d}",
             header.block if info is None else info.name,  # a run without a pattern was started by another program
             next(iter(states)) if len(states) == 1 else several,
             f"{sum(run.steps for run in runs)}",
@@ -64,8 +64,8 @@ def run_data(run: StoredRun, *, complete: bool = False) -> dict[str, Any]:
         "question": header.question,
         "status": state_of(run),  # the stored status stays "running" if the process dies
         "steps": run.steps,
-        "createdAt": moment(header.created_at).isoformat(),
-        "updatedAt": moment(run.updated_at).isoformat(),
+        "createdAt": to_datetime(header.created_at).isoformat(),
+        "updatedAt": to_datetime(run.updated_at).isoformat(),
         "labels": dict(header.labels),
         "parent": None if header.parent is None else header.parent.get("run"),
     }
@@ -85,7 +85,7 @@ def run_data(run: StoredRun, *, complete: bool = False) -> dict[str, Any]:
 def step_data(step: StepRow) -> dict[str, Any]:
     """Convert a step to JSON data."""
     state = StepState.of(step).model_dump(by_alias=True, exclude={"origin"})
-    at = None if step.at is None else moment(step.at).isoformat()
+    at = None if step.at is None else to_datetime(step.at).isoformat()
     return {**state, "at": at, "failures": list(step.failures)}
 
 
@@ -112,7 +112,7 @@ def show_head(run: StoredRun, page: Page) -> None:
     if (info := pattern_of_run(run)) is not None:
         page.labelled("Command", f"flowdebate {info.verb}", "dim")
     page.labelled("Models", ", ".join(header.fingerprint.get("model", "").splitlines()) or "unknown", "dim")
-    page.labelled("Started", f"{moment(header.created_at).astimezone():%Y-%m-%d %H:%M:%S %z}", "dim")
+    page.labelled("Started", f"{to_datetime(header.created_at).astimezone():%Y-%m-%d %H:%M:%S %z}", "dim")
     page.labelled("Seed", str(header.seed), "dim")
     page.labelled("Status", status_text(state_of(run)), "dim")
 

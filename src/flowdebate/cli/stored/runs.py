@@ -409,7 +409,7 @@ def archive(
     as_json: opt.Json = False,
 ) -> None:
     """Show the archive of consensus debates, record actual outcomes, correct an answer, or delete a debate."""
-    from flowdebate.service.runs import archive_of, moment, opened, short_id
+    from flowdebate.service.runs import archive_of, opened, short_id, to_datetime
 
     if [bool(right) + bool(wrong), bool(answer)] != [action == "outcome", action == "correct"]:
         sentence = "outcome takes --right AGENT or --wrong AGENT, correct takes --answer TEXT, the others neither."
@@ -435,7 +435,12 @@ def archive(
         write_json([entry.model_dump(mode="json", by_alias=True) for entry in debates])
     elif action == "list":
         rows = [
-            (short_id(entry.id.partition(":")[0]), f"{moment(entry.at):%Y-%m-%d}", entry.turned_out or "", entry.task)
+            (
+                short_id(entry.id.partition(":")[0]),
+                f"{to_datetime(entry.at):%Y-%m-%d}",
+                entry.turned_out or "",
+                entry.task,
+            )
             for entry in debates
         ]
         open_page().columns(("DEBATE", "DATE", "TURNED OUT", "TASK"), rows)

@@ -111,12 +111,12 @@ def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
 def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 - of this module
     """Return the page that the run's command would show; its first line names the run and its status."""
     from flowdebate.cli.terminal.page import LivePage
-    from flowdebate.service.runs import ago, moment, short_id, state_of
+    from flowdebate.service.runs import ago, short_id, state_of, to_datetime
     from flowdebate.ui.models import models_line
     from flowdebate.ui.statuses import status_text
 
     environment, created = stored.header.model, stored.header.created_at
-    when = ago(time.time() - created) or f"{moment(created):%Y-%m-%d}"
+    when = ago(time.time() - created) or f"{to_datetime(created):%Y-%m-%d}"
     state = f"Run {short_id(stored.header.run_id)}: {status_text(state_of(stored))}, started {when}"
     models = models_line(plan, environment=environment if isinstance(environment, str) else None)
     return LivePage(plan, sys.stdout, head=[state, models], quiet=quiet)

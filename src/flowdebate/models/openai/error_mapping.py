@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-from flowdebate._text import one_line, redact, shown
+from flowdebate._text import one_line, redact, short_repr
 from flowdebate.errors import (
     AuthenticationFailed,
     ConnectionLost,
@@ -450,9 +450,9 @@ def _message(body: object) -> str:
     if isinstance(inner, dict):
         inner = inner.get("error", inner)
     if not isinstance(inner, dict):
-        return inner if isinstance(inner, str) else shown(inner) if inner else ""
+        return inner if isinstance(inner, str) else short_repr(inner) if inner else ""
     message = inner.get("message") or inner.get("detail") or ""
-    return (message if isinstance(message, str) else shown(message)) or json.dumps(inner, default=repr)
+    return (message if isinstance(message, str) else short_repr(message)) or json.dumps(inner, default=repr)
 
 
 def _fields(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from flowdebate._text import clean_text, is_blank, one_line, redact, shown
+from flowdebate._text import clean_text, is_blank, one_line, redact, short_repr
 from flowdebate.errors import (
     ContentFiltered,
     EmptyResponse,
@@ -561,7 +561,7 @@ def _str(value: object, what: str) -> str:
 
 def _kind(value: object) -> str:
     """Describe a value without revealing its text, which may contain a key."""
-    return shown(value) if value is None or isinstance(value, (bool, int, float)) else f"a {type(value).__name__}"
+    return short_repr(value) if value is None or isinstance(value, (bool, int, float)) else f"a {type(value).__name__}"
 
 
 def _list(value: object) -> list[Json]:

@@ -304,7 +304,7 @@ class AgentCalls(Block[QuestionT, None]):
                 # a call to the fallback says nothing about the agent's own model
                 if speaker is block and step.ticket is not None:
                     _emit_change(find_breakers(ctx).of(agent).settle(step.ticket, succeeded=counts), agent, inside)
-            task.heard()
+            task.end_review()
             output = phase.record(answer, question, ctx)
             task.complete(output)
             return output

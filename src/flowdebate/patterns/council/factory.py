@@ -187,7 +187,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     writes = loop.role(CHAIR, answer=lambda: ChairAnswer if schema is None else schema, output_schema=schema)
     pipeline = (
         pipeline.then(sum_up_reviews(loop, reviewed=reviewed, hide=hide))
-        .then(loop.guard(CHAIR, writes, heard=lambda ctx: bool(state_of(ctx, CouncilState).heard)))
+        .then(loop.guard(CHAIR, writes, heard=lambda ctx: bool(state_of(ctx, CouncilState).members_heard)))
         .then(_build_output(loop, writes.name))
     )
     if schema is None:
@@ -208,7 +208,7 @@ def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
         ctx.scope.handle.deadline = None
         state = state_of(ctx, CouncilState)
         if state.losses:  # only failed providers can break the quorum; empty answers cannot
-            check_quorum(state, state.heard, quorum=loop.failures.least, block=ctx.block)
+            check_quorum(state, state.members_heard, quorum=loop.failures.least, block=ctx.block)
 
     return close
 

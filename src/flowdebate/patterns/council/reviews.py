@@ -57,7 +57,7 @@ def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, 
     def open_(_: object, ctx: Context) -> None:
         state = state_of(ctx, CouncilState)
         # sorted, because arrival order differs between runs and the draw must be reproducible
-        names = sorted(state.heard)
+        names = sorted(state.members_heard)
         drawn = [letter(index) for index in range(len(names))]
         ctx.random.shuffle(drawn)  # the letters must not reveal the members' positions on the roster
         ctx.scope.handle.update(aliases=dict(zip(names, drawn, strict=True)))
@@ -114,7 +114,7 @@ class ReviewTurn(Block[Any, Any]):
 
         async def rank(block: Block[Any, Any], task: TurnTask) -> ReviewFinished:
             answer = await ask(block, request, ctx, self._failures)
-            task.heard()
+            task.end_review()
             review = read_review(answer, request, order, block=block.name)
             ctx.scope.handle.update(reviews={**state_of(ctx, CouncilState).reviews, name: review})
             task.complete(review.model_dump(by_alias=True))
@@ -167,7 +167,7 @@ def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> 
     @handler(name=f"{loop.name}-rank")
     def rank(_: object, ctx: Context) -> ChairRequest:
         state = state_of(ctx, CouncilState)
-        names = [name for name in loop.names if name in state.heard]
+        names = [name for name in loop.names if name in state.members_heard]
         ranking = rank_answers(state.reviews, names)
         reason = "reviewed" if reviewed else "not_reviewed"
         ctx.scope.handle.deadline = None  # end the time limit for the reviews; the chair has a separate one

@@ -152,7 +152,7 @@ class CouncilState(PatternState):
     stop_reason: StopReason | None = None
 
     @property
-    def heard(self) -> list[str]:
+    def members_heard(self) -> list[str]:
         """Names of the members with a non-empty answer."""
         return [name for name, text in self.spoken.items() if text]
 

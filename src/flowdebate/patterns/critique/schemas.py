@@ -166,14 +166,14 @@ class CritiqueState(PatternState):
     stop_reason: StopReason | None = None
 
     @property
-    def holding(self) -> list[Claim]:
+    def upheld(self) -> list[Claim]:
         """The upheld claims."""
         return [claim for claim in self.claims if claim.ruling == "holds"]
 
     def turn_of(self, name: str) -> RevisionRequest | None:
         if name != AUTHOR or not self.is_ruled:
             return None
-        return RevisionRequest(question=self.question, answer=self.answer, claims=self.holding)
+        return RevisionRequest(question=self.question, answer=self.answer, claims=self.upheld)
 
 
 class CritiqueOutput(PatternOutput):
@@ -199,7 +199,7 @@ class CritiqueOutput(PatternOutput):
     seed: int | None = None
 
     @property
-    def holding(self) -> list[Claim]:
+    def upheld(self) -> list[Claim]:
         """The upheld claims."""
         return [claim for claim in self.claims if claim.ruling == "holds"]
 
@@ -222,7 +222,7 @@ class CritiqueOutput(PatternOutput):
         """The number of upheld claims, in prose."""
         if not self.claims:
             return "no claims"
-        return f"{len(self.holding)} of {counted(len(self.claims), 'claim')} held up"
+        return f"{len(self.upheld)} of {counted(len(self.claims), 'claim')} held up"
 
 
 # Requests to critics and the judge

@@ -97,7 +97,7 @@ class CriticTurn(Block[Any, None]):
 
         async def criticize(block: Block[Any, Any], task: TurnTask) -> ClaimsMade:
             answer = await ask(block, request, ctx, self._failures)
-            task.heard()
+            task.end_review()
             read = partial(read_claims, answer, block=block.name)
             claims = await accepted(read, ctx, returns=list[ClaimDraft], custom=self._custom)
             ctx.scope.handle.update(drafts={**state_of(ctx, CritiqueState).drafts, name: claims})
@@ -223,7 +223,7 @@ class Revising(Wrapped):
         self._loop = loop
 
     async def act(self, value: object, ctx: Context, /) -> None:
-        if not state_of(ctx, CritiqueState).holding:
+        if not state_of(ctx, CritiqueState).upheld:
             return
         self._loop.open_round(ctx, 3)
         await self._inner(value, ctx)

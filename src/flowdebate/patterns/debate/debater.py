@@ -293,7 +293,7 @@ def _render_assignment(
     if (other := assignment.to_stance) is not None:
         labels = dict(labels_of(identity.positions)) if template.labelled else {}
         text = template.question if assignment.kind == "question" else template.answer
-        put = quoted(assignment.put or "")
+        put = quoted(assignment.question_to_answer or "")
         tasks.append(filled(text, to=tag_text(labels.get(other, other)), last=put, **fields))
     if assignment.aim is not None:
         tasks.append(filled(template.aim, aim=quoted(assignment.aim), **fields))
@@ -381,7 +381,9 @@ class DebaterPrompt:
         briefing, new_angle = (None, None) if decision is None else (decision.briefing, decision.new_angle)
         if self.anonymity is not None:
             briefing, new_angle = self.anonymity.hide(briefing, ctx), self.anonymity.hide(new_angle, ctx)
-            assignment = assignment and assignment.model_copy(update={"put": self.anonymity.hide(assignment.put, ctx)})
+            assignment = assignment and assignment.model_copy(
+                update={"question_to_answer": self.anonymity.hide(assignment.question_to_answer, ctx)}
+            )
         transcript = None
         if entries is None and state.older is not None:
             entries = self.entries(ctx)[-len(recent_entries(ctx)) or len(entries_of(ctx)) :]

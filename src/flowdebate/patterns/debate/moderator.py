@@ -10,7 +10,7 @@ from typing import Annotated, Any, Unpack
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
-from flowdebate._text import is_blank, shown
+from flowdebate._text import is_blank, short_repr
 from flowdebate._util.wire import extend_frozen
 from flowdebate.blocks.functions import Handler, handler
 from flowdebate.blocks.generator import AnswerForm, Generator, generator
@@ -392,7 +392,7 @@ def decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
 
     def check_speaker(speaker: str) -> str:
         if speaker not in roster:
-            message = f"{shown(speaker)} is not a debater; available: {', '.join(map(repr, roster))}"
+            message = f"{short_repr(speaker)} is not a debater; available: {', '.join(map(repr, roster))}"
             raise ValueError(message)
         return speaker
 

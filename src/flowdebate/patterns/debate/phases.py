@@ -185,7 +185,7 @@ class PhasedTurns(RoundOfTurns):
         phase = state.phase
         if phase is None:
             return
-        floor: dict[str, DebateTurn] = {}
+        assignments: dict[str, DebateTurn] = {}
         for name, duty in wave.items():
             turn = DebateTurn(question=state.question, phase=phase.name, aim=phase.aim or AIMS.get(phase.name))
             if duty is not None:
@@ -193,9 +193,9 @@ class PhasedTurns(RoundOfTurns):
                 turn_fields: dict[str, Any] = {"kind": kind, "to": other, "to_stance": state.stances[other]}
                 put = None if kind == "question" else question_to(name, other, state.round, ctx)
                 if kind == "question" or put is not None:
-                    turn = turn.model_copy(update={**turn_fields, "put": put})
-            floor[name] = turn
-        ctx.scope.handle.update(floor=floor)
+                    turn = turn.model_copy(update={**turn_fields, "question_to_answer": put})
+            assignments[name] = turn
+        ctx.scope.handle.update(assignments=assignments)
 
     def outline(self) -> Outline:
         return replace(super().outline(), text=f"{self.name} ({'; '.join(map(str, self.phases))})")

@@ -108,7 +108,7 @@ class DebateTurn(DebateInput):
     """Name of the debater to ask or answer."""
     to_stance: str | None = None
     """Position of the debater to ask or answer."""
-    put: str | None = None
+    question_to_answer: str | None = None
     """Question put to the debater."""
 
     def entry_facts(self) -> dict[str, Any]:
@@ -120,7 +120,9 @@ class DebateTurn(DebateInput):
         if self.to is not None:
             who = f"{tag_name(self.to)}, who argues for: {tag_text(self.to_stance or '')}"
             lines.append(f"Ask one question of {who}" if self.kind == "question" else f"Answer the question of {who}")
-        return "\n".join([*lines, *([] if self.put is None else [f"The question: {quoted(self.put)}"])])
+        return "\n".join(
+            [*lines, *([] if self.question_to_answer is None else [f"The question: {quoted(self.question_to_answer)}"])]
+        )
 
 
 class DebateContributionEntry(Contribution):
@@ -264,7 +266,7 @@ class DebateState(PatternState):
     """Votes cast so far, if the debate has an audience."""
     reader_questions: list[ReaderQuestion] = Field(default_factory=new_list)
     """Readers' questions, if the debate has been continued."""
-    floor: dict[str, DebateTurn] = Field(default_factory=new_dict)
+    assignments: dict[str, DebateTurn] = Field(default_factory=new_dict)
     """Tasks for the turns in progress, keyed by debater, in a debate with phases."""
 
     @property
@@ -298,7 +300,7 @@ class DebateState(PatternState):
         return next((question.text for question in self.reader_questions if question.round == self.round), None)
 
     def turn_of(self, name: str) -> DebateTurn | None:
-        return self.floor.get(name) if self.phases else None
+        return self.assignments.get(name) if self.phases else None
 
     @property
     def decision(self) -> DebateModeratorDecision | None:

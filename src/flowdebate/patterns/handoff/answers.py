@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic_core import from_json
 
-from flowdebate._text import CutOff, clean_text, is_blank, shown
+from flowdebate._text import CutOff, clean_text, is_blank, short_repr
 from flowdebate._util.option_types import check_option
 from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.base import Block
@@ -247,7 +247,7 @@ def check_decision(
     if next_name is None or is_blank(next_name):
         problem = "nobody was named to speak next"
     elif name is None:
-        problem = f"{shown(next_name)} is nobody in this debate"
+        problem = f"{short_repr(next_name)} is nobody in this debate"
     elif name == agent_name:  # a speaker that names itself is a different problem from an unknown name
         name, problem = None, f"{name!r} handed over to itself"
     if not text:
@@ -276,7 +276,7 @@ def spell_name(value: object) -> str | None:
     """Return a name as written; for an enum member, return its value."""
     if isinstance(value, Enum):
         value = value.value
-    return clean_text(str(value)) if isinstance(value, str) else None if value is None else shown(value)
+    return clean_text(str(value)) if isinstance(value, str) else None if value is None else short_repr(value)
 
 
 def handoff_schema(names: Sequence[str]) -> type[WireModel]:

@@ -111,7 +111,7 @@ class ReviewerTurn(Block[Any, None]):
                 for turned, speaker in enumerate(speakers)
             ]
             answers = await in_order(calls)
-            task.heard()
+            task.end_review()
             groups = [answers[at : at + len(speakers)] for at in range(0, len(answers), len(speakers))]
             findings = [[finding for finding, _ in part] for part in by_part.values()]
             read = partial(self._read, groups, speakers, findings, sources)

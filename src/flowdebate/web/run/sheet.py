@@ -10,7 +10,7 @@ from unicodedata import category
 from markupsafe import Markup
 
 from flowdebate.evaluation.readers import Votes
-from flowdebate.service.runs import moment
+from flowdebate.service.runs import to_datetime
 from flowdebate.service.state import RunState
 from flowdebate.ui.document import Document
 from flowdebate.ui.sections import INCOMPLETE, Card, Entry, Fact, Group, Heading, Output, Remark, Section
@@ -37,7 +37,7 @@ class Party:
         return self.number % _MARKS + 1
 
     @property
-    def again(self) -> bool:
+    def shares_mark(self) -> bool:
         """Return whether an earlier party has the same mark."""
         return self.number >= _MARKS
 
@@ -118,7 +118,7 @@ class Sheet:
         parties = parties_of(document)
         trace = trace_of(steps, events, parties)
         sections = list(document.sections() if sections is None else sections)
-        start = None if details is None else f"{moment(details.created_at):%-d %B %Y}"
+        start = None if details is None else f"{to_datetime(details.created_at):%-d %B %Y}"
         length = None if document.seconds is None else duration(document.seconds)
         return cls(
             document=document,
