@@ -362,7 +362,7 @@ def clean_text(text: str) -> str:
 
 
 class CutOff(str):
-    """Text from a model that was cut off."""
+    """Truncated text from a model."""
 
     __slots__ = ()
 
@@ -374,7 +374,7 @@ class Trimmed(str):
 
 
 def is_blank(text: str) -> bool:
-    r"""Return whether `text` is empty or contains only whitespace and characters that are invisible on their own.
+    r"""Return whether `text` is empty or contains only whitespace and characters invisible on their own.
 
     >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
     (True, True, False, True)
@@ -511,7 +511,7 @@ def origins(text: str) -> list[int] | None:
 
 
 def with_accents(text: str, end: int) -> int:
-    """Extend a span that ends at `end` to include the combining accents that follow it."""
+    """Extend a span ending at `end` to include the combining accents after it."""
     while end < len(text) and _is_accent(text[end]):
         end += 1
     return end

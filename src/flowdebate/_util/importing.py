@@ -18,7 +18,7 @@ IMPORTING = threading.Lock()
 
 
 def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE:OBJECT") -> T:
-    """Load the `kind` that `spec` names, or create it by calling the function with that name.
+    """Load the `kind` named by `spec`, or create it by calling the function with that name.
 
     The module may be a file, such as "path/to/file.py"; modules are then looked up in its folder first. An invalid
     `spec` raises ConfigurationError.
@@ -55,7 +55,7 @@ class InNotebooks:
     __slots__ = ()
 
     def _repr_html_(self) -> str | None:
-        """Render the page as HTML; return None if there is no page or rendering fails, so that the repr is shown."""
+        """Render the page as HTML; return None if there is no page or rendering fails, so the repr is shown."""
         html: str | None = resolve_name("flowdebate.web.notebook:html_of")(self)
         return html
 

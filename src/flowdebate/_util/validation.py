@@ -60,7 +60,7 @@ def unknown_option(location: str, option: str, options: Iterable[str]) -> TypeEr
 
 
 def suggesting(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap `function` so that its TypeError for an unknown keyword argument suggests a known one."""
+    """Wrap `function` so its TypeError for an unknown keyword argument suggests a known one."""
 
     @wraps(function)
     def checked(*args: P.args, **options: P.kwargs) -> T:
@@ -137,7 +137,7 @@ def check_seconds(
 
 
 def check_weight(location: str, name: str, weight: object) -> None:
-    """Check that the vote weight for `name` is a positive number that is small enough to add up.
+    """Check that the vote weight for `name` is a positive number, small enough to add up.
 
     Raise ConfigurationError otherwise.
 
@@ -184,7 +184,7 @@ def check_choice(location: str, choices: Iterable[str], **options: object) -> No
 
 
 def check_library(location: str, module: str, *, library: str, extra: str) -> None:
-    """Raise ConfigurationError with the install command if the `library` that an optional `extra` needs is missing."""
+    """Raise ConfigurationError with the install command if the `library` needed by an optional `extra` is missing."""
     if not find_spec(module):
         message = f'{location} needs {library}, which is not installed: pip install "flowdebate[{extra}]"'
         raise ConfigurationError(location, "library", None, "is not installed", message=message)

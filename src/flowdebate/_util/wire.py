@@ -180,7 +180,7 @@ def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
 
 
 def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
-    """Build a frozen list from `items` and `further`; items of a list that is already frozen are not examined again.
+    """Build a frozen list from `items` and `further`; items of a frozen list are not examined again.
 
     >>> extend_frozen(extend_frozen([], [1]), [2])
     [[1], [2]]

@@ -95,7 +95,7 @@ def batch(  # noqa: PLR0913 - the options of the command
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedBatch:
-    """Batch that has finished or was interrupted."""
+    """A finished or interrupted batch."""
 
     name: str
     summary: BatchSummary

@@ -320,7 +320,7 @@ class JsonOut(Out):
             raise BadFile(str(self._path), "is being written by another process") from None
 
     def _resume(self) -> None:
-        """Keep the lines of finished rows; drop truncated lines and the lines of rows that will be resumed."""
+        """Keep the lines of finished rows; drop truncated lines and those of rows to be resumed."""
         if not self._path.is_file():  # for a device or a pipe, there is nothing to continue
             return
         # an incomplete line may end in the middle of a character

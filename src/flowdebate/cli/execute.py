@@ -70,7 +70,7 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """Run that was followed until it ended or the view closed."""
+    """A run followed until it ended or the view closed."""
 
     view: View
     unwritten: WriteFailed | None
@@ -81,7 +81,7 @@ class Followed:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Run that has finished or was suspended."""
+    """A finished or suspended run."""
 
     document: Document
     error: str = ""

@@ -167,7 +167,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def unknown_command(self, name: str) -> str:
-        """Return the error message for a command that the group does not have."""
+        """Return the error message for a command not in the group."""
         return f"There is no command {name} here. {did_you_mean(name, self.commands)}".rstrip()
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -408,7 +408,7 @@ def _title(panel: object, default: str) -> str:
 
 
 def _pasted(line: str, formatter: HelpFormatter) -> list[str]:
-    """Wrap an example to the page width so that it can still be pasted as a single shell command."""
+    """Wrap an example to the page width so it can still be pasted as a single shell command."""
     indent = " " * formatter.current_indent
     words, sign = _TOKEN.findall(line), "\0"
     joined = " ".join(word.replace(" ", sign) for word in words)

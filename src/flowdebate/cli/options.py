@@ -55,7 +55,7 @@ MEASURED = {
         "changes. Default: evidence/review_faults.jsonl. To continue, repeat the command.",
     ),
 }
-"""Options for patterns that have a recorded run and a benchmark."""
+"""Options for patterns with a recorded run and a benchmark."""
 PULL_REQUEST = {
     "pr": (
         Count,
@@ -192,7 +192,7 @@ def check_named(option: str, name: str | None, *, resume: bool) -> None:
 def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Build a command from a function with parameters `Annotated[kind, Option(...)]`; positional ones become arguments.
 
-    `shared` lists the options common to all patterns, which are passed to the function as parameters of the same name
+    `shared` lists the options common to all patterns, passed to the function as parameters of the same name
     or as `**given`. Values are validated by their types before the function is called. Library errors and warnings
     become messages on stderr.
     """

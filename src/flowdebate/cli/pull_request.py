@@ -58,7 +58,7 @@ class State(WireModel):
     repository: str
     number: int
     head: str | None
-    """Last commit that was read in full; None if parts of the change are still unread."""
+    """Last commit read in full; None if parts of the change are still unread."""
     merge_base: str
     exclude: list[str] = Field(default_factory=new_list)
     """Glob patterns matching excluded files."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PORT, _MCP_PORT = 8377, 8378
-"""Default ports, which differ so that both servers can run at the same time."""
+"""Default ports; they differ so both servers can run at the same time."""
 _HIGHEST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
@@ -339,7 +339,7 @@ def _check_app(app: str | None, values: Mapping[str, Any]) -> None:
 def _make_service(
     app: str | None, store: str | None, values: Mapping[str, Any], allow_models: list[str] | None, *, recover: bool
 ) -> Service:
-    """Return the Service that `app` refers to, or a new one; an invalid name raises ConfigurationError."""
+    """Return the Service named by `app`, or a new one; an invalid name raises ConfigurationError."""
     from flowdebate.runs.limits import Limits
     from flowdebate.service.service import Service
     from flowdebate.ui.models import prices_of
@@ -376,7 +376,7 @@ def _make_service(
 
 
 _MIN_TOKEN_LENGTH = 16
-"""Minimum length of a token, as in `create_app`; checked here too so that the message can name the file."""
+"""Minimum length of a token, as in `create_app`; checked here too so the message can name the file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 

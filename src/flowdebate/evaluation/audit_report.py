@@ -117,7 +117,7 @@ class LastWord(WireModel):
     """Number of verdicts for a side."""
     rate: float
     even: float
-    """Expected rate for a judge who is not influenced by the last word; one half with two sides."""
+    """Expected rate for a judge not influenced by the last word; one half with two sides."""
     low: float | None = None
     high: float | None = None
     items: int
@@ -139,7 +139,7 @@ class JudgeFigures(WireModel):
     """Figures on one judge, computed from its ballots."""
 
     items: int
-    """Number of items that this judge judged."""
+    """Number of items judged."""
     ballots: int
     unparsed: int
     """Number of ballots with an unusable answer (`problem`)."""
@@ -198,7 +198,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     better.
     """
     effective_n: float | None = None
-    """Number of independent judges that would provide the same information: n / (1 + (n - 1) rho)."""
+    """Number of independent judges providing the same information: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
     effective_n_high: float | None = None
     """Bounds of the 95% interval for `effective_n`, computed from the interval for `rho`."""

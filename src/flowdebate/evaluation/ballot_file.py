@@ -56,11 +56,11 @@ class BallotRow(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
     item: _Cell
-    """ID of the judged item, such as a debate or a pair of texts, which all ballots on it share."""
+    """ID of the judged item, such as a debate or a pair of texts; all ballots on it share this ID."""
     order: _Texts
-    """Sides in the order in which the judge read them."""
+    """Sides in the judge's reading order."""
     choice: _Cell | None = None
-    """Side that the judge chose; None for a tie."""
+    """The judge's choice of side; None for a tie."""
     judge: _Cell | None = None
     truth: _Cell | None = None
     """The correct side, if known."""
@@ -90,7 +90,7 @@ class BallotRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class BallotFile:
-    """Parsed ballot file that can be converted to input for audits, judge quality and rankings."""
+    """Parsed ballot file, convertible to input for audits, judge quality and rankings."""
 
     ballots: Sequence[BallotRow]
 

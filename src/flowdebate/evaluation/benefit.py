@@ -42,7 +42,7 @@ class MethodResult(WireModel):
     high: float
     """Bounds of Wilson's interval for the accuracy."""
     undecided: int
-    """Number of answers that named several positions or none."""
+    """Number of answers naming several positions or none."""
     calls: float
     tokens: float | None
     """Mean usage per question; the tokens are None unless known for every question."""
@@ -194,7 +194,7 @@ _PRECEDENCE: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helpe
 
 
 def _comparable_baselines(items: Sequence[BenefitItem]) -> list[BaselineName]:
-    """Return the baselines that have answers, including the drafts' vote only if it can differ from a single call."""
+    """Return the baselines with answers, including the drafts' vote only if it can differ from a single call."""
     return [
         name
         for name in NAMES
@@ -381,7 +381,7 @@ def _summarize(
 
 
 def _otherwise(compared: PairedComparison, confidence: float, min_gain: float) -> str:
-    """Describe the finding that would result if undecided answers counted as wrong."""
+    """Describe what the finding would be if undecided answers counted as wrong."""
     lead = _lead(compared.finding, min_gain)
     return f"With undecided answers counted as wrong: {lead}: {_right(compared)} ({_difference(compared, confidence)})."
 

@@ -125,7 +125,7 @@ def _identified(columns: Floats) -> bool:
 
 
 def _separated(columns: Floats, shares: Floats) -> bool:
-    """Return whether some direction makes all choices more likely, so that the best coefficients are infinite."""
+    """Return whether some direction makes all choices more likely, so the best coefficients are infinite."""
     import numpy as np
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
 

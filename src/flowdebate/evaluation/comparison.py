@@ -71,7 +71,7 @@ class ComparedTexts(ArguedDebate):
     """Texts to compare; their stances are "Text 1", "Text 2" and so on, whoever wrote them."""
 
     reference: str | None = None
-    """Reference answer that is known to be correct."""
+    """Reference answer known to be correct."""
     criteria: dict[str, float] | None = None
     """Rubric to use instead of the block's rubric."""
 
@@ -227,7 +227,7 @@ class Comparison(InNotebooks, WireModel):
     """Krippendorff's alpha for the same ratings; None if there is only one judge or if undefined."""
     verdict: str
     reasoning: str
-    """Reasoning from the ballot that is clearest for the winner; it refers to texts by that ballot's labels."""
+    """Reasoning from the clearest ballot for the winner; it refers to texts by that ballot's labels."""
     ballots: list[JudgeBallot]
     run_id: str
 
@@ -287,7 +287,7 @@ def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
 def agree(ratings: Sequence[Sequence[str | None]]) -> tuple[float | None, float | None]:
     """Compute Fleiss' kappa and Krippendorff's alpha from one row per rater.
 
-    Kappa uses only those items that all raters rated.
+    Kappa uses only items rated by all raters.
     """
     if len(ratings) < _TWO or len({len(row) for row in ratings}) > 1:
         return None, None
@@ -344,7 +344,7 @@ async def compare(
     - `criteria`: a rubric, such as `{"correct": 3, "clear": 1}`; each text is scored on each criterion, and shares are
       weighted accordingly.
     - `orders`: "all" (for up to four texts), "cyclic" (each text is in each place once), or another judge schedule.
-    - `reference`: a correct answer that the judges are shown.
+    - `reference`: a correct answer to show the judges.
     - `options`: options of `Block.run()`, such as `seed` and `store`.
 
     Raise ConfigurationError before any call for fewer than two texts, blank texts, or invalid options.
@@ -357,7 +357,7 @@ async def compare(
 
 
 def check_judges(judges: object) -> Sequence[Model | str]:
-    """Return `judges` as a sequence, which is empty for None; raise ConfigurationError for invalid values."""
+    """Return `judges` as a sequence, empty for None; raise ConfigurationError for invalid values."""
     if judges is None:
         return ()
     if isinstance(judges, str) or not isinstance(judges, Sequence) or not judges:

@@ -45,7 +45,7 @@ _PAIR = 2
 
 
 class ComparedSystem(WireModel):
-    """A system's results over all rows that include one of its texts."""
+    """A system's results over all rows with one of its texts."""
 
     name: str
     rows: int
@@ -70,7 +70,7 @@ class OrdersAgainstTruth(WireModel):
     orders: dict[str, Figure]
     """Share of correct ballots for each order; "2 1" means that the row's second text was read first."""
     one_order: Figure
-    """Share of correct ballots over all orders, which is the accuracy of asking once.
+    """Share of correct ballots over all orders: the accuracy of asking once.
 
     The interval treats each row as one observation.
     """
@@ -86,11 +86,11 @@ class VerdictsAgainstTruth(WireModel):
     """Accuracy of all judges' combined verdicts."""
 
     rows: int
-    """Number of compared rows whose right text is known."""
+    """Number of compared rows with a known right text."""
     decided: Figure
     """Coverage, the share of rows with a winner."""
     right: Figure | None
-    """Share of correct winners among the rows that have one; None if there are no such rows."""
+    """Share of correct winners among rows with a winner; None if there are no such rows."""
     credit: Figure
     """Accuracy over all rows, counting a row without a winner as a random draw from its texts."""
 

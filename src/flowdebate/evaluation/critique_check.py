@@ -57,9 +57,9 @@ class MethodRates(WireModel):
     accuracy: Figure
     """Share of answers on which the decision matches the label."""
     found: Figure | None
-    """Share of wrong answers that were called wrong; None if there are no wrong answers."""
+    """Share of wrong answers called wrong; None if there are no wrong answers."""
     false_alarms: Figure | None
-    """Share of correct answers that were called wrong; None if there are no correct answers."""
+    """Share of correct answers called wrong; None if there are no correct answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,8 +172,8 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     - `question`, `answer`: a key in the row, or a function of the row.
     - `truth`: key or function for the label: True or "right", False or "wrong", or the list of faults, which is empty
       for a correct answer.
-    - `cluster`: key or function for a group of rows that depend on each other; None for the question.
-    - `confidence`, `min_gain`: confidence level of the interval, and the smallest gain in accuracy that is worth the
+    - `cluster`: key or function for a group of dependent rows; None for the question.
+    - `confidence`, `min_gain`: confidence level of the interval, and the smallest gain in accuracy worth the
       calls.
     - `options`: options of `Block.batch`. With `store` and `batch_id`, an interrupted check continues where it stopped.
 

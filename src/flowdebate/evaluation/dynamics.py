@@ -47,7 +47,7 @@ class Dynamics(InNotebooks, WireModel):
 
     @property
     def oracle_gap(self) -> float | None:
-        """Accuracy that could be gained by always choosing the best of all answers; None if no truth is known."""
+        """Accuracy to be gained by always choosing the best of all answers; None if no truth is known."""
         return (
             None if self.oracle is None or self.outcome_right is None else self.oracle.value - self.outcome_right.value
         )

@@ -37,7 +37,7 @@ class EscalationArm(WireModel):
 
 
 class DecidedStep(WireModel):
-    """Questions that one step of the escalation decided."""
+    """Questions decided by one step of the escalation."""
 
     name: str
     decided: Figure
@@ -52,7 +52,7 @@ class EscalationReport(WireModel):
     """Comparison of an escalation with an unconditional alternative on the same questions."""
 
     n: int
-    """Number of questions, including failed runs, which count as wrong."""
+    """Number of questions; a failed run counts as wrong."""
     failed: int
     """Number of questions with at least one failed run."""
     confidence: float
@@ -70,7 +70,7 @@ class EscalationReport(WireModel):
     tokens_ratio: Figure | None
     """The escalation's tokens as a share of the alternative's; None if unknown."""
     steps: list[DecidedStep]
-    """Results by the step that decided, in order."""
+    """Results by deciding step, in order."""
 
     @property
     def summary(self) -> str:
@@ -125,7 +125,7 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
     - `answer`: function that reads the answer from a raw output; None for the winner of a debate, or the output's
       `answer`.
     - `right`: function of an answer and the truth that returns whether the answer is correct; None to compare words.
-    - `cluster`: key or function of a row for a group of rows that depend on each other; None if rows are independent.
+    - `cluster`: key or function of a row for a group of dependent rows; None if rows are independent.
 
     `options` are passed to `Block.batch`. Both blocks run with the same seeds. A failed run counts as wrong. Needs
     scipy.

@@ -155,7 +155,7 @@ def evaluate_sync(
 
 
 def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that reads a column of a row, given its key or a function of the row."""
+    """Return a function to read a column of a row, given its key or a function of the row."""
     if not isinstance(of, str):
         return of
     column = of

@@ -115,7 +115,7 @@ class ItemCounts:
 
 
 class CountedItems:
-    """Running counts over items, so that their ballots need not all be in memory at once.
+    """Running counts over items, so their ballots need not all be in memory at once.
 
     Items that differ only in the names of their sides, as most do, share one entry unless they have log-odds.
     """

@@ -42,7 +42,7 @@ class JudgedItem(WireModel):
     winner: str | None = None
     """Winner in the judge's verdict; None if there is no winner."""
     human: str | None = None
-    """Side that humans preferred; None if there are no human labels."""
+    """Side preferred by humans; None if there are no human labels."""
     cluster: str | None = None
     """Cluster of related items, for example those on the same topic; None for an independent item."""
 
@@ -64,7 +64,7 @@ class ReliabilityBin(WireModel):
     n: int
     confidence: float
     accuracy: float
-    """Mean confidence and mean accuracy, which are equal if the judge is calibrated."""
+    """Mean confidence and mean accuracy, equal if the judge is calibrated."""
     accuracy_low: float
     accuracy_high: float
     """Bounds of Wilson's interval for the accuracy."""
@@ -100,17 +100,17 @@ class JudgeQuality(InNotebooks, WireModel):
 
     n: int
     undecided: int
-    """Number of items without a winner, each of which counts as a random guess."""
+    """Number of items without a winner; each counts as a random guess."""
     accuracy: Figure
     kappa: Figure | None
-    """Cohen's kappa between winners and truth, over items that have a winner; None if undefined."""
+    """Cohen's kappa between winners and truth, over items with a winner; None if undefined."""
     human_kappa: Figure | None
     """Cohen's kappa between winners and human labels; None unless both are known."""
     alpha: Figure | None
     """Krippendorff's alpha between the judge and humans; None unless both are known."""
     brier: Figure
-    """Mean squared error of the shares: 0 for a judge that is always certain and right, .25 for shares that are always
-    even.
+    """Mean squared error of the shares: 0 for a judge that is always certain and right, .25 if the shares are
+    always even.
     """
     ece: Figure
     """Expected calibration error, the mean difference between the judge's confidence and accuracy.
@@ -280,7 +280,7 @@ def _calibrated_errors(
 ) -> list[float]:
     """Simulate outcomes with the judge's shares as probabilities, and return sorted calibration errors."""
     random = Random(seed)  # noqa: S311 - repeatable on purpose
-    # The most confident side comes first, so that a draw is lucky or unlucky for a cluster as a whole.
+    # The most confident side comes first, so a draw is lucky or unlucky for a cluster as a whole.
     sides = [sorted(item.shares, key=item.shares.__getitem__, reverse=True) for item in items]
     ends = [[*accumulate(item.shares[side] for side in names)] for item, names in zip(items, sides, strict=True)]
     placed = [_placed(item, bins) for item in items]
@@ -326,7 +326,7 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
 
 
 def _behind(shares: dict[str, float]) -> dict[str, float]:
-    """Return how far each side is behind the leading one, as a log distance that is never positive."""
+    """Return how far each side is behind the leading one, as a log distance; never positive."""
     logs = {side: log(max(share, _MIN_PROBABILITY)) for side, share in shares.items()}
     highest = max(logs.values())
     return {side: value - highest for side, value in logs.items()}
@@ -338,7 +338,7 @@ def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float
 
 
 def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
-    """Find the slope with the smallest loss, which is convex, by ternary search."""
+    """Find the slope with the smallest loss by ternary search; the loss is convex."""
     low, high = 0.0, _STEEPEST
     while high - low > 1e-3:  # noqa: PLR2004 - finer than what any item shows
         one, other = low + (high - low) / 3, high - (high - low) / 3

@@ -33,7 +33,7 @@ class RankedModel(WireModel):
     wins: int
     ties: int
     strength: float | None
-    """Strength in log-odds, with a mean of 0 over all models; None for a model that is not ranked."""
+    """Strength in log-odds, with a mean of 0 over all models; None for an unranked model."""
     low: float | None
     high: float | None
     """Bounds of the 95% interval; None if there is no interval."""
@@ -92,7 +92,7 @@ def leaderboard_of(
 ) -> Leaderboard:
     """Rank models by their wins against other models in `runs`, and judges by their ballots.
 
-    `steps` are the runs' steps, which show which answers were repaired. Each pair of sides with different models is a
+    `steps` are the runs' steps, in which repaired answers are marked. Each pair of sides with different models is a
     game, and games on the same question form a cluster. `prior` is passed to `rank_games`. Needs scipy.
     """
     standings = Standings()
@@ -103,7 +103,7 @@ def leaderboard_of(
 
 
 class Standings:
-    """Collector of games, ballots and repairs, so that the runs need not all be in memory at once."""
+    """Collector of games, ballots and repairs, so the runs need not all be in memory at once."""
 
     def __init__(self) -> None:
         self._runs = 0
@@ -264,7 +264,7 @@ class _Answers:
             self._oddities.setdefault(manner.model, Counter()).update(oddities)
 
     def models(self) -> list[AnsweringModel]:
-        """Return the models that have repaired or unusual answers."""
+        """Return the models with repaired or unusual answers."""
         models = [
             AnsweringModel(
                 model=model,

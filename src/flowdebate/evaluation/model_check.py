@@ -56,7 +56,7 @@ from flowdebate.runs.limits import Limits
 MAX_REQUESTS = 60
 """Maximum number of requests in a check, including refused requests and retries."""
 USUAL_CALLS = 22
-"""Number of calls made in a check of a model that supports everything."""
+"""Number of calls made in a check if the model supports everything."""
 
 Group: TypeAlias = Literal["request", "structured answers", "answers", "roles"]
 Outcome: TypeAlias = Literal["works", "differs", "refused", "fails"]
@@ -172,7 +172,7 @@ _FLIPPED = "another winner in the other order"
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """Role that the model plays during the check."""
+    """Role played by the model during the check."""
 
     title: str
     pattern: str
@@ -478,7 +478,7 @@ class ModelCheck:
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""
 
     def _refusal_of(self, is_in: Callable[[dict[str, Any]], bool]) -> str:
-        """Quote the first refusal of a request that contains this part."""
+        """Quote the first refusal of a request with this part."""
         for exchange in self._exchanges():
             if _refuses(exchange) and is_in(_body_of(exchange.sent)):
                 return f"{exchange.status}: {_quote_message(exchange)}"

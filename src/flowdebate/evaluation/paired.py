@@ -33,7 +33,7 @@ class Paired:
     one question.
     """
     answered: float
-    """Sum of the differences on questions that both methods answered."""
+    """Sum of the differences on questions answered by both methods."""
     leads: tuple[int, int]
     """Numbers of clusters in which the first method was right more often, and less often."""
 

@@ -48,7 +48,7 @@ class Matchup(NamedTuple):
 
 
 class GameTable(NamedTuple):
-    """Games counted by matchup; clusters that contain the same games are counted together."""
+    """Games counted by matchup; clusters with the same games are counted together."""
 
     matchups: Sequence[Matchup]
     clusters: dict[tuple[int, ...], int]
@@ -134,11 +134,11 @@ class Ranking(InNotebooks, WireModel):
     systems: list[RankedSystem]
     """Ranked systems, strongest first; empty if there is no ranking."""
     above: list[str] = Field(default_factory=list)
-    """Systems that are stronger by an unknown amount: they beat ranked systems or other systems in this list, and never
+    """Systems stronger by an unknown amount: they beat ranked systems or other systems in this list, and never
     lost to them.
     """
     below: list[str] = Field(default_factory=list)
-    """Systems that are weaker by an unknown amount: they lost to ranked systems or other systems in this list, and
+    """Systems weaker by an unknown amount: they lost to ranked systems or other systems in this list, and
     never beat them.
     """
     apart: list[str] = Field(default_factory=list)
@@ -155,7 +155,7 @@ class Ranking(InNotebooks, WireModel):
     """Reason why the strengths have no intervals."""
 
     def chance(self, one: str, other: str, *, first: bool | None = None) -> float:
-        """Predict how often `one` wins among games that are not ties; `first` is True if it is in the first place."""
+        """Predict how often `one` wins among games without a tie; `first` is True if it is in the first place."""
         from math import exp
 
         strengths = {system.name: system.strength for system in self.systems}

@@ -33,15 +33,15 @@ class Vote(WireModel):
     """Side with the better argument; None if the reader chose neither."""
     why: str | None = None
     order: list[str] | None = None
-    """Sides in the order in which the reader saw them; None if unknown."""
+    """Sides in the order seen by the reader; None if unknown."""
     at: float
     """Time of the vote, in seconds since the epoch."""
     begun_at: float
-    """Start time of the run, so that a later run with the same ID does not inherit the vote."""
+    """Start time of the run, so a later run with the same ID does not inherit the vote."""
 
 
 class Votes(WireModel):
-    """Number of readers who voted for each side."""
+    """Readers' votes for each side."""
 
     readers: Annotated[int, Field(ge=0)]
     sides: dict[str, int]
@@ -152,7 +152,7 @@ class Share(WireModel):
     expires_at: float
     """Expiry time, in seconds since the epoch."""
     begun_at: float
-    """Start time of the run, so that a later run with the same ID does not inherit the link."""
+    """Start time of the run, so a later run with the same ID does not inherit the link."""
 
 
 def shares_in(run_id: str) -> str:
@@ -245,7 +245,7 @@ class Readership:
     ) -> Votes:
         """Record a reader's vote for the better argument in a debate, or for neither (None).
 
-        Return the new vote counts. `order` lists the sides in the order in which this reader saw them. Raise
+        Return the new vote counts. `order` lists the sides in the order seen by this reader. Raise
         ConfigurationError for an unknown side, or NotAwaited if the reader has already voted.
         """
         await cast_vote(self.store, await self.store.run(run_id), reader, winner, why=why, order=order)

@@ -86,7 +86,7 @@ FAULT_KINDS: dict[str, str] = {
     "weak-cryptography": r"predict|guess|\bmd5\b|math/rand|weak|insecure|cryptograph|broken hash|brute",
     "wrong-unit": r"\bunits?\b|milli|\bms\b|nanosec|seconds?\b",
 }
-"""Regular expressions for words that identify a fault in a finding, keyed by kind of fault."""
+"""Regular expressions for words identifying a fault in a finding, keyed by kind of fault."""
 
 
 class ReportedLocation(Protocol):
@@ -170,7 +170,7 @@ class ReviewRates(InNotebooks, WireModel):
     recall: Figure | None
     """Share of planted faults found, with Wilson's interval; None if there are no faults."""
     false_findings: Figure
-    """Mean number of findings per change that match no planted fault, with an interval."""
+    """Mean number of findings per change matching no planted fault, with an interval."""
     false_on_clean: Figure | None
     """Mean number of findings per clean change; None if there are no clean changes."""
 
@@ -179,10 +179,10 @@ class ReviewBenchmark(InNotebooks, WireModel):
     """Benchmark rates with and without cross-examination, computed from the same reviews."""
 
     changes: int
-    """Number of changes whose review is complete."""
+    """Number of completely reviewed changes."""
     faults: int
     left_out: int = 0
-    """Number of changes without a complete review, which are not counted."""
+    """Number of changes without a complete review; they are not counted."""
     raised: ReviewRates
     """Rates without cross-examination, counting every finding by a reviewer."""
     confirmed: ReviewRates

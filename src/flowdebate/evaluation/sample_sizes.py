@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 POWER = 0.8  # share of biased judges that a test should detect
 SOUGHT = 0.7  # win rate that an audit should detect, for one of two slots
 _TWO = 2  # number of sides with an exact test
-# Precomputed `smallest_n(sought(sides), sides=sides)`, so that "too few to tell" can be reported without scipy.
+# Precomputed `smallest_n(sought(sides), sides=sides)`, so "too few to tell" can be reported without scipy.
 NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
 
 
@@ -37,7 +37,7 @@ def sought(sides: int) -> float:
 
 
 def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float:
-    """Compute the probability of detecting a place whose win rate is `rate` in `n` items.
+    """Compute the probability of detecting a place with win rate `rate` in `n` items.
 
     For two sides, this is the power of the exact two-sided binomial test against 1/2. For more sides, it is the power
     of the test against equal wins if all other places win equally often: the place's wins are binomial, and the scatter
@@ -92,8 +92,8 @@ def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float 
 def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = ALPHA) -> int:
     """Compute the number of items needed to detect a `gain` in accuracy with 80% power.
 
-    `differing` is the share of pairs that differ, which is at least `gain`. The result uses the exact power of
-    McNemar's exact test at `alpha` / `tests`. Needs scipy.
+    `differing`, the share of pairs that differ, is at least `gain`. The result uses the exact power of McNemar's exact
+    test at `alpha` / `tests`. Needs scipy.
 
     >>> required_n(0.1, differing=0.3), required_n(0.2, differing=0.3)
     (249, 61)

@@ -371,7 +371,7 @@ def student_t(alpha: float, freedom: float) -> float:
 
 
 def two_sided_z(alpha: float) -> float:
-    """Return the number of standard deviations that a two-sided test at `alpha` requires."""
+    """Return the number of standard deviations required by a two-sided test at `alpha`."""
     return NormalDist().inv_cdf(1 - alpha / 2)
 
 

@@ -97,7 +97,7 @@ def count_judges(items: Items) -> CountedJudges:
 
 
 def audit_judges(judges: CountedJudges, *, seed: int = 0) -> JudgeAudit:
-    """Audit judges that have been counted; see `audit_of`."""
+    """Audit judges from their counts; see `audit_of`."""
     return audit_counted(judges, seed=seed, resamples=2_000 if has_intervals() else None)
 
 
@@ -197,7 +197,7 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 
 
 class ItemCollector:
-    """Collector of ballots, so that the runs need not all be in memory at once.
+    """Collector of ballots, so the runs need not all be in memory at once.
 
     Ballots are kept in a temporary file without the judges' reasoning, so memory does not grow with the number of runs.
     """

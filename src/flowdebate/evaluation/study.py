@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NOISE = "noise"
 """Negative control, in which the judge reads arguments on another question under this question's positions."""
 CONTROL, ALONE = "control", "alone"
-"""Positive control: the judge with a text that decides the question, and the same judge without it.
+"""Positive control: the judge with a text deciding the question, and the same judge without it.
 
 Neither of them reads a debate.
 """
@@ -55,7 +55,7 @@ _MAX_REPEATS = 1_000
 _NOTHING = ("nan", "NaT", "<NA>")
 """Value of an empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-"""Pattern matching a hash, of which sentences show only the first 12 digits."""
+"""Pattern matching a hash; sentences show only its first 12 digits."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
@@ -214,7 +214,7 @@ class Study:
 
     @cached_property
     def cases(self) -> Sequence[Case]:
-        """The study's cases, one design after another, so that each finished design is a result in itself."""
+        """The study's cases, one design after another, so each finished design is a result in itself."""
         rows = [self._read(index, row) for index, row in enumerate(self.rows)]
         firsts: dict[str, int] = {}
         for index, (item, question, *_) in enumerate(rows):
@@ -226,7 +226,7 @@ class Study:
         for design, repeat, (item, question, choices, truth, cluster) in product(
             self.designs, range(self.repeats), rows
         ):
-            # All designs get the same positions, so that they differ in nothing else.
+            # All designs get the same positions, so they differ in nothing else.
             dealt = seed_of_item(self.seed, repeat)
             seed = int(digest([self.seed, design, item, repeat])[:13], 16)
             positions = tuple(deal(choices, question=question, seed=dealt))
@@ -291,11 +291,11 @@ class Study:
             raise error.moved(location, field_) from None
 
     def control_text(self, case: Case) -> str:
-        """Read the text that decides a case."""
+        """Read the text deciding a case."""
         return str(self._filled(self._index_of[case.item], self.rows[self._index_of[case.item]], "control"))
 
     def registration(self, *, model: ModelChoice = None) -> Registration:
-        """Collect everything that is fixed before the first answer; `register` writes it to a file."""
+        """Collect everything fixed before the first answer; `register` writes it to a file."""
         from flowdebate.runs.header import list_model_names
 
         firsts = {case.design: case for case in reversed(self.cases)}
@@ -408,7 +408,7 @@ class Registration(WireModel):
     fixed: dict[str, Any]
     """Hashes of the rows, the designs and the library, together with seed, models, comparisons and prediction."""
     hash: str
-    """Hash of everything that is fixed."""
+    """Hash of everything fixed."""
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Registration:

@@ -47,7 +47,7 @@ class StudyMethod(WireModel):
     high: float
     """Bounds of Wilson's interval, adjusted for clusters and repeats."""
     undecided: int
-    """Number of answers that named several positions or none."""
+    """Number of answers naming several positions or none."""
     calls: float | None
     tokens: float | None
     completion_tokens: float | None
@@ -93,7 +93,7 @@ class StudyComparison(WireModel):
 
 
 class StudyControl(WireModel):
-    """Comparison of the same judge with and without the text that decides each question."""
+    """Comparison of the same judge with and without the text deciding each question."""
 
     n: int
     """Number of questions decided both ways."""
@@ -101,7 +101,7 @@ class StudyControl(WireModel):
     alone: float
     """Accuracy with and without the text."""
     gain: float
-    """Gain that the study requires."""
+    """Gain required by the study."""
     passed: bool | None
     """True if the control reaches the required gain; None while answers are missing."""
 

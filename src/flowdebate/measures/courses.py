@@ -25,7 +25,7 @@ class AnswerCourse(WireModel):
 
 
 def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
-    """Count voices that answered several times, that changed their answer, and that adopted another's first answer.
+    """Count the voices that answered several times, changed their answer, and adopted another voice's first answer.
 
     Answers are compared by their words.
 

@@ -9,7 +9,7 @@ from flowdebate._util.validation import check_number
 from flowdebate.errors import ConfigurationError
 
 INITIAL_RATING = 1500.0
-"""Rating of an agent that has no history."""
+"""Rating of an agent without a history."""
 K_FACTOR = 32.0
 """Points at stake in a game."""
 _SCALE = 400.0  # a lead of this many points means odds of 10 to 1
@@ -85,8 +85,8 @@ def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
 def vote_weight(elo: float | None, calibration: float | None) -> float:
     """Compute a vote's weight: clamp(1 + 0.3 (elo - 1500) / 500, 0.5, 2) * (0.5 + calibration), clamped to [0.1, 5].
 
-    `calibration`, from 0 to 1, measures how well the voter's confidence has matched outcomes; 0.5 is neutral. An
-    argument that is None because there is no history has the factor 1.
+    `calibration`, from 0 to 1, measures how well the voter's confidence has matched outcomes; 0.5 is neutral. If either
+    argument is None because there is no history, its factor is 1.
 
     >>> vote_weight(None, None), vote_weight(2000, None), vote_weight(1500, 0)
     (1.0, 1.3, 0.5)

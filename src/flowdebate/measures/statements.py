@@ -99,7 +99,7 @@ def is_negative(words: Sequence[str]) -> bool:
 
 
 def numbers_of(words: Sequence[str]) -> set[str]:
-    """Return the numbers in `words` that are written in digits.
+    """Return the numbers in `words` written in digits.
 
     >>> sorted(numbers_of(answer_words("from 3% to 4.5")))
     ['3', '4.5']

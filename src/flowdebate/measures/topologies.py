@@ -43,8 +43,8 @@ def edges(
     - `hub`: the hub of a star, one of `names`; None means the first by name.
     - `sparsity`: for sparse and random-graph, the share of the other agents that review a proposal, from 0 to 1;
       there is always at least one.
-    - `targets`, `critics`: the agents that have a proposal, and the agents that can review; None means all. Other
-      edges are left out. A proposal without a critic is assigned to the least busy other agent that can review it.
+    - `targets`, `critics`: the agents with a proposal, and the agents able to review; None means all. Other
+      edges are left out. A proposal without a critic is assigned to the least busy other agent able to review it.
 
     >>> from random import Random
     >>> edges("ring", ["ann", "bob", "cy", "di"], round=1, random=Random(7), targets={"ann"})
@@ -85,7 +85,7 @@ def all_to_all(names: Sequence[str], round: int, random: Random) -> list[Edge]: 
 
 
 def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
-    """Assign each agent one proposal to review, so that each gets one reviewer: N edges.
+    """Assign each agent one proposal to review, so each gets one reviewer: N edges.
 
     Every agent reviews the one at the same distance in the order of names. The distance is a hash of the names plus the
     round, so after N - 1 rounds everyone has reviewed everyone else.

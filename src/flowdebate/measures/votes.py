@@ -56,7 +56,7 @@ class Tally(WireModel):
     rule: VotingRule
     """Voting rule that determines the winner."""
     eligible: int
-    """Number of eligible voters, including those who did not vote."""
+    """Number of eligible voters, including abstainers."""
     valid: int
     """Number of votes for one of the choices."""
     spoiled: int
@@ -267,7 +267,7 @@ def _reason(
     voters: int,
     quorum: int | None,
 ) -> str:
-    """Describe the reason for the outcome; `quorum` is the quorum that was missed."""
+    """Describe the reason for the outcome; `quorum` is the missed quorum."""
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:

@@ -24,7 +24,7 @@ RawT = TypeVar("RawT", default=Any)
 _SLOWEST = 60
 """Maximum interval between updates, in seconds."""
 _SHARE, _MAX_PAUSE = 10, 2.0
-"""Limits on drawing, which takes at most 1 / `_SHARE` of the time, with pauses of at most `_MAX_PAUSE` seconds.
+"""Limits on drawing: it takes at most 1 / `_SHARE` of the time, with pauses of at most `_MAX_PAUSE` seconds.
 
 Pages grow with the debate and are drawn in its event loop.
 """
@@ -118,7 +118,7 @@ def _bundle(handle: RunHandle[Any], html: str | None, markdown: str | None) -> d
 
 
 def _output() -> Callable[[dict[str, str]], None]:
-    """Return a function that updates an output of the running cell; None outside notebooks."""
+    """Return a function to update an output of the running cell; None outside notebooks."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 

@@ -1,4 +1,4 @@
-"""Depth of a run: the options that each depth sets, and the escalation behind depth "auto"."""
+"""Depth of a run: the options set by each depth, and the escalation behind depth "auto"."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from flowdebate.ui.plan import Plan
 
 STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != "auto")
-"""Depths that "auto" tries one after another."""
+"""Depths tried by "auto", one after another."""
 
 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Add to `options` the options that their depth implies.
+    """Add to `options` the ones implied by their depth.
 
     Depth "auto" includes the speakers of all its steps. It raises ConfigurationError for a pattern that cannot end
     early.
@@ -58,7 +58,7 @@ def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
 
 
 def without_depth(page: PatternPage, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored `options` without the values that their depth implied, for use at another depth."""
+    """Return stored `options` without the values implied by their depth, for use at another depth."""
     depth: Depth | None = options.get("depth")
     if depth is None:
         return dict(options)

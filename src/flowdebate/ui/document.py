@@ -1,4 +1,4 @@
-"""Run documents, which `--json` writes and `render` reads."""
+"""Run documents, written by `--json` and read by `render`."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def totals(self) -> list[str]:
-        """Description of the totals that are known: tokens, calls, duration and cost."""
+        """Description of the known totals: tokens, calls, duration and cost."""
         seconds = [] if self.seconds is None else [f"Time: {time_text(self.seconds)}"]
         cost = [] if self.cost is None else [f"Cost: {cost_text(self.cost, self.prices, complete=True)}"]
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
@@ -288,7 +288,7 @@ class Document(InNotebooks, WireModel):
         return None if reason is None else f"Rounds: {self.raw.rounds}, {self.describe_reason(reason)}"
 
     def about(self) -> Callable[[str, str | None], str]:
-        """Return a function that decides which text appears next to a speaker's name.
+        """Return a function to choose the text next to a speaker's name.
 
         The function returns its argument unless the page header already shows it.
         """
@@ -314,7 +314,7 @@ class Document(InNotebooks, WireModel):
             yield fact
 
     def outcome(self) -> Iterator[Section]:
-        """Build the part of the page that follows the contributions."""
+        """Build the part of the page after the contributions."""
         return self.result()
 
 
@@ -371,7 +371,7 @@ class RoundsDocument(Document):
 
 
 _MAX_SOURCES = 20
-"""Maximum number of sources that the notes list individually."""
+"""Maximum number of sources listed individually in the notes."""
 
 
 def material_notes(raw: PatternOutput) -> list[str]:

@@ -66,7 +66,7 @@ class AllowedModels:
         return self.providers and not FORWARDED.get()
 
     def _hint(self, model: str) -> str:
-        """Explain how to allow a model that was rejected."""
+        """Explain how to allow a rejected model."""
         provider = PROVIDERS.get(vendor_of(model))
         if provider is None:
             return "Name it as provider/model"
@@ -399,7 +399,7 @@ def _at_server(plan: Plan, name: str) -> str:
 
 
 _MAX_NAMED = 8
-"""Maximum number of sources, and of omitted files, that a line names."""
+"""Maximum number of sources, and of omitted files, named on a line."""
 
 
 def sources_lines(plan: Plan) -> list[str]:

@@ -206,7 +206,7 @@ class Option:
 
     help: str
     panel: Panel | None = None
-    """Group that lists the option on the help page; None for an option that belongs to a single command."""
+    """Group that lists the option on the help page; None for an option of a single command."""
     flag: str | None = None
     """Command-line flag, if it differs from the field's name; "--yes -y" adds a short form, and "" means no flag."""
     metavar: str | None = None
@@ -293,7 +293,7 @@ class SourceEntry(RosterEntry):
     excluded: bool = False
     """True if one of the user's glob patterns excluded the source."""
     commits: Text | None = None
-    """Commits that the diff compares."""
+    """Commits compared by the diff."""
 
     @classmethod
     def of(cls, source: Source) -> Self | str:
@@ -389,9 +389,9 @@ class PlanOptions(BaseModel):
         extra="forbid", strict=True, populate_by_name=True, defer_build=True
     )
     SUBJECT: ClassVar[str] = ""
-    """Name of the field that contains the subject."""
+    """Name of the subject's field."""
     ROSTER: ClassVar[str] = "debaters"
-    """Name of the field that contains the speakers."""
+    """Name of the speakers' field."""
     LENGTH: ClassVar[str] = "max_rounds"
     """Name of the field that limits the length."""
     WITHOUT: ClassVar[frozenset[str]] = frozenset()
@@ -707,7 +707,7 @@ class OutputOptions(PlanOptions):
 
     @property
     def synthesizes(self) -> bool:
-        """Return whether there is a synthesizer, which is the default."""
+        """Return whether there is a synthesizer; by default, there is one."""
         return self.synthesizer is not False
 
 

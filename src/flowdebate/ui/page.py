@@ -136,11 +136,11 @@ class PatternPage(ABC):
         raise NotImplementedError
 
     def defaults(self, options: Any, speakers: Sequence[Any]) -> PlanValues:  # noqa: ANN401, ARG002 - of the patterns
-        """Return the front ends' defaults, which are included in plans so that everyone can see them."""
+        """Return the front ends' defaults, included in plans so everyone can see them."""
         return {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
-        """Return the options that a fork of `run` changes, together with any options derived from the run."""
+        """Return the options changed by a fork of `run`, together with any options derived from the run."""
         if "continuation" in options:
             raise ConfigurationError("fork", "continuation", None, "cannot be set: only a debate can be continued")
         return options
@@ -150,7 +150,7 @@ class PatternPage(ABC):
         return tuple(speakers)
 
     def settled(self, plan: Plan) -> PlanValues:  # noqa: ARG002 - the pattern's own plan
-        """Return the options that are only determined when the run starts, for its stored plan."""
+        """Return the options determined only when the run starts, for its stored plan."""
         return {}
 
     def check(self, plan: Plan) -> None:

@@ -71,7 +71,7 @@ class Plan:
     models: Mapping[str, Model | str] | None
     """Models keyed by intent; None to read them from the environment."""
     seats: Mapping[str, Model | str]
-    """Models keyed by role, for roles that have their own."""
+    """Models keyed by role, for roles with their own."""
     first: Model | str | None = None
     """Default model if the roster is a list of models and no default is set."""
     dealt: Any = None
@@ -120,7 +120,7 @@ class Plan:
 
     @property
     def keywords(self) -> PlanKeywords:
-        """Arguments that the functions of all patterns have in common."""
+        """Arguments common to the functions of all patterns."""
         from flowdebate.chassis.material import Material, Window
         from flowdebate.chassis.options import PromptOptions
 
@@ -295,7 +295,7 @@ def _at_address(plan: Plan) -> Plan:
 
 
 def _are_listed(options: PlanOptions) -> bool:
-    """Return whether the speakers are a list of models whose first one is the default."""
+    """Return whether the speakers are a list of models, with the first one as the default."""
     entries = getattr(options, options.ROSTER)
     at_address = options.base_url is not None  # FLOWDEBATE_MODEL is on another server
     return bool(entries) and all(entry.name is None for entry in entries) and (at_address or not model_of_environment())
@@ -423,7 +423,7 @@ def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
-    """Add `sides` to a debate plan that has none; raise ConfigurationError if they do not fit the plan."""
+    """Add `sides` to a debate plan without sides; raise ConfigurationError if they do not fit the plan."""
     decided = _with_defaults(replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides)))
     with decided.options.placing():
         plan.info.load_page().check(decided)
@@ -431,7 +431,7 @@ def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
 
 
 def pattern_of_file(path: str) -> PatternInfo:
-    """Return the pattern that the plan file at `path` names; raise ConfigurationError if it names none."""
+    """Return the pattern named in the plan file at `path`; raise ConfigurationError if it names none."""
     name = read_plan_file(path).get("pattern")
     if not isinstance(name, str) or name not in load_patterns():
         raise ConfigurationError(path, "pattern", name, choices=load_patterns())
@@ -550,7 +550,7 @@ def plan_of_fork(
 ) -> Plan:
     """Build the plan for a fork of a stored run like `plan_of`, but with the run's seed and models.
 
-    `location` is where errors say that `changes` were made. A changed subject also raises ConfigurationError.
+    `location` is named in errors as the source of `changes`. A changed subject also raises ConfigurationError.
     """
     if run.header.plan is None:
         raise _foreign_run_error(run, "fork")
@@ -572,7 +572,7 @@ def plan_of_fork(
 
 
 def _models_of(run: StoredRun) -> str | dict[str, str] | None:
-    """Return a run's models that have names."""
+    """Return a run's named models."""
     names = run.header.model
     if not isinstance(names, dict):
         return names if isinstance(names, str) else None
@@ -580,9 +580,9 @@ def _models_of(run: StoredRun) -> str | dict[str, str] | None:
 
 
 def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return URLs, paths and programs in an imported run's plan, keyed by option, except those that were `given`.
+    """Return URLs, paths and programs in an imported run's plan, keyed by option, except `given` ones.
 
-    The user has to confirm them before the run is resumed. Empty for a run that was started in this store.
+    The user has to confirm them before the run is resumed. Empty for a run started in this store.
     """
     if not run.header.foreign or run.header.plan is None:
         return {}

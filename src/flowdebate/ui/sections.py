@@ -27,7 +27,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoted:
-    """A quote in a contribution that was checked against the sources."""
+    """A quote in a contribution, checked against the sources."""
 
     start: int
     end: int
@@ -61,7 +61,7 @@ class Fact:
     speaker: str | None = None
     """Speaker whose color the label has."""
     edge: bool = False
-    """True for a statement by the page itself, which is aligned with the left edge."""
+    """True for a statement by the page itself, aligned with the left edge."""
     summary: str | None = None
     """The text without its details, for a page that collapses them."""
     short: bool = False
@@ -90,7 +90,7 @@ class Shares:
     """The sides' shares in one of a judge's answers."""
 
     order: tuple[str, ...]
-    """Names of the sides in the order in which the judge saw them."""
+    """Names of the sides in the order seen by the judge."""
     values: tuple[float, ...]
     """Each side's share, in the order of the sides in `Ballots`."""
     model: str | None = None
@@ -141,7 +141,7 @@ class Card:
     title: str
     facts: tuple[Fact, ...]
     lead: str = ""
-    """Label of the fact that contains the actual result."""
+    """Label of the fact with the actual result."""
     winner: str | None = None
     """Name of the winning speaker, if there is one."""
     ballots: Ballots | None = None
@@ -205,7 +205,7 @@ class Working:
 
 
 Section: TypeAlias = Heading | Entry | Fact | Group | Card | Output | Remark
-"""Part of a page. Code that renders sections ends with `assert_never`, so that a new kind cannot be
+"""Part of a page. Code that renders sections ends with `assert_never`, so a new kind cannot be
 silently dropped.
 """
 LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | Working

@@ -32,7 +32,7 @@ class Opened:
     """Path of the speaking block."""
     at: float
     turn: TurnStarted | None
-    """Turn that the utterance belongs to; None outside of turns, as for a synthesizer."""
+    """Turn of the utterance; None outside of turns, as for a synthesizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class Speech:
             yield from self._closed(utterance, void="cut short")
 
     def _interrupted(self, event: object) -> Iterator[Closed]:
-        """Return the utterances that `event` interrupts."""
+        """Return the utterances interrupted by `event`."""
         match event:
             case ModelCalled() as call:
                 if (turn := self._turn_at(call.path)) is not None:

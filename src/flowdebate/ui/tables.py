@@ -105,7 +105,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGN
 
 
 def safe_cell(text: str) -> str:
-    """Escape `text` so that spreadsheets do not interpret the cell as a formula; `read_cell` restores it.
+    """Escape `text` so spreadsheets do not interpret the cell as a formula; `read_cell` restores it.
 
     >>> safe_cell("=1+1"), safe_cell("'=1+1"), safe_cell("-3.5"), safe_cell("'tis so")
     ("'=1+1", "''=1+1", '-3.5', "'tis so")

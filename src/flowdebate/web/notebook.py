@@ -260,7 +260,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
-    """Find the first and last index to omit from the middle so that the rest has at most `maximum` characters."""
+    """Find the first and last index to omit from the middle so the rest has at most `maximum` characters."""
     first, last, used, at_front = 0, len(sizes) - 1, 0, True
     while first <= last:
         used += sizes[first if at_front else last]

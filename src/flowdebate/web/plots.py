@@ -130,7 +130,7 @@ def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
 
 
 def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[Point]:
-    """Convert points to the plot's units, and place their letters so that they do not overlap."""
+    """Convert points to the plot's units, and place their letters so they do not overlap."""
     placed: list[Point] = []
     occupied: list[tuple[float, float]] = []
     for point, letter in zip(points, cycle(ascii_lowercase)):

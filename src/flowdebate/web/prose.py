@@ -212,7 +212,7 @@ def _paragraphs(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, Markup]
 
 
 class _Writer:
-    """Renderer that turns parser tokens into HTML, and keeps track of the text that readers can see."""
+    """Renderer that turns parser tokens into HTML, and keeps track of the text visible to readers."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
@@ -353,7 +353,7 @@ class _Writer:
 
 
 def _direction(tokens: Iterable[Token]) -> str:
-    """Return the writing direction of the first letter that has one; "" if there is none."""
+    """Return the writing direction of the first letter with a direction; "" if there is none."""
     for token in tokens:
         for letter in token.content if token.type == "inline" else "":
             if (kind := bidirectional(letter)) in ("L", "R", "AL"):
@@ -402,7 +402,7 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")
 
 
 class GrowingProse:
-    """Text that is still being written; finished blocks are rendered once, and only the rest is rendered again.
+    """Text still being written; finished blocks are rendered once, and only the rest is rendered again.
 
     A block is finished when the start of the next one is final. An incomplete line is not final: `***` is a rule, but
     `***so***` continues the previous paragraph. Later text never changes a finished block, because the subset has no
@@ -453,7 +453,7 @@ class GrowingProse:
 
     @property
     def news(self) -> list[Markup]:
-        """Return all blocks that follow the unchanged ones."""
+        """Return all blocks after the unchanged ones."""
         return [*self._done[self.kept :], *self._open]
 
     @property

@@ -106,7 +106,7 @@ def _value(value: object) -> str:
 
 
 def _text(text: str) -> str:
-    """Format a basic TOML string, which is like a JSON string but without surrogate pairs."""
+    """Format a basic TOML string: like a JSON string, but without surrogate pairs."""
     # JSON does not escape DEL, but TOML does not allow it in strings.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 

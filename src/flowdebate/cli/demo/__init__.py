@@ -38,7 +38,7 @@ TOLD = (
 _WORDS = 4.0
 """Reading speed in words per second."""
 _AT_ONCE = 1_000.0
-"""Playback speed for non-interactive output; high enough that there are no pauses."""
+"""Playback speed for non-interactive output; high enough to avoid pauses."""
 
 
 @opt.command()

@@ -1,4 +1,4 @@
-"""`flowdebate runs watch`: follow a run of another process, or show one that has finished."""
+"""`flowdebate runs watch`: follow a run of another process, or show a finished one."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def clean_up_at_termination() -> Iterator[None]:
-    """Unwind the stack on SIGTERM so that unfinished files are deleted before the process ends."""
+    """Unwind the stack on SIGTERM so unfinished files are deleted before the process ends."""
 
     def unwind(number: int, _: FrameType | None) -> NoReturn:
         raise _Terminated(128 + number)
@@ -274,7 +274,7 @@ def open_page(speakers: Sequence[Speaker] = ()) -> Page:
 
 
 def write_json(value: object) -> None:
-    """Write JSON to stdout, from data or from text that is already JSON."""
+    """Write JSON to stdout, from data or from existing JSON text."""
     from flowdebate.ui.text import as_json
 
     text = value if isinstance(value, str) else as_json(value)

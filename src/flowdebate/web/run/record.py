@@ -147,7 +147,7 @@ class Trace:
 
 
 def models_of(calls: Iterable[Call]) -> str:
-    """List the models that answered and their seats on one line; return "" if there are none."""
+    """List the answering models and their seats on one line; return "" if there are none."""
     seats: dict[str, dict[str, None]] = {}
     for call in calls:
         if call.model is not None and call.attempts:

@@ -157,7 +157,7 @@ class Sheet:
 
     @property
     def citations(self) -> list[Citation]:
-        """Quotes that were checked against the sources."""
+        """Quotes checked against the sources."""
         turns = [part for sheet_round in self.rounds for part in sheet_round.parts if isinstance(part, Turn)]
         return [citation for turn in turns for citation in turn.citations]
 
@@ -254,12 +254,12 @@ def _take_call(calls: list[Call], text: str) -> Call | None:
 # Quotes in contributions
 
 _QUOTATION = frozenset({"Pi", "Pf", "Ps", "Pe"})
-"""Unicode categories that contain opening and closing quotation marks."""
+"""Unicode categories of opening and closing quotation marks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """A quote that was checked against the sources."""
+    """A quote checked against the sources."""
 
     number: int
     """Number of the quote, starting at 1."""

@@ -93,7 +93,7 @@ class ForkLine:
 
     run: RunState
     step: int | None
-    """Number of the first step that was changed intentionally; None if options were changed."""
+    """Number of the first intentionally changed step; None if options were changed."""
     changed: str
     sheet: Sheet | None
     """The fork's sheet; None if it has no document."""
@@ -215,7 +215,7 @@ class Course:
 
     @property
     def positions(self) -> dict[tuple[str, ...], Call]:
-        """Index the steps by keys that all runs share: turns by round and number, others by round, role and number."""
+        """Index the steps by keys common to all runs: turns by round and number, others by round, role and number."""
         turns = {
             turn.call.number: ("turn", str(at), str(number))
             for at, part in enumerate(self.rounds)
@@ -233,10 +233,10 @@ class Course:
 
 
 def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
-    """Pair the steps of two runs by round and turn rather than by name; `fork` says which run is the fork.
+    """Pair the steps of two runs by round and turn rather than by name; `fork` specifies which run is the fork.
 
-    Steps that exist only in the other run are placed after the step that they follow there. If the runs have no steps
-    in common, every step is shown.
+    Steps that exist only in the other run are placed after their predecessor there. If the runs have no steps in
+    common, every step is shown.
     """
     pairs: list[Pair | Same] = []
     for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _are_equal(*pair)):
