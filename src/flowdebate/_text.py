@@ -57,15 +57,19 @@ def typed(value: object) -> str:
     return short_repr(value)
 
 
-def join_choices(values: Iterable[object]) -> str:
-    """Join a field's valid values, quoting those of several words.
+def join_choices(values: Iterable[object], *, most: int | None = 8) -> str:
+    """Join up to `most` of a field's valid values, quoting those of several words.
 
     >>> join_choices(["pro", "con"]), join_choices(["cap rents", "free rents", "b"])
     ('pro or con', '"cap rents", "free rents" or b')
+    >>> join_choices(range(5), most=2)
+    '0, 1 or 3 others'
     """
     import json
 
     texts = [json.dumps(text, ensure_ascii=False) if re.search(r"[\s,]", text) else text for text in map(typed, values)]
+    if most is not None and len(texts) > most + 1:
+        texts[most:] = [f"{len(texts) - most} others"]
     return " or ".join(part for part in (", ".join(texts[:-1]), *texts[-1:]) if part)
 
 

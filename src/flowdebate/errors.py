@@ -519,9 +519,9 @@ class RosterError(OutputError):
     ) -> None:
         self.name = name
         self.available: tuple[str, ...] = tuple(available)
-        problem = problem or f"{short_repr(name)} is not a debater"
+        problem = problem or f"{typed(name)} is not a debater"
         super().__init__(
-            block, "names of debaters", [(field, f"{problem}; available: {', '.join(map(repr, available))}")]
+            block, "names of debaters", [(field, f"{problem}; available: {', '.join(map(typed, available))}")]
         )
 
 
@@ -596,7 +596,7 @@ class TooManyRuns(FlowDebateError):
         self.maximum = maximum
         self.queued = queued
         self.retry_after = retry_after
-        super().__init__(f"{maximum} in progress and {queued} waiting: as many runs as this service takes; try later")
+        super().__init__(f"too many runs: {maximum} in progress and {queued} waiting; try again later")
 
 
 class QuorumLost(FlowDebateError):
@@ -619,7 +619,7 @@ class QuorumLost(FlowDebateError):
         self.heard: tuple[str, ...] = tuple(heard)
         self.quorum = quorum
         self.failures: dict[str, str] = dict(failures or {})
-        names = f"only {', '.join(map(repr, heard))}" if heard else "nobody"
+        names = f"only {', '.join(map(typed, heard))}" if heard else "nobody"
         why = "; ".join(f"{name}: {error}" for name, error in self.failures.items())
         message = f"block {block!r}: in round {round} {names} answered; the quorum is {quorum}"
         super().__init__(f"{message} ({why})" if why else message)
@@ -691,8 +691,8 @@ class BadFile(FlowDebateError):
 class StoreError(FlowDebateError):
     """A store of runs cannot be read or written; it is left unchanged. `store` is its location.
 
-    >>> str(StoreError("runs.sqlite3", "is no database"))
-    'store runs.sqlite3: is no database'
+    >>> str(StoreError("runs.sqlite3", "is not a database"))
+    'store runs.sqlite3: is not a database'
     """
 
     def __init__(self, store: str, problem: str) -> None:

@@ -201,7 +201,7 @@ def test_pattern_options_come_from_a_file(question_folder: Path) -> None:
         ('question\n"x\n', "csv", "line 2: is not CSV"),
         ('"x"\n{"question": 3}\n', "jsonl", "line 2: `question` must be text (got 3)"),
         ('{"ask": "x"}\n', "jsonl", "line 1: `question` is missing"),
-        ("[1]\n", "jsonl", "line 1: must hold an object with `question`, or a text (got [1])"),
+        ("[1]\n", "jsonl", "line 1: must be an object with `question`, or a text (got [1])"),
         ("{\n", "jsonl", "line 1: not valid JSON"),
         ('{"question": "x", "n": NaN}\n', "jsonl", "line 1: not valid JSON: NaN is not a number in JSON"),
         ("[" * 100_000, "jsonl", "line 1: nested too deeply"),

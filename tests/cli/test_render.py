@@ -174,7 +174,7 @@ def test_stdin_can_be_rendered(tmp_path: Path) -> None:
 
 BAD = [
     ('{"a":\n  x}', "line 2, column 3: not valid JSON"),
-    ("[]", "must hold a JSON object (got [])"),
+    ("[]", "must contain a JSON object (got [])"),
     ("", "line 1, column 1: not valid JSON"),
     ("[" * 100_000, "is nested too deeply"),
     (json.dumps({**RAW, "rounds": "many"}), "`rounds` must be a whole number (got many)"),

@@ -74,7 +74,7 @@ def test_a_problem_hides_the_location_of_the_store() -> None:
     """Paths and addresses are private. They are logged."""
     assert make_problem(RunNotFound("/home/ann/runs.sqlite3", "x"))["detail"] == "there is no run x"
     assert "/home/ann" not in str(
-        make_problem(StoreError("/home/ann/runs.sqlite3", "/home/ann/runs.sqlite3 is no database"))
+        make_problem(StoreError("/home/ann/runs.sqlite3", "/home/ann/runs.sqlite3 is not a database"))
     )
     assert make_problem(NotAwaited("s", "x", "waits elsewhere", ["a", "b"]))["open"] == ["a", "b"]
 

@@ -73,7 +73,7 @@ def test_folders_are_read_without_secrets_links_and_ignored_files(folder: Path) 
         "build/": "is in .gitignore",
         "debug.log": "is in .gitignore",
         "notes/costs.tmp": "is in .gitignore",
-        "blank.txt": "is empty: a source has text in it",
+        "blank.txt": "is empty: a source must contain text",
         "picture.bin": "is binary: only texts, documents and images (PNG, JPEG, WebP, GIF) can be sources",
         "latin.txt": "line 1: not valid UTF-8",
         "link.txt": "is a link",
@@ -108,7 +108,7 @@ def test_files_ignored_by_the_enclosing_repository_are_not_read(folder: Path) ->
         ("application_default_credentials.json", b"{}", "may hold secrets"),
         ("key.txt", b"-----BEGIN RSA PRIVATE KEY-----", "may hold secrets"),
         ("large.txt", b"a" * 20_000_001, "is larger than 20 MB"),
-        ("much.txt", b"a" * (MAX_TEXT_MEGABYTES * 1_000_000 + 1), "makes more than 2 MB of text"),
+        ("much.txt", b"a" * (MAX_TEXT_MEGABYTES * 1_000_000 + 1), "has more than 2 MB of text"),
         ("nul\0.txt", None, "cannot be read"),
     ],
 )

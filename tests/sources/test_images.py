@@ -223,7 +223,7 @@ def test_images_have_limits(tmp_path: Path) -> None:
     image.write_bytes(png() + bytes(3_500_000))
     with pytest.raises(BadFile, match=r"big\.png: is larger than 3\.75 MB, the most that providers take"):
         read_sources([str(big)])
-    with pytest.raises(BadFile, match="makes more than 10 MB of images"):
+    with pytest.raises(BadFile, match="has more than 10 MB of images"):
         read_sources([f"{name}={image}" for name in "abc"])
     for text, why in (
         ("data:image/png;base64,%%%", "is not a file: its base64 is broken"),

@@ -256,7 +256,7 @@ RUN_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "a time beyond all": (("run", "updated_at"), 10**400, "`run.updated_at` must be a number of seconds"),
     "an outcome of another type": (("run", "outcome"), [], "`run.outcome` must be an object or null"),
     "another number of steps": (("run", "steps"), 1, "`run.steps` is 1, but the run has 2 finished steps"),
-    "fewer rows than follow": (("rows",), 2, "this step is one too many: all 2 steps of run r1 are above"),
+    "fewer rows than follow": (("rows",), 2, "there are too many steps: all 2 steps of run r1 are above"),
     "more rows than follow": (("rows",), 4, "run r1 has 4 steps, but only 3 of them follow"),
     "another format": (("format",), 2, r"`format`: .* another version of flowdebate \(2, known: 1\). Import it with"),
     "an older format": (("format",), 0, r"`format`: .* another version of flowdebate \(0, known: 1\). Import it with"),

@@ -297,7 +297,7 @@ sys.stdin.read()
         for _ in range(200):
             await asyncio.sleep(0)
         assert not waiting.done()
-        with pytest.raises(StoreError, match=r"runs\.sqlite3: is locked by another program, and was for 0\.3 s"):
+        with pytest.raises(StoreError, match=r"runs\.sqlite3: has been locked by another program for 0\.3 s"):
             await waiting
     start = asyncio.get_running_loop().time()
     calls = [store.commit("r1", f"early-{number}", "call", "1", 1.0) for number in range(20)]
@@ -575,7 +575,8 @@ async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -
         assert {type(error) for error in await commits("defgh")} == {StoreLost}
     for call in (store.commit("r1", "late", "call", "1", 1.0), store.intend("r1", "late", "call", None), store.runs()):
         with pytest.raises(
-            StoreError, match=r"was not put on the disk \(.*Input/output error\), and takes nothing more"
+            StoreError,
+            match=r"was not put on the disk \(.*Input/output error\), so this store object accepts nothing more",
         ):
             await call
     await store.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flowdebate._text import short_repr
+from flowdebate._text import join_choices, short_repr
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.functions import BlockLike, Function, as_block, decision, invocation
 from flowdebate.errors import ConfigurationError, OutputError
@@ -42,10 +42,8 @@ class Router(Block[Any, Any]):
             return keys[0]
         if self.otherwise is not None:
             return None
-        route_names = ", ".join(map(repr, self.routes))
-        raise OutputError(
-            self.name, "one of its routes", [("", f"chose {short_repr(choice)}; available: {route_names}")]
-        )
+        problem = f"chose {short_repr(choice)}; available: {join_choices(self.routes)}"
+        raise OutputError(self.name, "one of its routes", [("", problem)])
 
     def outline(self) -> Outline:
         children = [Outline(text=f"{key}:", children=(block.outline(),)) for key, block in self.routes.items()]

@@ -114,7 +114,8 @@ class RoundCondition:
             reason = await condition.reason(ctx)
             # returned by an application's own condition class; functions are rejected by name
             if reason in PATTERNS_OWN:
-                raise OutputError("terminate_when", "no reason of a pattern's own", [("", f"got {short_repr(reason)}")])
+                expected = "a reason that is not reserved for patterns"
+                raise OutputError("terminate_when", expected, [("", f"got {short_repr(reason)}")])
             return reason is not None if plain else reason or False
 
         return ask

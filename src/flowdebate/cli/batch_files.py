@@ -95,7 +95,7 @@ def _read_json_rows(path: str, content: str) -> Iterator[Row]:
             yield _make_row(path, number, value[_QUESTION], columns)
         else:
             allowed = f"an object with `{_QUESTION}`, or a text"
-            raise BadFile(path, f"line {number}: must hold {allowed} (got {typed(value)})")
+            raise BadFile(path, f"line {number}: must be {allowed} (got {typed(value)})")
 
 
 def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
@@ -360,7 +360,7 @@ class CsvOut(JsonOut):
             if records and not content.endswith("\n"):
                 records.pop()
         if records and records[0] != self._header:
-            raise BadFile(str(self._path), "line 1: the header is not that of this batch's results")
+            raise BadFile(str(self._path), "line 1: the header does not match the results of this batch")
         first = len(self._header) - len(COLUMNS)
         places = [first + COLUMNS.index(name) for name in ("index", "run_id", "status")]
         lines = []

@@ -308,7 +308,9 @@ def mcp(  # noqa: PLR0913 - the options of the command
 def _check_token(token_file: str | None, *, new: bool) -> None:
     """Raise ConfigurationError if a new token is requested although the user named a token file."""
     if new and token_file is not None:
-        raise misuse("--new-token", new, "--new-token cannot be combined with --token-file: that file is yours.")
+        raise misuse(
+            "--new-token", new, "--new-token cannot be combined with --token-file: it would overwrite your file."
+        )
 
 
 @contextmanager
@@ -384,7 +386,7 @@ def read_token(path: str) -> str:
     """Read the token in a file; an invalid token raises BadFile."""
     token = read_text(path, megabytes=1).strip()
     if len(token) < _MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
-        raise BadFile(path, f"must hold one token of at least {_MIN_TOKEN_LENGTH} ASCII letters, digits or signs")
+        raise BadFile(path, f"must contain one token of at least {_MIN_TOKEN_LENGTH} printable ASCII characters")
     return token
 
 

@@ -395,9 +395,9 @@ def _check_designs(study_file: StudyFile, path: str) -> None:
     for name, options in tables.items():
         for key in options:
             if key in _OF_ROWS:
-                raise BadFile(path, f"`{name}.{key}` must be left out: the rows, or the study itself, say it")
+                raise BadFile(path, f"`{name}.{key}` cannot be set: the rows or the study define it")
             if key in _LIMITS and name != "debate":
-                raise BadFile(path, f"`{name}.{key}` must be in [debate]: limits are those of all designs")
+                raise BadFile(path, f"`{name}.{key}` must be in [debate]: limits apply to all designs")
 
 
 @contextmanager
@@ -407,7 +407,7 @@ def _in_files(path: str, questions: str) -> Iterator[None]:
         yield
     except RunChanged as error:
         changed = f"`{error.run_id}` was started with another {' and another '.join(error.differences)}"
-        raise BadFile(path, f"{changed}: restore it, or ask anew with another `name` or `seed`") from None
+        raise BadFile(path, f"{changed}: restore it, or start again with another `name` or `seed`") from None
     except ConfigurationError as error:
         field, _, row = error.field.rpartition(" of row ")
         if row.isdecimal() and field:

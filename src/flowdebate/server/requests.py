@@ -45,7 +45,7 @@ _EMPTY = BeforeValidator(lambda value: None if value == "" else value)
 def _check_text(value: str) -> str:
     """Reject unpaired surrogates, which JSON can express, but which neither UTF-8 nor stores can contain."""
     if value.encode(errors="replace").decode() != value:
-        raise ValueError("must be text without half surrogate pairs")
+        raise ValueError("must be valid Unicode")
     return value
 
 

@@ -168,7 +168,7 @@ class Converter:
             with self._lock:
                 self._waiting -= places is self._quick
             if not free:
-                raise BadFile(path, "cannot be read now, since others are being read: try again in a minute")
+                raise BadFile(path, "cannot be read now, because other files are being read: try again in a minute")
         try:
             yield
         finally:

@@ -55,7 +55,7 @@ def is_file(text: str) -> bool:
 
 def _read_document(name: str, path: str, data: bytes, kind: str) -> Source:
     if not KINDS[kind].is_installed:
-        raise BadFile(path, f"is a {kind[1:].upper()} document: pip install 'flowdebate[documents]' reads it")
+        raise BadFile(path, f"is a {kind[1:].upper()} document; to read it: pip install 'flowdebate[documents]'")
     document = shared_converter().convert(path, data, kind)
     texts: list[str] = []
     pages: list[Page] = []
@@ -134,9 +134,9 @@ class _Room:
         self._images -= sum(source.size for source in sources if source.image is not None)
         if self._text < 0:
             fewer = "name fewer files, or commits that differ less"
-            raise BadFile(path, f"makes more than {MAX_TEXT_MEGABYTES} MB of text: {fewer}")
+            raise BadFile(path, f"has more than {MAX_TEXT_MEGABYTES} MB of text: {fewer}")
         if self._images < 0:
-            raise BadFile(path, f"makes more than {MAX_IMAGES_MEGABYTES} MB of images: name fewer, or smaller ones")
+            raise BadFile(path, f"has more than {MAX_IMAGES_MEGABYTES} MB of images: name fewer, or smaller ones")
 
 
 def check_size(sources: Sequence[Source], path: str) -> None:
@@ -169,7 +169,7 @@ def _named(entry: str, folder: Path) -> tuple[str | None, Path]:
     path = folder / entry
     if sign and name.strip() and rest and not os.path.lexists(path):
         if (problem := name_problem(name.strip())) is not None:
-            raise BadFile(entry, f"needs a name that {problem}")
+            raise BadFile(entry, f"has a name that {problem}")
         return name.strip(), folder / rest
     return None, path
 
@@ -236,7 +236,7 @@ def _read_content(name: str, path: str, data: bytes) -> Source:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadFile(path, f"line {line}: not valid {encoding[:6].upper().rstrip('-')}") from None
     if is_blank(text):
-        raise BadFile(path, "is empty: a source has text in it")
+        raise BadFile(path, "is empty: a source must contain text")
     return Source.of(name, text, data)
 
 

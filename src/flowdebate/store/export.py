@@ -276,7 +276,7 @@ class _Reading:
         """Add the step on a line; raise ValueError if no step may follow, or if it belongs to a different run."""
         run_id = self.run.header.run_id
         if self.is_whole():
-            raise ValueError(f"this step is one too many: all {self.steps} steps of run {run_id} are above")
+            raise ValueError(f"there are too many steps: all {self.steps} steps of run {run_id} are above")
         if value["run_id"] != run_id:
             raise ValueError(f"`run_id` must be {run_id}, whose steps follow here (got {typed(value['run_id'])})")
         row = dict(value["row"])
@@ -396,7 +396,7 @@ def _parse_line(line: str | bytes) -> object:
     except UnicodeDecodeError as error:
         raise ValueError(f"not valid UTF-8 at byte {error.start + 1}") from None
     if _SURROGATE.search(text):
-        raise ValueError("it contains half of a surrogate pair, which is not text")
+        raise ValueError("it is not valid Unicode")
     try:
         value: object = json.loads(
             text.removeprefix("\ufeff"),  # Windows editors put a byte order mark at the start of a file

@@ -435,7 +435,7 @@ def read_document(path: str) -> Document:
     """
     value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
     if not isinstance(value, dict):
-        raise BadFile(path, f"must hold a JSON object (got {typed(value)})")
+        raise BadFile(path, f"must contain a JSON object (got {typed(value)})")
     return document_of(value, location=path)
 
 

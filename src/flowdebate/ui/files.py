@@ -27,7 +27,7 @@ def read_plan_file(path: str) -> dict[str, Any]:
     text = read_text(path, megabytes=MEGABYTES)
     content = parse_json(text, path=path) if suffix == ".json" else parse_toml(text, path=path)
     if not isinstance(content, dict):
-        raise BadFile(path, f"must hold a JSON object (got {typed(content)})")
+        raise BadFile(path, f"must contain a JSON object (got {typed(content)})")
     return content
 
 

@@ -450,7 +450,7 @@ def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None
         location = str(options.folder("output_schema") / schema)
         schema = parse_json(read_text(location, megabytes=MEGABYTES), path=location)
         if not isinstance(schema, dict):
-            raise BadFile(location, f"must hold a JSON Schema, which is an object (got {typed(schema)})")
+            raise BadFile(location, f"must contain a JSON Schema, which is an object (got {typed(schema)})")
     try:
         output_schema = OutputSchema.of(schema, location=location, field=field)
     except RecursionError:

@@ -39,7 +39,7 @@ def read_table(path: str, *, column: str) -> Iterator[tuple[int, dict[str, Any]]
         if line.strip():
             value = parse_json(line, path=path, number=number)
             if not isinstance(value, dict):
-                raise BadFile(path, f"line {number}: must hold an object (got {typed(value)})")
+                raise BadFile(path, f"line {number}: must be an object (got {typed(value)})")
             yield number, value
 
 

@@ -113,7 +113,7 @@ async def verify_file(path: str) -> list[Finding]:
         return [await verify_report(text, source=path)]
     runs = list(read_runs(text.split("\n"), path))
     if not runs:
-        raise BadFile(path, "is not a report, and has no run")
+        raise BadFile(path, "is neither a report nor a run")
     return [await (await evidence_of(*run)).check(same_version=False) for run in runs]
 
 

@@ -186,7 +186,7 @@ def kind_of(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
         )
     allowed = part.get("enum") or ([part["const"]] if "const" in part else [])
     if allowed:
-        return join_choices(allowed)
+        return join_choices(allowed, most=None)
     choices = part.get("anyOf") or part.get("oneOf") or []
     if choices:
         kinds = [kind_of(choice, definitions) for choice in choices if choice.get("type") != "null"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
-from flowdebate._text import CutOff, clean_data, clean_text, is_blank, short_repr
+from flowdebate._text import CutOff, clean_data, clean_text, is_blank, join_choices, typed
 from flowdebate._util.wire import WireModel, freeze
 from flowdebate.chassis.roster import is_custom_code
 from flowdebate.chassis.rounds import check_quorum
@@ -439,7 +439,7 @@ async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions
     for voter in loop.names:
         ballot = state.ballots.get(voter)
         if ballot is not None and ballot.choice not in authors:
-            problem = f"chose {short_repr(ballot.choice)}; authors: {', '.join(map(repr, authors))}"
+            problem = f"must be {join_choices(authors)} (got {typed(ballot.choice)})"
             error = OutputError(ctx.block, "the author of a proposal", [("choice", problem)])
             block = ctx.block
             record_failure(error, ctx, block=block, role="debater", name=voter, instead="not_counted", phase="vote")
@@ -506,7 +506,7 @@ async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[Consensu
 
     winner = await accepted(read, ctx, returns=str | None, custom=is_custom_code(loop.choice(TIE_BREAK)))
     if winner is None:
-        problem = f"chose {short_repr(choice)}; tied: {', '.join(map(repr, counted.tied))}"
+        problem = f"must be {join_choices(counted.tied)} (got {typed(choice)})"
         name, error = judge.name, OutputError(judge.name, "one of the tied agents", [("", problem)])
         record_failure(error, ctx, block=name, role="judge", name=name, instead=TIE_BREAK.instead)
     return winner

@@ -55,7 +55,7 @@ def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
 
     def check(choice: str) -> str:
         if choice not in stances:
-            message = f"it must be {join_choices(stances)}"
+            message = f"it must be {join_choices(stances, most=None)}"
             raise ValueError(message)
         return choice
 

@@ -9,7 +9,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from flowdebate._text import short_repr
+from flowdebate._text import join_choices, typed
 from flowdebate._util.option_types import Flag, check_option
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
@@ -278,7 +278,8 @@ def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Cont
     seen = {as_seen(stance): stance for stance in stances}
     if (stance := seen.get(as_seen(verdict.winner))) is not None:
         return plain.model_copy(update={"winner": stance})
-    error = OutputError(block, "a DebateVerdict", [("winner", f"{short_repr(verdict.winner)} is none of {stances}")])
+    problem = f"must be {join_choices(stances)} (got {typed(verdict.winner)})"
+    error = OutputError(block, "a DebateVerdict", [("winner", problem)])
     record_failure(error, ctx, block=block, role="judge", name=block, instead="not_counted")
     return plain.model_copy(update={"winner": None, "unknown_winner": verdict.winner})
 

@@ -152,7 +152,7 @@ def check_version(version: int, name: str) -> None:
 def _check_names(path: Path, name: str) -> None:
     names = path.stat().st_nlink
     if names > 1:
-        raise StoreError(name, f"has {names} names (hard links), and SQLite would lose data: leave it one name")
+        raise StoreError(name, f"has {names} hard links, with which SQLite would lose data: keep only one")
 
 
 def connect_quick(path: Path) -> sqlite3.Connection:

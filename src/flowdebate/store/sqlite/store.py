@@ -314,16 +314,16 @@ class SqliteStore(Store):
         if self._writer.closed:
             raise StoreError(self.name, "is closed")
         if self._writer.forked:
-            raise StoreError(self.name, "belongs to the process that this one was forked from; make another here")
+            raise StoreError(self.name, "belongs to the parent process; open the store again after a fork")
         if self._writer.lost is not None:
             raise self._error(self._writer.lost)
 
     def _error(self, error: Exception) -> StoreError:
         if "locked" in str(error):
-            return StoreError(self.name, f"is locked by another program, and was for {self._patience:g} s")
+            return StoreError(self.name, f"has been locked by another program for {self._patience:g} s")
         if error is self._writer.lost:
             what = str(error) if isinstance(error, FileNotFoundError) else f"was not put on the disk ({error})"
-            return StoreLost(self.name, f"{what}, and takes nothing more from this store object")
+            return StoreLost(self.name, f"{what}, so this store object accepts nothing more")
         is_refused = getattr(error, "errno", None) in (errno.EROFS, errno.EACCES)
         if is_refused or (isinstance(error, sqlite3.OperationalError) and self._is_read_only()):
             return StoreError(self.name, "is read-only: its file, its folder or its file system cannot be written to")
