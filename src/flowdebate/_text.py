@@ -57,7 +57,7 @@ def typed(value: object) -> str:
     return short_repr(value)
 
 
-def join_choices(values: Iterable[object], *, most: int | None = 8) -> str:
+def join_choices(values: Iterable[object], *, most: int | None = 8, word: str = "or") -> str:
     """Join up to `most` of a field's valid values, quoting those of several words.
 
     >>> join_choices(["pro", "con"]), join_choices(["cap rents", "free rents", "b"])
@@ -70,7 +70,7 @@ def join_choices(values: Iterable[object], *, most: int | None = 8) -> str:
     texts = [json.dumps(text, ensure_ascii=False) if re.search(r"[\s,]", text) else text for text in map(typed, values)]
     if most is not None and len(texts) > most + 1:
         texts[most:] = [f"{len(texts) - most} others"]
-    return " or ".join(part for part in (", ".join(texts[:-1]), *texts[-1:]) if part)
+    return f" {word} ".join(part for part in (", ".join(texts[:-1]), *texts[-1:]) if part)
 
 
 def number_problem(

@@ -619,7 +619,7 @@ class QuorumLost(FlowDebateError):
         self.heard: tuple[str, ...] = tuple(heard)
         self.quorum = quorum
         self.failures: dict[str, str] = dict(failures or {})
-        names = f"only {', '.join(map(typed, heard))}" if heard else "nobody"
+        names = f"only {join_choices(heard, word='and')}" if heard else "nobody"
         why = "; ".join(f"{name}: {error}" for name, error in self.failures.items())
         message = f"block {block!r}: in round {round} {names} answered; the quorum is {quorum}"
         super().__init__(f"{message} ({why})" if why else message)

@@ -129,7 +129,7 @@ def test_invalid_data_set_is_rejected(tmp_path: Path, content: str, problem: str
     [
         (("--data", "x", "abcd"), "RUN cannot be combined with --data"),
         (("--data", "x", "--pattern", "debate"), "--pattern cannot be combined with --data"),
-        (("abcd", "--limit", "3"), "--limit cannot be set where the runs are named"),
+        (("abcd", "--limit", "3"), "--limit cannot be combined with RUN"),
         (("--status", "done"), "--status must be queued, running, "),
         (("--limit", "0"), "--limit must be at least 1 (got 0)"),
         (("--seed", "-1"), "--seed must be at least 0 (got -1)"),
@@ -144,7 +144,7 @@ def test_invalid_data_set_is_rejected(tmp_path: Path, content: str, problem: str
         (("--rejudge", "--data", "x"), "--rejudge cannot be combined with --data"),
         (("--rejudge", "--schedule", "all"), "--schedule must be "),
         (("--rejudge", "--repeat", "0"), "--repeat must be at least 1 (got 0)"),
-        (("--rejudge", "--model", " "), "--model must be the name of a model"),
+        (("--rejudge", "--model", " "), "--model must be a model name"),
         (("--rejudge", "--base-url", "http://127.0.0.1:9/v1"), "--model is required with --base-url: name a model"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",

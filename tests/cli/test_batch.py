@@ -237,7 +237,7 @@ def test_invalid_row_is_rejected_before_any_call(question_folder: Path, content:
         (("--out", "no/r.csv"), "no/r.csv: cannot be written: there is no folder"),
         (("--out", "other.jsonl"), "other.jsonl: holds results of something else (z-0, not of "),
         (("--out", "broken.jsonl"), "broken.jsonl: line 1: is not a result of a batch"),
-        (("--out", "other.csv"), "other.csv: line 1: the header is not that of this batch"),
+        (("--out", "other.csv"), "other.csv: line 1: the header does not match the results of this batch"),
         (("--out", "broken.csv"), "broken.csv: has rows that are not results of a batch"),
     ],
 )

@@ -204,11 +204,11 @@ MISUSE = {
         ("--choices", "options"),
         "question 1: there is no column `options`; columns: `question`, ",
     ),
-    "one choice": ([{**FACTS[0], "choices": ["a"]}], (), '`choices` must hold 2 to 26 different texts (got ["a"])'),
+    "one choice": ([{**FACTS[0], "choices": ["a"]}], (), '`choices` must be 2 to 26 different texts (got ["a"])'),
     "the same choice twice": (
         [{**FACTS[0], "choices": ["a", "a"]}],
         (),
-        '`choices` must hold 2 to 26 different texts (got ["a", "a"])',
+        '`choices` must be 2 to 26 different texts (got ["a", "a"])',
     ),
     "too many debaters": (
         FACTS,
@@ -216,8 +216,8 @@ MISUSE = {
         "question 1: there are 2 choices, but 3 debaters",
     ),
     "no such baseline": (FACTS, ("--baseline", "double"), "--baseline must be single, drafts"),
-    "no such gain": (FACTS, ("--min-gain", "2"), "--min-gain must be a number between 0 and 1"),
-    "no room on stdout": (FACTS, ("--out", "-"), "the report is written on stdout"),
+    "no such gain": (FACTS, ("--min-gain", "2"), "--min-gain must be strictly between 0 and 1"),
+    "no room on stdout": (FACTS, ("--out", "-"), "--out must be the path of a file"),
 }
 
 
@@ -260,7 +260,7 @@ def test_choices_come_from_a_list_cell_or_separate_columns(
 
 def test_cell_without_a_list_is_rejected() -> None:
     """A cell with only one position is reported with its column."""
-    with pytest.raises(BadFile, match="`choices` must hold 2 to 26 different texts"):
+    with pytest.raises(BadFile, match="`choices` must be 2 to 26 different texts"):
         read_choices(Row(question="?", columns={"choices": "tea or coffee"}), [], path="q.csv", number=1)
 
 
@@ -298,7 +298,7 @@ def test_cluster_column_groups_questions_and_failures_can_be_excluded(data_folde
         result = run_evaluation(school, "facts.jsonl", "--cluster", "topic")
     assert {comparison["clusters"] for comparison in report["comparisons"]} == {1}
     assert result.exit_code == 2
-    assert "a column of all rows" in result.stderr
+    assert "--cluster is not a column of every row" in result.stderr
     with School(broken=range(3)) as school:
         options = ("--attempts", "1", "--max-concurrency", "1", "--missing", "left-out", "--batch-id", "lost")
         limited_report = json.loads(run_evaluation(school, "facts.jsonl", *options, "--json").stdout)["report"]

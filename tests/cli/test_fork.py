@@ -196,7 +196,7 @@ def test_unforkable_runs_give_one_message(store: Path) -> None:
             (run_id, "--last"): "A run id cannot be combined with --last.",
             ("nobody",): "there is no run nobody",
             ("my-run",): "await block.fork('my-run') in Python",
-            (run_id, "--say", "x"): "--say replaces the answer at --at PLACE",
+            (run_id, "--say", "x"): "--say requires --at PLACE",
             (run_id, "--at", "judge", "--say", "not-there.txt"): "not-there.txt: cannot be read",
             (run_id, "--at", "ann"): "--at: no answer of the run has the place ann. Its places: debate/round[1]/",
             (run_id, "--edit", "judge"): "--edit must be PLACE=TEXT (got judge)",

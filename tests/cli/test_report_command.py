@@ -68,7 +68,11 @@ def test_exit_code_reflects_the_verification(report_folder: Path) -> None:
     )
     assert unknown.exit_code == 3
     assert "cannot be verified here" in unknown.output
-    for text, problem in (("<p>", "is not a report of flowdebate"), ("{}", "line 1: "), ("", "no run")):
+    for text, problem in (
+        ("<p>", "is not a report of flowdebate"),
+        ("{}", "line 1: "),
+        ("", "neither a report nor a run"),
+    ):
         bad = run_command("runs", "verify", "-", text=text)
         assert bad.exit_code == 2, bad.output
         assert problem in bad.output
