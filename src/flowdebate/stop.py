@@ -365,7 +365,7 @@ def parse(text: str, *, location: str = "stop.parse()", field: str = "text", fla
             max((error.offset or 2) - 2, 0), "cannot be read as conditions joined by |, & or ~"
         ) from None
     except (ValueError, RecursionError, MemoryError):
-        raise reader.error(None, "is nested too deeply") from None
+        raise reader.error(None, "cannot be read as conditions joined by |, & or ~, or is nested too deeply") from None
     return reader.read(parsed)
 
 

@@ -164,7 +164,7 @@ def test_other_objects_are_rejected() -> None:
 
     from flowdebate.adapters.instructor import InstructorModel
 
-    with pytest.raises(ConfigurationError, match="`client` must be a client made by instructor"):
+    with pytest.raises(ConfigurationError, match="`client` must be an instructor client"):
         InstructorModel(openai.OpenAI(api_key="k"))  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="the client was made without one"):
         InstructorModel(instructor.from_openai(openai.OpenAI(api_key="k")))

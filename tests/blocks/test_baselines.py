@@ -143,7 +143,7 @@ async def test_debates_and_plans_accept_the_equal_budget() -> None:
         return favor_caps(request)
 
     model = FunctionModel(answer)
-    with pytest.raises(ConfigurationError, match="`equal` must be used with `prices`"):
+    with pytest.raises(ConfigurationError, match="`equal` cannot be cost without `prices`"):
         await two_sides(baselines=BaselineOptions(equal="cost")).run(QUESTION, model=model)
     assert calls == []
     limits = Limits(prices=lambda _, usage: float(usage.calls))
@@ -171,7 +171,7 @@ def test_equal_requires_self_consistency(baselines: Any) -> None:
 
 async def test_equal_rejects_cost_without_prices_and_unknown_values() -> None:
     """The error lists the allowed values."""
-    with pytest.raises(ConfigurationError, match="`equal` must be used with `prices` in the run's limits"):
+    with pytest.raises(ConfigurationError, match="`equal` cannot be cost without `prices` in the run's limits"):
         await town(baselines_of("self_consistency", equal="cost")).run(QUESTION, model=Voters().model)
     with pytest.raises(ConfigurationError, match="`equal` must be one of"):
         baselines_of("self_consistency", equal="money")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate import generator, handler, outline, router, sequencer
+from flowdebate._text import is_blank
 from tests.blocks.pipelines import Journal, Pipeline, pipelines
 
 
@@ -323,7 +324,7 @@ HOSTILE = [
 ]
 
 
-@given(st.lists(st.sampled_from(HOSTILE) | st.text(min_size=1).filter(str.strip), min_size=1, max_size=3))
+@given(st.lists(st.sampled_from(HOSTILE) | st.text().filter(lambda name: not is_blank(name)), min_size=1, max_size=3))
 def test_names_cannot_break_a_drawing(names: list[str]) -> None:
     """Whether a name has quotes, line breaks, directives or entities, each block has one line of text and one node."""
     block = empty(names[0])

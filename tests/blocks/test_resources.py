@@ -222,7 +222,7 @@ def test_isolated_resources_start_from_and_update_the_outer_state(count: int, li
 def test_isolates_accepts_only_resources() -> None:
     """`owns` accepts only resources as well."""
     for options in ({"isolates": [5]}, {"owns": [None]}):
-        with pytest.raises(ConfigurationError, match="a resource"):
+        with pytest.raises(ConfigurationError, match="a hashable resource"):
             empty(**options)
 
 

@@ -156,5 +156,5 @@ def test_better_forecasts_never_worsen_the_calibration(outcomes: list[tuple[floa
 @pytest.mark.parametrize("confidence", [2, -0.1, math.nan, True])
 def test_forecasts_out_of_range_are_rejected(confidence: float) -> None:
     """Confidences are from 0 to 1."""
-    with pytest.raises(ConfigurationError, match=r"calibration\(\): `confidence` must be (a number )?from 0 to 1"):
+    with pytest.raises(ConfigurationError, match=r"calibration\(\): `confidence` must be a number between 0 and 1"):
         calibration([(confidence, True)])

@@ -440,7 +440,7 @@ def sequencer(
         raise ConfigurationError(f"sequencer {name!r}", "state", state, "must be a function that returns a new state")
     declared = check_resources(resources, location=f"sequencer {name!r}")
     for resource in (*owns, *isolates):
-        check_resources({getattr(resource, "key", ""): resource}, location=f"sequencer {name!r}")
+        check_resources({getattr(resource, "key", type(resource).__name__): resource}, location=f"sequencer {name!r}")
     check_model(model, location=f"sequencer {name!r}")
     setup = SequencerSetup(
         state=state,

@@ -69,7 +69,7 @@ class Text:
         """Count `size` bytes toward the limit."""
         self._room -= size
         if self._room < 0:
-            raise _Unreadable(f"makes more than {MAX_TEXT_MEGABYTES} MB of text: split it, or leave parts of it out")
+            raise _Unreadable(f"has more than {MAX_TEXT_MEGABYTES} MB of text: split it, or leave parts of it out")
 
     def fits(self, size: int) -> None:
         """Raise _Unreadable if `size` more bytes of text would exceed the limit."""
