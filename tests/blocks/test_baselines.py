@@ -173,7 +173,7 @@ async def test_equal_rejects_cost_without_prices_and_unknown_values() -> None:
     """The error lists the allowed values."""
     with pytest.raises(ConfigurationError, match="`equal` cannot be cost without `prices` in the run's limits"):
         await town(baselines_of("self_consistency", equal="cost")).run(QUESTION, model=Voters().model)
-    with pytest.raises(ConfigurationError, match="`equal` must be one of"):
+    with pytest.raises(ConfigurationError, match="`equal` must be tokens, "):
         baselines_of("self_consistency", equal="money")
 
 

@@ -275,7 +275,7 @@ async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest
 
     An address from the environment is checked when it is called.
     """
-    with pytest.raises(ConfigurationError, match="`base_url` must be an address that begins with http"):
+    with pytest.raises(ConfigurationError, match="`base_url` must begin with http"):
         OpenAIModel("m", base_url=base_url)
     monkeypatch.setenv("OPENAI_BASE_URL", base_url)
     with pytest.raises(ConfigurationError, match="`OPENAI_BASE_URL` must be an address that begins with http"):

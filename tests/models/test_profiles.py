@@ -84,5 +84,5 @@ def test_a_non_text_profile_attribute_is_ignored() -> None:
 def test_an_unknown_model_profile_is_rejected() -> None:
     model = Small(name="mine")
     model.profile = "concice"
-    with pytest.raises(ConfigurationError, match=r"model 'mine'.*`profile` must be 'concise' or 'full'"):
+    with pytest.raises(ConfigurationError, match=r"model 'mine'.*`profile` must be concise or full"):
         profile_of(model)

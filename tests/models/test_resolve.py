@@ -480,7 +480,7 @@ def test_a_local_ollama_model_needs_no_prefix(name: str, full: str, local_server
     """The model is found by its tag, the latest tag or the only one. Several tags are listed."""
     local_servers.answers = {"ollama": list_models("qwen3:14b", "qwen3:8b", "gemma3:latest", "gemma3:1b", "phi4:mini")}
     assert full_name(name) == full
-    with pytest.raises(ConfigurationError, match="one of ollama/qwen3:14b, ollama/qwen3:8b"):
+    with pytest.raises(ConfigurationError, match="matches several models: ollama/qwen3:14b, ollama/qwen3:8b"):
         full_name("qwen3")
     assert full_name("llama9") == "llama9"
 
@@ -508,7 +508,7 @@ def test_a_model_with_public_weights_can_be_local_or_hosted(name: str, local_ser
         assert full_name("qwen/qwen3-8b") == "vllm/qwen/qwen3-8b"
     with (
         environment(**{f"{maker.upper()}_API_KEY": "k"}),
-        pytest.raises(ConfigurationError, match=f"one of {maker}/{name}, ollama/{name}:latest: several"),
+        pytest.raises(ConfigurationError, match=f"matches several models: {maker}/{name}, ollama/{name}:latest"),
     ):
         debate(name="rent", debaters=[Debater("pro", "cap"), Debater("con", "free")], model=name)
 

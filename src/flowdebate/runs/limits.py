@@ -13,6 +13,7 @@ from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
+from flowdebate._text import join_choices
 from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate._util.validation import check_count, check_number
 from flowdebate.errors import BudgetReached, ConfigurationError, LimitReached, StoreError
@@ -201,10 +202,9 @@ class Budget:
             return price.of(usage)
         listed_price = known_price(model, usage) if are_prices_known() else None
         if listed_price is None and (prices is not None or self._limits.cost is not None):
-            names = ", ".join(prices or ()) or "none"
-            problem = f"must include every model of the run; {model} is missing (the table has {names})"
+            others = f", only for {join_choices(prices, word='and')}" if prices else ""
             hint = "Its price is not known either" if are_prices_known() else ""
-            raise ConfigurationError("Limits", "prices", None, problem, hint=hint)
+            raise ConfigurationError("Limits", "prices", None, f"has no price for {model}{others}", hint=hint)
         return listed_price
 
     def reserve(self, model: str, request: ModelRequest) -> Reserved:
