@@ -143,7 +143,7 @@ def check_weight(location: str, name: str, weight: object) -> None:
 
     >>> check_weight("tally()", "ann", -1)
     Traceback (most recent call last):
-    flowdebate.errors.ConfigurationError: tally(): `weights['ann']` must be more than 0 and at most 1,000,000 (got -1)
+    flowdebate.errors.ConfigurationError: tally(): `weights.ann` must be greater than 0 and at most 1,000,000 (got -1)
     """
     check_number(location, {f"weights.{name}": weight}, above=0, maximum=_MAX_WEIGHT)
 
