@@ -41,7 +41,7 @@ class Asked:
 
 
 def test_judges_see_the_sides_in_the_order_of_their_debate() -> None:
-    """A debate between the same sides in a different order has run before."""
+    """An earlier debate between the same sides in a different order must not affect this one."""
     for order in permutations(CLAIMS):
         recorder = Asked()
         sides = [Debater(f"for {claim}", claim) for claim in order]
@@ -50,7 +50,7 @@ def test_judges_see_the_sides_in_the_order_of_their_debate() -> None:
 
 
 def test_speakers_see_the_others_in_declared_order() -> None:
-    """A handoff between the same people in a different order has run before."""
+    """An earlier handoff between the same people in a different order must not affect this one."""
     for order in permutations(CLAIMS):
         recorder = Asked()
         people = [Persona(name) for name in order]
@@ -59,7 +59,7 @@ def test_speakers_see_the_others_in_declared_order() -> None:
 
 
 def test_choice_types_keep_their_order_within_other_types() -> None:
-    """`typing` caches types such as a union with None, regardless of the order of the choices."""
+    """`typing` caches types such as a union with `None`, regardless of the order of the choices."""
     for order in permutations(CLAIMS):
         choice: Any = one_of(order)
         model = create_model("Choice", it=(choice | None, None), also=(choice, order[0]))

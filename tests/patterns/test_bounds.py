@@ -50,7 +50,7 @@ def rejection_of(pattern: str, roster: list[Any], **options: Any) -> Configurati
 
 @pytest.mark.parametrize("pattern", ROSTERS)
 def test_rosters_are_bounded(pattern: str) -> None:
-    """Both the number of members and the length of their texts are limited; values at the limit are valid."""
+    """The number of members and the length of their texts are limited, and the limits themselves are valid values."""
     make, field, cap = ROSTERS[pattern]
     start = time.process_time()
     error = rejection_of(pattern, people(pattern, 15_000))
@@ -73,7 +73,7 @@ def test_rosters_are_bounded(pattern: str) -> None:
 
 
 def test_roster_limit_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server may allow more or fewer members; an invalid number is an error."""
+    """A server may allow more or fewer members, but an invalid number is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         assert "Set FLOWDEBATE_MAX_MEMBERS to allow more" in str(rejection_of("council", people("council", 101)))
@@ -86,7 +86,7 @@ def test_roster_limit_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sampled_schedules_are_bounded() -> None:
-    """The schedule's views are drawn before the first call."""
+    """All views in a schedule are drawn before the first call, so their number must be limited."""
     assert sampled(1_000).size == 1_000
     with pytest.raises(ConfigurationError, match=r"`size` must be between 1 and 1,000 \(got 999999\)"):
         sampled(999_999)

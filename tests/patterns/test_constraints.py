@@ -153,7 +153,7 @@ def flag_names(pattern: str, constraint: Constraint[Any]) -> dict[str, str]:
 
 @EACH
 def test_python_raises_for_each_constraint(pattern: str, constraint: Constraint[Any]) -> None:
-    """The error is raised before anything is built, and points to the block."""
+    """The error is raised before anything is built and points to the block."""
     roster, members = ROSTERS[pattern]
     with pytest.raises(ConflictingOptions) as caught:
         PATTERNS[pattern].load_factory()(name="rent", **{roster: members}, **CASES[pattern, constraint.name].python)
@@ -163,7 +163,7 @@ def test_python_raises_for_each_constraint(pattern: str, constraint: Constraint[
 
 @EACH
 def test_command_line_reports_each_constraint_with_flags(pattern: str, constraint: Constraint[Any]) -> None:
-    """No model is called."""
+    """The message names flags rather than arguments, and no model is called."""
     flags = CASES[pattern, constraint.name].flags
     if flags is None:
         options = PATTERNS[pattern].load_page().options
@@ -198,7 +198,7 @@ def server() -> Iterator[Stage]:
 
 @EACH
 def test_http_returns_422_for_each_constraint(server: Stage, pattern: str, constraint: Constraint[Any]) -> None:
-    """No run is started."""
+    """No run may be started."""
     options = dict(CASES[pattern, constraint.name].plan)
     answer = server.post("/runs", {"pattern": pattern, "question": SUBJECT, "options": options})
     assert answer.status_code == 422, answer.text
@@ -207,7 +207,7 @@ def test_http_returns_422_for_each_constraint(server: Stage, pattern: str, const
 
 
 def test_mcp_rejects_a_quorum_above_the_number_of_members() -> None:
-    """The tools call all members sides, but the message otherwise matches that of the other front ends."""
+    """The tools call all members sides, but the message is otherwise the same as in the other front ends."""
 
     async def refusal() -> Any:
         async with (
@@ -223,7 +223,7 @@ def test_mcp_rejects_a_quorum_above_the_number_of_members() -> None:
 
 @EACH
 def test_mcp_has_no_tool_with_conflicting_options(pattern: str, constraint: Constraint[Any]) -> None:
-    """If a future tool has all of these options, it must report the same message."""
+    """A future tool with all of these options would have to report the same message."""
     plan = CASES[pattern, constraint.name].plan
 
     async def arguments_of() -> dict[str, set[str]]:

@@ -183,7 +183,6 @@ def find_misplaced(events: Iterable[BaseEvent]) -> list[str]:
 @pytest.mark.parametrize("name", slow_but_first(PATTERNS))
 @given(example=examples())
 def test_event_paths_distinguish_concurrent_calls(name: str, example: Example) -> None:
-    """Texts, the order of answers and failures are arbitrary."""
     assert (
         find_misplaced(events_of_run(PATTERNS[name](), example.question, Slow(ExampleModel(example)), example.seed))
         == []
@@ -192,7 +191,7 @@ def test_event_paths_distinguish_concurrent_calls(name: str, example: Example) -
 
 @given(case=st.booleans().flatmap(lambda hostile: debates(hostile=hostile)))
 def test_debate_event_paths_are_distinct(case: Any) -> None:
-    """Custom blocks, valid and hostile, fill any role."""
+    """Both valid and hostile custom blocks fill any of the roles."""
     assert find_misplaced(events_of_run(case.debate(), case.question, Slow(case.model()), case.seed)) == []
 
 
@@ -207,12 +206,11 @@ def unreliable_model() -> Model:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_retry_and_fallback_event_paths_are_distinct(name: str) -> None:
-    """Events from an attempt have the path of the call."""
+    """The events of an attempt have the same path as the call."""
     assert find_misplaced(events_of_run(PATTERNS[name](), "Why?", unreliable_model())) == []
 
 
 def test_runs_in_this_module_emit_every_kind_of_event() -> None:
-    """The checks above would otherwise be incomplete."""
     kinds = {
         type(event)
         for make in PATTERNS.values()
@@ -227,7 +225,7 @@ def test_runs_in_this_module_emit_every_kind_of_event() -> None:
 
 
 def test_ambiguous_events_are_detected() -> None:
-    """Two calls share a path, and a text delta belongs to no call."""
+    """In this test, two calls share a path, and one text delta belongs to no call."""
     started = CallStarted(block="a", model="m", path="a", at=1.0)
     piece = TextDelta(block="a", text="Well", path="a#1", at=0.0)
     assert find_misplaced([started, started, piece]) == [

@@ -80,7 +80,7 @@ UNSEEN = [
 @pytest.mark.parametrize("unseen", UNSEEN, ids=ascii)
 @pytest.mark.parametrize("field", ["stance", "name"])
 def test_visually_identical_texts_are_rejected(unseen: str, field: str) -> None:
-    """Readers cannot distinguish stances or names that differ only in invisible characters."""
+    """Readers cannot tell apart stances or names that differ only in invisible characters."""
     sides = [dict(SIDES[0]), dict(SIDES[1])]
     sides[1][field] = sides[0][field] + unseen
     with pytest.raises(ConfigurationError, match="unseen characters alone") as caught:
@@ -99,14 +99,14 @@ def test_debates_need_two_stances() -> None:
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_settings_must_be_model_settings(pattern: str) -> None:
-    """A dict is rejected at build time, with the correct way to write the settings."""
+    """A dict is rejected when the debate is built, and the message shows the correct way to write the settings."""
     with pytest.raises(ConfigurationError, match=r"Write settings=ModelSettings\(temperature=0\)"):
         build(pattern, settings={"temperature": 0})
     build(pattern, settings=ModelSettings(temperature=0))
 
 
 def test_role_settings_must_be_model_settings() -> None:
-    """The settings of a judge and of a custom generator are checked as well."""
+    """This applies to the settings of a judge and of a custom generator."""
     settings: Any = {"temperature": 0}
     with pytest.raises(ConfigurationError, match="settings"):
         debate(name="rent", debaters=SIDES, judge=JudgeOptions(settings=settings))
@@ -125,7 +125,7 @@ def test_role_settings_must_be_model_settings() -> None:
     ],
 )
 def test_unknown_options_are_a_type_error_with_a_suggestion(pattern: str, option: str, meant: str) -> None:
-    """The message names the function, the option and the suggestion."""
+    """The message names the function and the option and suggests the closest valid one."""
     with pytest.raises(TypeError) as caught:
         build(pattern, **{option: 0})
     assert str(caught.value) == f"{pattern}() got an unexpected keyword argument {option!r}; did you mean {meant}?"
@@ -167,7 +167,10 @@ def test_role_factories_suggest_options(create: Any) -> None:
 
 
 def test_other_type_errors_are_unchanged() -> None:
-    """A missing option causes Python's own message, and errors inside the call are not mistaken for invalid options."""
+    """Python itself reports a missing option.
+
+    An error inside the call must not be mistaken for an invalid option.
+    """
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'debaters'"):
         debate(name="rent")  # type: ignore[call-overload]
 
@@ -182,7 +185,7 @@ def test_other_type_errors_are_unchanged() -> None:
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_large_rosters_cause_a_warning(pattern: str) -> None:
-    """The warning points to the caller's line and recommends a number, as with many rounds."""
+    """The warning points to the caller's line and recommends a number, just as the one about many rounds does."""
     field = {"council": "members", "consensus": "agents", "critique": "critics", "review": "reviewers"}.get(
         pattern, "debaters"
     )

@@ -45,7 +45,7 @@ def test_tools_and_settings_reach_every_default_block(pattern: str) -> None:
 @pytest.mark.parametrize("as_function", [False, True], ids=["messages", "a function"])
 @pytest.mark.parametrize("pattern", ROLES)
 def test_capabilities_and_context_reach_every_default_block(pattern: str, as_function: bool) -> None:  # noqa: FBT001
-    """A capability adds tools, instructions and messages; context follows the system message."""
+    """A capability adds tools, instructions and messages, while context follows the system message."""
     context: Any = (lambda _, __: CONTEXT) if as_function else CONTEXT
     for request in requests_of(ROLES[pattern][0](uses=[RESEARCH], context=context)):
         assert [tool.name for tool in request.tools] == ["search"]
@@ -56,7 +56,6 @@ def test_capabilities_and_context_reach_every_default_block(pattern: str, as_fun
 
 @pytest.mark.parametrize("pattern", ROLES)
 def test_tool_calls_precede_the_speakers_answer(pattern: str) -> None:
-    """The function receives the model's arguments, and the model receives the result."""
     tool_results: list[Any] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -131,7 +130,10 @@ def models_of(pattern: Any, **run: Any) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("pattern", ROLES)
 def test_speaker_models_take_precedence(pattern: str) -> None:
-    """The order is the speaker's model, the run's, and the pattern's; an override applies to all."""
+    """The speaker's model comes first, then the run's and the pattern's.
+
+    An override applies to all of them.
+    """
     make, roles = ROLES[pattern]
     pattern_of_ann = make(**people(pattern, model=named_model("anns")), model=named_model("ours"))
     other_roles = {"others": {"ours"}} if roles else {}
@@ -143,7 +145,10 @@ def test_speaker_models_take_precedence(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ROLES)
 def test_intents_are_resolved_by_the_run_and_then_the_pattern(pattern: str) -> None:
-    """Speakers use "intent/chat", all other roles "intent/synthesize". A speaker's own model takes precedence."""
+    """Speakers use "intent/chat" and all other roles "intent/synthesize".
+
+    A speaker's own model takes precedence.
+    """
     make, roles = ROLES[pattern]
     other_roles = [{"others": {name}} if roles else {} for name in ("thinker", "ours")]
     intents = {"chat": named_model("talker"), "synthesize": named_model("thinker")}
@@ -183,7 +188,10 @@ def items_of(pattern: str, **options: Any) -> tuple[set[str], set[str], int]:
     ("pattern", "role"), [(pattern, role) for pattern, roles in VISIBILITIES.items() for role in roles]
 )
 def test_role_visibility_controls_its_items(pattern: str, role: str) -> None:
-    """By default, all items are visible, but speakers' items are not stored. Turn events are always emitted."""
+    """All items are visible by default, but speakers' items are not stored.
+
+    Turn events are always emitted.
+    """
     part, by_default = VISIBILITIES[pattern][role]
     visible, stored, turns = items_of(pattern)
     role_blocks = {block for block in visible if part in block}
@@ -199,7 +207,6 @@ def test_role_visibility_controls_its_items(pattern: str, role: str) -> None:
 
 @pytest.mark.parametrize("pattern", ROLES)
 def test_collection_id_names_the_audit_trail(pattern: str) -> None:
-    """The pattern's name is the default."""
     make, _ = ROLES[pattern]
     for options, expected in (({}, "x"), ({"collection_id": "trail-7"}, "trail-7")):
         assert make(**options).run_sync(QUESTION, model=FunctionModel(give_answer)).tasks.collection_id == expected

@@ -14,7 +14,6 @@ from tests.patterns.round_robin.panels import PANEL, bridge, refereed
 
 
 def test_debate_outline_has_a_turn_per_debater_in_a_loop() -> None:
-    """The loop is between the opening and the judge, with turns in declared order."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False)
     assert str(outline(rent)) == snapshot("""\
 rent
@@ -34,7 +33,6 @@ rent
 
 
 def test_synthesizer_is_the_last_step() -> None:
-    """The synthesizer follows the raw output."""
     lines = str(outline(debate(name="rent", debaters=SIDES))).splitlines()
     assert lines[-2:] == snapshot(["  → rent-build-raw-output", "  → rent-synthesizer"])
 

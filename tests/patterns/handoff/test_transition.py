@@ -70,7 +70,7 @@ def test_markers_can_be_decorated(gap: str, marker: str) -> None:
 @pytest.mark.parametrize("name", AWKWARD)
 @pytest.mark.parametrize("written", [str, str.upper, str.lower, tag_name], ids=["as is", "upper", "lower", "as shown"])
 def test_names_can_have_any_characters(name: str, written: object) -> None:
-    """Spaces, commas, other scripts and special characters are allowed, and one name may begin with another."""
+    """Names may contain spaces, commas, other scripts and special characters, and one may begin with another."""
     assert callable(written)
     assert read_transition(f"{SAID}\nTransition to {written(name)}.", AWKWARD) == Transition(text=SAID, name=name)
 
@@ -90,7 +90,7 @@ def test_names_can_have_any_characters(name: str, written: object) -> None:
     ids=case_id,
 )
 def test_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: str) -> None:
-    """A marker is at the end of the text or on a separate line."""
+    """A marker is either at the end of the text or on a separate line."""
     assert read_transition(text, ROSTER) == Transition(text=rest, name=name)
 
 
@@ -122,7 +122,7 @@ def test_prose_about_transitions_is_not_a_marker(text: str) -> None:
 
 
 def test_longest_matching_name_counts() -> None:
-    """A longer word that begins with a name does not match."""
+    """A longer word that merely begins with a name does not match."""
     for written, name in [("Anna", "Anna"), ("Anna Maria", "Anna Maria"), ("Annabel", "Annabel"), ("C+", "C+")]:
         assert read_transition(f"{SAID}\nTransition to {written}", AWKWARD).name == name
 
@@ -132,7 +132,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60).map(str.rstrip)
 
 @given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen), st.data())
 def test_markers_after_any_text_are_parsed_and_removed(text: str, roster: list[str], data: st.DataObject) -> None:
-    """Whatever the text and the name, a marker on the last line is found, and the rest is unchanged."""
+    """The text and the name are arbitrary; only the marker on the last line may be removed."""
     assume("transition" not in text.lower())
     name = data.draw(st.sampled_from(roster))
     assume(as_seen(name) and "\n" not in name)
@@ -158,7 +158,7 @@ def test_transitions_never_leave_the_roster(text: str, roster: list[str]) -> Non
 
 
 def test_names_can_end_with_a_closing_mark() -> None:
-    """An asterisk at the end of a name does not close an earlier one in the text."""
+    """An asterisk at the end of a name must not close an earlier asterisk in the text."""
     assert read_transition("*\nTransition to 0*", ["0*"]) == Transition(text="*", name="0*")
 
 
@@ -167,7 +167,7 @@ PIECES = st.sampled_from([*"abT \n.*_()[]\"'-", "Transition to ", "Opponent", "B
 
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_remaining_text_is_part_of_the_original(text: str) -> None:
-    """Parsing always terminates, adds no character, and preserves the order."""
+    """Whatever the text, parsing terminates, adds no character and preserves the order."""
     transition = read_transition(text, ROSTER)
     remaining = iter(text)
     assert all(character in remaining for character in transition.text)
@@ -189,12 +189,15 @@ def test_remaining_text_is_part_of_the_original(text: str) -> None:
     ids=lambda text: text[:20],
 )
 def test_long_answers_are_parsed_in_linear_time(text: str) -> None:
-    """With backtracking, each of these texts would take minutes."""
+    """A parser with backtracking would take minutes for each of these texts."""
     assert len(read_transition(text, ROSTER).text) <= len(text)
 
 
 def test_names_are_matched_as_models_write_them() -> None:
-    """A name matches exactly, in any case, as in the prompt, or in quotes. A part of a name never matches."""
+    """A name matches exactly, in any case, as the prompt shows it, or in quotes.
+
+    A part of a name never matches.
+    """
     assert name_among("Bo⟦U+002C⟧ PhD", AWKWARD) == "Bo, PhD"
     assert name_among(" 'anna maria' ", AWKWARD) == "Anna Maria"
     assert name_among("dr. no.", AWKWARD) == "Dr. No"

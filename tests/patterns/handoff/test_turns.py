@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def test_pipeline_is_a_loop_around_a_router() -> None:
-    """The loop has a speaker, a retry and a handover per turn, between the opening and the output."""
+    """The loop runs between the opening and the output and has a speaker, a retry and a handover per turn."""
     assert str(outline(morals())) == snapshot("""\
 morals
   → tap morals-init-transcript
@@ -59,7 +59,7 @@ morals
 
 
 def test_outline_has_no_retry_step_without_retries() -> None:
-    """Steps that can never run are not drawn."""
+    """The outline should not show steps that can never run."""
     custom_speakers = [Persona(name, block=lambda _: "x") for name in NAMES]
     for options in ({"on_invalid": "random"}, {"on_invalid": "error"}, {"debaters": custom_speakers}):
         assert "ask-again" not in str(outline(morals(**options)))
@@ -67,7 +67,7 @@ def test_outline_has_no_retry_step_without_retries() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_named_speaker_is_next(form: TransitionForm) -> None:
-    """In every form, a speaker may be named repeatedly or never."""
+    """The speaker may name anyone any number of times, or never name someone, in every form."""
     model = script(("1", "Neutral"), ("2", "Pro"), ("3", "Neutral"), ("4", "Pro"), form=form)
     output = morals(max_turns=4, transition=form).run_sync(PROPOSITION, model=model).output
     model.assert_complete()
@@ -89,7 +89,7 @@ class Who(enum.Enum):
 
 @pytest.mark.parametrize("first", [None, "Pro", "Con", Who.CON])
 def test_first_speaker_is_the_first_declared_or_configured(first: Any) -> None:
-    """The option accepts a name or its enum member."""
+    """The option accepts a name or the enum member for that name."""
     debaters: Any = [Persona(Who.PRO), {"name": Who.CON}]  # type: ignore[arg-type]
     name = "Con" if first in ("Con", Who.CON) else "Pro"
     other = "Pro" if name == "Con" else "Con"
@@ -101,7 +101,7 @@ def test_first_speaker_is_the_first_declared_or_configured(first: Any) -> None:
 
 @given(st.integers(1, 12), st.integers(0, 14), st.sampled_from(FORMS))
 def test_max_turns_or_the_predicate_ends_a_handoff(max_turns: int, enough: int, form: TransitionForm) -> None:
-    """A turn takes one call; `terminate_when` is called after every turn except the last."""
+    """A turn takes one call, and `terminate_when` is called after every turn except the last."""
     rounds: list[int] = []
 
     async def stop(ctx: Context) -> bool:
@@ -143,7 +143,7 @@ def test_output_is_the_raw_output_with_its_history() -> None:
 
 
 def test_turn_events_have_the_handover() -> None:
-    """The events have the next speaker, who chose it, and the problem with the first choice, if any."""
+    """The events state who chose the next speaker and, if the first choice was invalid, what was wrong with it."""
     model = ScriptedModel(over("Yes.", "Con"), over("No.", "Con"), over("No.", "Con"))
     result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=1)
     kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, HandoffMade, RoundsEnded)
@@ -165,7 +165,6 @@ def test_turn_events_have_the_handover() -> None:
 
 
 def test_audit_trail_has_one_task_per_turn() -> None:
-    """The task is assigned to the speaker and completed with the text of the turn."""
     pattern = morals(collection_id="floor")
     result = pattern.run_sync(PROPOSITION, model=in_turn())
     tasks = result.tasks.list()
@@ -180,7 +179,6 @@ LOTTERY = morals(transition="text", on_invalid="random", max_turns=6)
 
 @given(st.integers(0, 2**53))
 def test_draws_repeat_with_the_seed_and_exclude_the_speaker(seed: int) -> None:
-    """Each turn draws separately."""
     sequences = []
     for _ in range(2):
         result = LOTTERY.run_sync(PROPOSITION, model=ScriptedModel(*["I say nothing of that."] * 6), seed=seed)
@@ -190,7 +188,7 @@ def test_draws_repeat_with_the_seed_and_exclude_the_speaker(seed: int) -> None:
 
 
 def test_draws_are_uniform() -> None:
-    """Over many seeds, all other speakers are drawn about equally often."""
+    """Over many seeds, all other speakers should be drawn about equally often."""
     pattern = morals(transition="text", on_invalid="random", max_turns=1)
     next_names = [
         pattern.run_sync(PROPOSITION, model=ScriptedModel("x"), seed=seed).output.transcript[0].next_agent_name
@@ -201,7 +199,7 @@ def test_draws_are_uniform() -> None:
 
 
 def test_retries_can_add_the_missing_text_or_name() -> None:
-    """The valid part of the first reply is kept."""
+    """The valid part of the first reply is kept, so the retry need only add the rest."""
     silent = script(("", "Con"), ("Late words.", "Pro"), ("x", "Con"))
     assert turns(morals(max_turns=1).run_sync(PROPOSITION, model=silent).output) == [
         ("Pro", "Late words.", "Con", "speaker")

@@ -161,7 +161,6 @@ def save_output(name: str, text: str) -> None:
 
 
 def test_only_true_bugs_are_confirmed(repository: Path, vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """Repeated findings are merged, an invented location is marked, and a secret is reported but never exposed."""
     result = review("--diff", "HEAD~1..HEAD", "--markdown", "report.md")
     save_output("terminal.txt", result.stdout)
     assert result.exit_code == 0, result.output
@@ -184,7 +183,7 @@ def test_only_true_bugs_are_confirmed(repository: Path, vendor_stubs: dict[Vendo
 
 @pytest.mark.usefixtures("repository")
 def test_gate_determines_the_exit_code(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The exit code is 4 if the gate fails, 0 if it passes, 3 if a reviewer is missing, and 2 for an invalid rule."""
+    """A pipeline can tell a failed gate (4) from a passed one (0), a missing reviewer (3) and an invalid rule (2)."""
     change = ("--diff", "HEAD~1..HEAD", "--format", "json")
     result = review(*change, "--gate", "no confirmed blocker")
     *lines, last = [json.loads(line) for line in result.stdout.splitlines()]
@@ -219,7 +218,10 @@ def test_gate_determines_the_exit_code(vendor_stubs: dict[VendorName, Vendor]) -
 
 @pytest.mark.usefixtures("repository", "vendor_stubs")
 def test_sarif_is_valid_and_markdown_lists_the_findings() -> None:
-    """SARIF follows the standard's schema: refuted findings are suppressed with a reason, disputed ones lack levels."""
+    """The SARIF must follow the standard's schema.
+
+    Refuted findings are suppressed with a reason, and disputed ones have no level.
+    """
     printed = review("--diff", "HEAD~1..HEAD", "--format", "sarif").stdout
     save_output("review.sarif", printed)
     sarif = json.loads(printed)
@@ -245,7 +247,7 @@ def test_sarif_is_valid_and_markdown_lists_the_findings() -> None:
 
 @pytest.mark.usefixtures("repository")
 def test_empty_findings_are_excluded_and_reported_in_every_format(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The reviewer is not called again. The other findings remain, and the report names the reviewer."""
+    """The reviewer is not called again, its other findings remain, and the report names it."""
     nothing = {"title": "Bug", "claim": " ", "severity": "blocker"}
 
     def answer(exchange: VendorRequest) -> Any:
@@ -284,7 +286,7 @@ def test_empty_findings_are_excluded_and_reported_in_every_format(vendor_stubs: 
 
 
 def test_uncommitted_changes_are_the_default(repository: Path, vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """Without changes, an error is raised before any call."""
+    """If there are no changes either, an error is raised before any call."""
     nothing = review("--diff")
     assert nothing.exit_code == 5
     assert "has no changes" in nothing.stderr
@@ -301,7 +303,7 @@ def test_uncommitted_changes_are_the_default(repository: Path, vendor_stubs: dic
 def test_hook_allows_pushes_without_changes(
     repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The example's command runs as a git pre-push hook, and an error still stops a push."""
+    """The example's command runs as a git pre-push hook, where an error still stops the push."""
     example = yaml.safe_load((Path(__file__).parents[3] / "examples/review/pre-commit-config.yaml").read_text())
     bare = tmp_path_factory.mktemp("origin")
     git(bare, "init", "-q", "--bare", "-b", "main")
@@ -325,7 +327,7 @@ def test_hook_allows_pushes_without_changes(
 
 @pytest.mark.usefixtures("repository")
 def test_reviews_are_recorded_and_replayed(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The recording is enough to reproduce the findings, and no model is called."""
+    """The recording is all that is needed to reproduce the findings, so no model is called."""
     change = ("--diff", "HEAD~1..HEAD", "--format", "json", "--seed", "7")
     first = review(*change, "--record", ".git/review.jsonl")
     request_counts = [len(vendor.asked) for vendor in vendor_stubs.values()]
@@ -336,7 +338,10 @@ def test_reviews_are_recorded_and_replayed(vendor_stubs: dict[VendorName, Vendor
 
 
 def test_plan_files_in_the_change_are_ignored(repository: Path) -> None:
-    """The author of a change could otherwise choose its globs and reviewers. An unchanged plan file is used."""
+    """The author of a change could otherwise choose its globs and reviewers.
+
+    A plan file that the change does not touch is used.
+    """
     (repository / "plans").mkdir()
     (repository / "plans" / "review.toml").write_text('exclude = ["*.py"]\n')
     refused = review("--diff", "HEAD", "--file", "plans/review.toml")
@@ -350,7 +355,7 @@ def test_plan_files_in_the_change_are_ignored(repository: Path) -> None:
 
 
 def test_all_patterns_accept_a_diff_as_a_source(repository: Path) -> None:
-    """Each changed file is named, omitted ones have a reason, and a string is never taken for a revision."""
+    """A string is never taken for a revision, and the source names the changed files and why others were left out."""
     sources = {source.name: source for source in check_sources(Diff("HEAD~1", folder=repository), location="here")}
     assert sources["app/store.py"].text.startswith("diff --git a/app/store.py b/app/store.py")
     assert sources[".env"].text == ""
@@ -376,7 +381,7 @@ ODD = [
 
 
 def test_diffs_are_parsed_whatever_the_file_names(repository: Path) -> None:
-    """Locations are found in any file; a file turned into a link and a moved submodule are reported as such."""
+    """Locations are found in any file, and a file that became a link or a submodule that moved is reported as such."""
     for name in (*ODD, "link.py"):
         (repository / name).write_text("one = 1\n")
     git(repository, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository), "sub")
@@ -403,7 +408,7 @@ def test_diffs_are_parsed_whatever_the_file_names(repository: Path) -> None:
 
 @pytest.mark.usefixtures("repository")
 def test_requests_and_imports_cannot_read_a_repository() -> None:
-    """The rule covers HTTP requests and plans in imported runs, even if the surrounding folder is allowed."""
+    """The rule covers HTTP requests and the plans in imported runs, even within an allowed folder."""
     with staged(lambda: Service(store="memory:")) as stage:
         for pattern in ("review", "debate"):
             refused = stage.post("/runs", {"pattern": pattern, "question": "Q?", "options": {"diff": "HEAD~1"}})

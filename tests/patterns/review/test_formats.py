@@ -47,7 +47,7 @@ def diff_of(name: str, lines: int, *, bad: str | None = None) -> str:
 
 
 def test_large_changes_are_reviewed_in_several_calls() -> None:
-    """Each reviewer sees every line, and a finding's examiners see the lines in question."""
+    """Each reviewer reads every line, and the examiners of a finding read the lines it refers to."""
     bad = "os.system(name)"
     sources = {"padding.py": diff_of("padding.py", 600), "evil.py": diff_of("evil.py", 40, bad=bad)}
     prompts_by_block: dict[str, list[str]] = {}
@@ -106,7 +106,7 @@ def test_parts_have_every_line_once_within_the_size_limit(contents: list[str], r
 
 
 def test_unreviewed_lines_leave_a_gate_undecided() -> None:
-    """An excluded file does not count as unreviewed."""
+    """A file that was excluded on purpose does not count as unreviewed."""
     sources = (
         Source.of("a.py", diff_of("a.py", 4)),
         Source(name="b.png", left_out="is binary"),
@@ -142,7 +142,7 @@ def finding_of(number: int, *, text: str = "It fails.", place: Place | None = No
 
 
 def test_long_comments_keep_the_most_severe_findings() -> None:
-    """GitHub rejects longer comments, so the comment states how many findings were omitted."""
+    """GitHub rejects longer comments, so the comment states how many findings were left out."""
     findings = [finding_of(number, text="word " * 700) for number in range(1, 61)]
     gate = GateResult(rule="no finding", holds=False, against=["F1"], why="see F1")
     comment = findings_markdown(document_of(*findings, gate=gate))
@@ -156,7 +156,7 @@ def test_long_comments_keep_the_most_severe_findings() -> None:
 
 @given(st.text(st.sampled_from("@#gG-hH1a/\\ `\n<&;64"), max_size=40))
 def test_comments_contain_no_mentions_or_references(text: str) -> None:
-    """GitHub links names and numbers even inside Markdown."""
+    """GitHub would link names and numbers even inside Markdown code."""
     place = Place(file=f"x{text}.py", line=3, found=True)
     comment = findings_markdown(document_of(finding_of(1, text=f"x {text}", place=place)))
     rendered = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", comment)
@@ -175,7 +175,7 @@ def test_comments_contain_no_mentions_or_references(text: str) -> None:
     ],
 )
 def test_every_result_has_a_location_that_github_accepts(place: Place, uri: str, start: int, end: int) -> None:
-    """The location is relative and URL-encoded, and lines start at 1."""
+    """The path must be relative and URL-encoded, and line numbers must start at 1."""
     coverage = [FileCoverage(file="b.png", left_out="is binary"), FileCoverage(file="app.py", lines=2, first_line=7)]
     [run] = json.loads(findings_sarif(document_of(finding_of(1, place=place), coverage=coverage)))["runs"]
     [result] = run["results"]
@@ -187,14 +187,14 @@ def test_every_result_has_a_location_that_github_accepts(place: Place, uri: str,
 
 
 def test_findings_without_a_file_are_notifications() -> None:
-    """A review without material has no line to attach a finding to."""
+    """A review without material has no line to which a finding could be attached."""
     [run] = json.loads(findings_sarif(document_of(finding_of(1))))["runs"]
     assert run["results"] == []
     assert "It fails." in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
 
 
 def test_sarif_has_no_more_results_than_github_displays() -> None:
-    """The report states how many of the less severe findings were omitted."""
+    """The report states how many of the less severe findings were left out."""
     coverage = [FileCoverage(file="app.py", lines=2, first_line=7)]
     findings = [finding_of(number) for number in range(1, 5_003)]
     [run] = json.loads(findings_sarif(document_of(*findings, coverage=coverage)))["runs"]

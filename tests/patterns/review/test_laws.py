@@ -108,7 +108,10 @@ def run_review(
 def test_no_finding_is_lost_or_confirmed_by_its_author_alone(
     findings: dict[str, list[Any]], verdicts: dict[Any, str], models: dict[str, str]
 ) -> None:
-    """Reviewers may raise, judge and merge anything; empty findings are counted per reviewer."""
+    """Reviewers may raise, judge and merge anything in this test.
+
+    Empty findings are counted for each reviewer.
+    """
     result = run_review(Reviewers(findings, verdicts, merge=len(verdicts) % 2 == 0), names=[*findings], models=models)
     raw = result.output
     assert isinstance(raw, ReviewRawOutput)
@@ -142,7 +145,6 @@ def test_no_finding_is_lost_or_confirmed_by_its_author_alone(
 def test_order_of_reviewers_does_not_matter(
     findings: dict[str, list[Any]], verdicts: dict[Any, str], models: dict[str, str], random: Any
 ) -> None:
-    """The text of the findings does not change either."""
     names = [*findings]
     random.shuffle(names)
     one = run_review(
@@ -156,7 +158,7 @@ def test_order_of_reviewers_does_not_matter(
 def test_findings_raised_by_all_reviewers_are_merged(
     draft: dict[str, Any], count: int, other: str, further: dict[str, list[Any]]
 ) -> None:
-    """The finding is confirmed without examination, whatever the other findings and models."""
+    """The finding is confirmed without an examination, whatever the other findings and the models."""
     names, common = NAMES[:count], {**draft, "suggestion": "As all of them say."}
     reviewers = Reviewers({name: [*further.get(name, ()), common] for name in names}, {})
     raw = run_review(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
@@ -207,7 +209,7 @@ def decide_one(
 
 @given(standings_of, st.data())
 def test_more_support_never_weakens_a_finding(standings: list[str], data: st.DataObject) -> None:
-    """Replacing any vote with a confirmation, or with raising the finding, never lowers the state."""
+    """Changing any vote to a confirmation, or raising the finding again, never lowers its state."""
     standings = ["raised", *standings]
     at = data.draw(st.integers(0, len(standings) - 1))
     better = data.draw(st.sampled_from(["raised", "confirm"] if "raised" in standings[:at] else ["raised"]))
@@ -217,7 +219,7 @@ def test_more_support_never_weakens_a_finding(standings: list[str], data: st.Dat
 
 @given(standings_of, st.randoms(), st.data())
 def test_order_and_models_affect_only_independence(standings: list[str], random: Any, data: st.DataObject) -> None:
-    """The state does not depend on which model a reviewer uses."""
+    """The state of a finding does not depend on which model a reviewer uses."""
     standings = ["raised", *standings]
     models = data.draw(st.lists(st.sampled_from(["one", "two"]), min_size=len(standings), max_size=len(standings)))
     finding, other = decide_one(standings), decide_one(standings, models=models)
@@ -229,7 +231,7 @@ def test_order_and_models_affect_only_independence(standings: list[str], random:
 
 @given(standings_of)
 def test_findings_in_unknown_locations_are_never_confirmed(standings: list[str]) -> None:
-    """The finding is disputed instead of confirmed; no other state changes."""
+    """Such a finding is disputed where it would otherwise be confirmed, and no other state changes."""
     nowhere = decide_one(["raised", *standings], place=Place(file="a.py", line=9, found=False, problem="no line 9"))
     somewhere = decide_one(["raised", *standings])
     assert nowhere.state == ("disputed" if somewhere.state == "confirmed" else somewhere.state)
@@ -240,7 +242,7 @@ GONE = Place(file="app.py", quote="one / 0", found=False, problem="the material 
 
 @given(standings_of, st.booleans())
 def test_findings_from_an_earlier_review_count_until_resolved(standings: list[str], gone: bool) -> None:  # noqa: FBT001 - drawn
-    """An earlier review never weakens a finding, and only a majority or a missing location resolves it."""
+    """An earlier review never weakens a finding, which only a majority or a missing location can resolve."""
     place = GONE if gone else Place()
     finding = decide_one(["raised", *standings], place=place, earlier=True)
     without = decide_one(["raised", *standings], place=place)
@@ -265,7 +267,7 @@ EARLIER_DRAFT = {"title": "Divides by zero", "claim": "It fails.", "severity": "
     ],
 )
 def test_reviewers_examine_findings_confirmed_earlier(quote: str | None, word: str, state: str) -> None:
-    """All reviewers give a verdict, the gate depends on it, and the line number is updated to the current file."""
+    """All reviewers give a verdict, on which the gate depends, and the line number is updated to the current file."""
     verdicts = {(name, 1, turned): word for name in NAMES[:3] for turned in (False, True)}
     draft = {**EARLIER_DRAFT, "file": None if quote is None else "app.py", "line": None if quote is None else 9}
     reviewers = Reviewers(dict.fromkeys(NAMES[:3], ()), verdicts)
@@ -280,7 +282,7 @@ def test_reviewers_examine_findings_confirmed_earlier(quote: str | None, word: s
 
 
 def test_repeated_findings_are_merged_with_earlier_ones() -> None:
-    """The reviewers that did not raise the finding again examine it, and it remains confirmed."""
+    """Reviewers that did not raise the finding again examine it, and it remains confirmed."""
     draft = {**EARLIER_DRAFT, "line": 4, "quote": "four = one / 0"}
     reviewers = Reviewers({"ann": [draft], "bea": [], "cid": []}, {(n, 1, t): "unsure" for n in NAMES for t in (0, 1)})
     [finding] = run_review(reviewers, names=NAMES[:3], earlier=[FindingDraft.model_validate(draft)]).output.findings
@@ -308,12 +310,12 @@ def test_repeated_findings_are_merged_with_earlier_ones() -> None:
     ],
 )
 def test_a_majority_of_reviewers_decides(standings: list[str], state: str) -> None:
-    """Support means confirming a finding, or raising and then defending it."""
+    """A reviewer supports a finding by confirming it, or by raising and then defending it."""
     assert decide_one(standings).state == state
 
 
 def test_the_documented_rules_match_the_code() -> None:
-    """The table of states in the docs is generated from these rules."""
+    """The table of states in the documentation is generated from these rules."""
     table = "\n".join(f"| `{rule.state}` | {rule.condition} |" for rule in STATE_RULES)
     assert table in (Path(__file__).parents[3] / "docs" / "review.md").read_text()
 
@@ -329,7 +331,7 @@ def test_the_documented_rules_match_the_code() -> None:
     ],
 )
 def test_findings_in_unknown_locations_leave_a_gate_undecided(quote: str, gate: str, *, holds: bool | None) -> None:
-    """If the location existed, the gate would fail."""
+    """If the location did exist, the gate would fail."""
     draft = {"title": "T", "claim": "C", "severity": "major", "file": "app.py", "quote": quote}
     raw = run_review(Reviewers({name: [draft] for name in NAMES[:3]}, {}), names=NAMES[:3], gate=gate).output
     assert raw.gate.holds is holds
@@ -348,7 +350,6 @@ ANYTHING = st.recursive(
 
 @given(st.lists(ANYTHING, min_size=1, max_size=8))
 def test_reviews_end_whatever_the_outputs(answers: list[Any]) -> None:
-    """The run has an output, or raises an error that names the block."""
     outputs, fallback = iter(answers * 20), {"findings": [{"title": "T", "claim": "C", "severity": "nit"}]}
 
     def block(request: Any) -> Any:
@@ -369,7 +370,7 @@ REFUTED = {("bea", 1, turned): "refute" for turned in (False, True)}
 def test_silence_is_neither_confirmation_nor_refutation(
     findings: dict[str, list[Any]], verdicts: dict[Any, str], models: dict[str, str], silent: frozenset[tuple[str, int]]
 ) -> None:
-    """A silent reviewer has neither confirmed, refuted nor withdrawn the finding."""
+    """A reviewer that says nothing has neither confirmed nor refuted nor withdrawn the finding."""
     reviewers = Reviewers(findings, verdicts)
     reviewers.silent = silent
     raw = run_review(reviewers, names=sorted(findings), models=models).output
@@ -379,7 +380,6 @@ def test_silence_is_neither_confirmation_nor_refutation(
 
 
 def test_authors_of_findings_are_hidden() -> None:
-    """Names that an author mentions in a finding are hidden as well."""
     draft = {"title": "Ask bea", "claim": "I, ann, told bea so.", "severity": "major", "line": 1, "file": "app.py"}
     reviewers = Reviewers(
         {"ann": [draft], "bea": [], "cid": []}, {("bea", 1, False): "refute", ("bea", 1, True): "refute"}
@@ -400,7 +400,10 @@ def test_flipped_answers_count_as_neither() -> None:
 
 
 def test_merges_require_a_match_in_both_orders() -> None:
-    """Both findings remain otherwise. Merging takes two calls for any number of pairs."""
+    """Without a match in both orders, both findings remain.
+
+    Merging takes two calls for any number of pairs.
+    """
     drafts_by_name = {
         "ann": [{"title": "Zero", "claim": "C", "severity": "nit", "file": "app.py", "line": 3}],
         "bea": [{"title": "Division", "claim": "C", "severity": "major", "file": "app.py", "line": 4}],
@@ -450,7 +453,7 @@ def test_gates_for_one_reviewer_are_rejected() -> None:
     ],
 )
 def test_locations_are_looked_up_or_marked_as_missing(location_fields: Any, place: str, problem: str | None) -> None:
-    """The quote takes precedence, word for word except for whitespace, followed by the file and line."""
+    """The quote is looked up first, word for word except for whitespace, and then the file and line."""
     sources = tuple(Source.of(name, text) for name, text in CODE.items())
     place_found = locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **location_fields})
     assert (place_found.text, place_found.problem) == (place, problem)
@@ -458,7 +461,7 @@ def test_locations_are_looked_up_or_marked_as_missing(location_fields: Any, plac
 
 
 def test_interrupted_runs_have_findings_and_an_undecided_gate() -> None:
-    """An unexamined finding might fail the gate."""
+    """An unexamined finding might have failed the gate."""
     draft = {"title": "T", "claim": "C", "severity": "blocker", "line": 1, "file": "app.py"}
     model = FunctionModel(Reviewers({"ann": [draft], "bea": []}, {}))
     people = [{"name": "ann"}, {"name": "bea"}]
@@ -487,7 +490,10 @@ raised = st.builds(
 
 @given(st.lists(raised, max_size=24))
 def test_findings_at_one_location_are_compared(findings: list[Raised]) -> None:
-    """Findings by different reviewers are compared, nearest first, if they have no line or are within five lines."""
+    """Two findings by different reviewers may be the same if they are within five lines or name no line.
+
+    The nearest findings are compared first.
+    """
     groups = group(findings)
     near = []
     for first, these in enumerate(groups):
@@ -505,7 +511,7 @@ def test_findings_at_one_location_are_compared(findings: list[Raised]) -> None:
 
 
 def test_thousands_of_findings_are_decided_in_seconds() -> None:
-    """The review has 40 reviewers with 50 findings each, all confirmed by everyone else."""
+    """The review has 40 reviewers with 50 findings each, and all findings are confirmed by everyone else."""
     names = [f"reviewer-{number}" for number in range(40)]
     findings = [
         Raised(
@@ -531,7 +537,6 @@ def test_thousands_of_findings_are_decided_in_seconds() -> None:
 @pytest.mark.slow
 @pytest.mark.anyio
 async def test_thousands_of_findings_do_not_block_the_event_loop() -> None:
-    """No task waits for more than a second of CPU time while 40 reviewers' findings are processed."""
     names = [f"reviewer-{number}" for number in range(40)]
 
     def answer(request: ModelRequest) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def test_line_numbers_after_a_path_are_parsed(file: str) -> None:
     "file", ["src\\load.ts", "`src/load.ts`", "[src/load.ts]", " src/load.ts ", "src/LOAD.ts", "'src/load.ts'"]
 )
 def test_paths_are_parsed(file: str) -> None:
-    """Decorations are removed, and the line is taken from its own field."""
+    """Decorations around the path are removed, and the line is taken from the field meant for it."""
     place = locate_in(FILES, file=file, line=2)
     assert (place.text, place.found) == ("src/load.ts:2", True)
 
@@ -75,7 +75,7 @@ def test_paths_are_parsed(file: str) -> None:
     ],
 )
 def test_ranges_brackets_and_pages_are_parsed(fields: Any, text: str) -> None:
-    """Reversed lines form a range, brackets may belong to a path, and a page is displayed with its file."""
+    """Reversed lines form a range, brackets may belong to a path, and a page is displayed together with its file."""
     place = locate_in(FILES, **fields)
     assert (place.text, place.found) == (text, True)
 
@@ -102,14 +102,14 @@ def test_unknown_paths_match_no_file(file: str) -> None:
     ],
 )
 def test_quotes_are_found_despite_prompt_decorations(quote: str, text: str) -> None:
-    """Line numbers, bars, fences, diff signs and escapes are not words."""
+    """Line numbers, bars, fences, diff signs and escapes are not words of the quote."""
     place = locate_in(FILES, file="src/load.ts", quote=quote)
     assert (place.text, place.found) == (text, True)
 
 
 @pytest.mark.parametrize("quote", ["    9   await save(rows);", "12 Trams open.", "7 They are cheap."])
 def test_other_numbers_in_a_quote_count_as_words(quote: str) -> None:
-    """No number is dropped to make a quote match."""
+    """No number may be dropped just to make a quote match."""
     assert locate_in(FILES, quote=quote).found is False
 
 
@@ -127,13 +127,16 @@ def test_other_numbers_in_a_quote_count_as_words(quote: str) -> None:
     ],
 )
 def test_quotes_from_a_diff_are_found_with_and_without_signs(quote: str, text: str) -> None:
-    """The quote may be on either side of the change or span both; a removed line has no line number."""
+    """The quote may come from either side of the change or from both.
+
+    A removed line has no line number.
+    """
     place = locate_in(DIFF, quote=quote)
     assert (place.text, place.found) == (text, True)
 
 
 def test_locations_outside_a_change_are_marked() -> None:
-    """The file may have such a line, but the diff does not show it."""
+    """The file may contain that line, but the diff does not show it."""
     assert locate_in(DIFF, file="src/auth.py", line=1).problem == "line 1 of src/auth.py is not in this change"
     assert locate_in(DIFF, file="CHANGELOG.md", line=1).problem == "CHANGELOG.md is not in this change"
     assert locate_in(FILES, file="src/load.ts", line=99).problem == "src/load.ts has no line 99"
@@ -141,7 +144,7 @@ def test_locations_outside_a_change_are_marked() -> None:
 
 
 def test_quotes_from_a_different_file_move_the_location() -> None:
-    """A note explains the move: a quote from a different file does not confirm the named one."""
+    """A quote found in another file does not confirm the file that was named, so a note explains the move."""
     place = locate_in(FILES, file="src/load.ts", line=1, quote="return <p>{id}</p>;")
     assert (place.text, place.found) == ("app/[id]/page.tsx:2", True)
     assert place.note == "named as src/load.ts:1, where the material does not have the quote"
@@ -149,7 +152,10 @@ def test_quotes_from_a_different_file_move_the_location() -> None:
 
 
 def test_existing_lines_are_valid_without_their_quote() -> None:
-    """The note says that the quote was not found. Without a line, there is no location."""
+    """A note says that the quote was not found.
+
+    Without a line number, the finding would have no location.
+    """
     place = locate_in(FILES, file="src/load.ts", line=1, quote="nowhere to be seen")
     assert (place.text, place.found) == ("src/load.ts:1", True)
     assert place.note == "the line exists, but the material does not have the quote"
@@ -157,6 +163,6 @@ def test_existing_lines_are_valid_without_their_quote() -> None:
 
 
 def test_quotes_match_despite_different_spelling() -> None:
-    """Case, spacing and punctuation are ignored, as in speakers' quotes."""
+    """Case, spacing and punctuation are ignored, as they are in speakers' quotes."""
     place = locate_in(FILES, file="src/load.ts", quote="EXPORT async function “load” — rows: Array<string>")
     assert (place.text, place.found) == ("src/load.ts:1", True)

@@ -56,7 +56,7 @@ def run_review(*models: Named, run_model: Any = None, **options: Any) -> Any:
     ],
 )
 def test_a_models_maker_is_its_vendor(model: str, maker: str) -> None:
-    """The vendor does not depend on the server."""
+    """The same model may be served by several hosts, which are not its vendor."""
     assert maker_of(model) == maker
 
 
@@ -65,7 +65,6 @@ def test_a_models_maker_is_its_vendor(model: str, maker: str) -> None:
 )
 @pytest.mark.parametrize("reviewer", ["anthropic/claude-haiku-4-5", "openrouter/anthropic/claude-sonnet-4.5"])
 def test_models_from_the_authors_vendor_are_rejected(author: Any, reviewer: str) -> None:
-    """No model is called."""
     allowed, excluded = Named("openai/gpt-5"), Named(reviewer)
     with pytest.raises(ConfigurationError, match=re.escape(f"R1 has {reviewer}, a model by anthropic")):
         run_review(allowed, excluded, not_vendor=author)
@@ -74,7 +73,7 @@ def test_models_from_the_authors_vendor_are_rejected(author: Any, reviewer: str)
 
 
 def test_vendor_minimum_counts_makers_before_the_first_call() -> None:
-    """Two hosts for the same vendor's models count once."""
+    """Two hosts of models by the same vendor count as one."""
     one, other = Named("openai/gpt-5"), Named("openrouter/openai/gpt-oss-120b")
     with pytest.raises(ConfigurationError, match=r"`min_vendors` is 2, and all reviewers have models by openai\."):
         run_review(one, other, min_vendors=2)
@@ -98,7 +97,7 @@ def test_run_model_counts_too() -> None:
      ({"min_vendors": 0}, "min_vendors")],
 )  # fmt: skip
 def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
-    """A misspelled vendor would exclude nothing."""
+    """A misspelled vendor would exclude nothing, and nobody would notice."""
     with pytest.raises(ConfigurationError, match=message):
         review(name="change", sources={"a.py": "x = 1"}, **options)
 
@@ -128,14 +127,17 @@ def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )  # fmt: skip
 def test_command_without_suitable_models_fails(command: Any, options: list[str], message: str) -> None:
-    """The exit code is 2, and no recording has been opened."""
+    """The exit code is 2, and no recording has been started."""
     result = command(*options)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
 
 
 def test_default_reviewers_are_from_other_vendors(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single remaining vendor is enough; if none remains, the message says so."""
+    """A single remaining vendor is enough.
+
+    If none remains, the message says so.
+    """
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan
 

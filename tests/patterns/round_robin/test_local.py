@@ -48,7 +48,7 @@ def engines() -> Iterator[None]:
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
 async def test_small_model_completes_a_panel() -> None:
-    """A real engine produces the turns, and a deliverable that follows the schema even if the text is nonsense."""
+    """A real engine writes the turns and a deliverable that follows the schema, even if the text is nonsense."""
     model = LocalModel(small_test_model())
     pattern = round_robin(
         name="school",
@@ -72,7 +72,7 @@ async def test_small_model_completes_a_panel() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_large_model_answers_the_question() -> None:
-    """Turns are short and differ, both panelists are assessed, and the plan answers the question."""
+    """The turns must be short and differ from each other, and the plan must answer the question."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     model, transcript = LocalModel(), create_round_robin_transcript()

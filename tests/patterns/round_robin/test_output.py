@@ -40,7 +40,6 @@ SCHEMA = {"type": "object", "properties": {"nights": {"type": "integer"}}, "requ
 
 
 def test_deliverables_without_a_schema_are_text() -> None:
-    """The synthesizer's model writes the text, and everything else is in the raw output."""
     result = bridge(synthesizer=None).run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2", "Close it."))
     assert result.output == "Close it."
     assert isinstance(result.raw, RoundRobinOutput)
@@ -53,7 +52,6 @@ def test_deliverables_without_a_schema_are_text() -> None:
     ids=["model", "dataclass", "JSON Schema"],
 )
 def test_deliverables_match_the_schema(schema: Any, answer: Any, output: Any) -> None:
-    """The schema may be a pydantic model, a dataclass or a JSON Schema."""
     result = bridge(synthesizer=None, output_schema=schema, max_rounds=1).run_sync(QUESTION, model=by_role(last=answer))
     assert result.output == output
 
@@ -67,7 +65,6 @@ def test_invalid_deliverables_are_provider_failures() -> None:
 
 
 def test_synthesizer_sees_all_entries_and_audits() -> None:
-    """The prompt has the question, names, roles, notes and scores, and ends with the instruction."""
     model = ScriptedModel("A1", "B1", REPORT, "The answer.")
     bridge(synthesizer=None, max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
     turn = turn_of(model.calls[-1])
@@ -84,7 +81,10 @@ def test_synthesizer_prompts_without_audits_mention_no_referee() -> None:
 
 
 def test_custom_synthesizers_get_the_raw_output() -> None:
-    """The function takes the output and, optionally, the context. Without a schema, any result is valid."""
+    """The function is called with the output and, if it accepts it, the context.
+
+    Any result is valid unless there is a schema.
+    """
 
     def count(raw: RoundRobinOutput, ctx: Context) -> tuple[int, int]:
         return len(raw.transcript), ctx.usage.calls
@@ -93,7 +93,7 @@ def test_custom_synthesizers_get_the_raw_output() -> None:
 
 
 def test_custom_synthesizer_output_must_match_the_schema() -> None:
-    """A valid result is converted to the schema's type; an error names the block and the field."""
+    """A valid result is converted to the schema's type, and an error names the block and the field."""
     fits = bridge(synthesizer=lambda _: PLAN, output_schema=Plan)
     assert fits.run_sync(QUESTION, model=by_role()).output == Plan(**PLAN)
     with pytest.raises(OutputError) as caught:
@@ -108,7 +108,7 @@ def test_custom_synthesizer_output_must_match_the_schema() -> None:
 
 
 def test_raw_output_survives_a_camel_case_round_trip() -> None:
-    """The output includes the run's seed."""
+    """The output must keep the run's seed."""
     raw = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_role(), seed=7).output
     wire = raw.to_wire()
     assert list(wire) == ["question", "rounds", "transcript", "audits", "stopReason", "status", "losses", "seed"]
@@ -123,14 +123,14 @@ def test_raw_output_survives_a_camel_case_round_trip() -> None:
 
 
 def test_shared_transcripts_remain_after_the_panel() -> None:
-    """Both the run and the session keep the transcript."""
+    """The transcript can be read from both the run and the session."""
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
     assert isinstance(result.transcript, TranscriptState)
     assert result.transcript.entries == result.output.transcript
 
 
 def test_audit_in_the_state_is_from_the_current_round() -> None:
-    """Before the referee has reported, `ctx.sequencer.state.audit` is None."""
+    """Before the referee has reported, `ctx.sequencer.state.audit` is `None`."""
     audits: list[RefereeAudit | None] = []
 
     def watch(_: object, ctx: Context) -> str:

@@ -57,7 +57,6 @@ def render_turn(**options: Any) -> str:
 
 
 def test_panelist_system_message() -> None:
-    """Question, panel and rules are the same for all panelists, so they precede the panelist's own text."""
     assert render_debater_system(
         replace(ADA, system_prompt="You count what each day costs."), question=QUESTION, refereed=True
     ) == snapshot("""\
@@ -84,7 +83,6 @@ You count what each day costs.\
 
 
 def test_opening_turn_prompt() -> None:
-    """Nobody has spoken before the opening turn."""
     assert render_turn(entries=[], round=1) == snapshot("""\
 The discussion so far:
 (nothing yet)
@@ -95,7 +93,6 @@ Nobody has spoken yet. Answer the question from your own point of view: say what
 
 
 def test_reply_prompt() -> None:
-    """The parts are the transcript, the referee's lines, the panelist's findings and the instruction."""
     assert render_turn(audits=[AUDIT]) == snapshot("""\
 The discussion so far:
 Round 1:
@@ -115,14 +112,13 @@ Build on the strongest points of the others: say what they get right and what th
 
 
 def test_the_only_remaining_panelist_continues() -> None:
-    """There are no earlier entries to answer."""
+    """There are no earlier entries to which the panelist could reply."""
     assert render_turn(entries=ENTRIES[:1]).splitlines()[-1] == snapshot(
         "Nobody else has spoken yet. Add something new that your answer still lacks."
     )
 
 
 def test_referee_messages() -> None:
-    """The duties come first, then all entries, the earlier audits with scores, and the instruction."""
     assert render_referee_system(question=QUESTION, roster=list(MEMBERS)) == snapshot("""\
 You are the referee of a panel. After each round, you assess how well its members have argued. You take no side, and you decide neither who speaks nor when the discussion ends.
 
@@ -159,7 +155,6 @@ Round 2 of at most 2 is over. Assess what these members said in round 2: Ada\
 
 
 def test_synthesizer_messages() -> None:
-    """The duties come first, then the question, all entries and audits, and the instruction."""
     raw = RoundRobinOutput(question=QUESTION, rounds=1, transcript=ENTRIES, audits=[AUDIT])
     assert SYNTHESIZER.system == snapshot("""\
 You write the panel's answer for readers who did not follow its discussion. Begin with the answer itself. Then give the reasons for it, with the figures and the evidence that the panel gave, the conditions under which it holds, and what is still open. Rely on each member for what they know best; where members disagree, decide by their reasons. Do not add anything that was not said, and do not mention who said what.
@@ -214,7 +209,7 @@ def panels(draw: st.DrawFn) -> tuple[list[RoundRobinEntry], list[RefereeAudit]]:
 
 @given(panels(), st.booleans())
 def test_no_text_passes_for_a_transcript_line(panel: Any, scores: bool) -> None:  # noqa: FBT001
-    """The numbers of tags, headings and findings match the entries and audits."""
+    """There must be exactly as many tags, headings and findings as entries and audits."""
     entries, audits = panel
     rendered = render_contributions(entries, audits, scores=scores)
     assert tags(rendered) == len(entries)
@@ -231,7 +226,7 @@ def test_no_text_passes_for_a_transcript_line(panel: Any, scores: bool) -> None:
 
 @given(panels())
 def test_entries_can_be_parsed(panel: Any) -> None:
-    """Each tag is followed by exactly the text of the entry."""
+    """Each tag must be followed by exactly the text of the entry."""
     entries, _ = panel
     rendered = render_contributions(entries)
     blocks: list[str] = []
@@ -256,7 +251,7 @@ def test_transcripts_only_grow(panel: Any, data: st.DataObject) -> None:
 
 @given(panels(), texts, texts, texts)
 def test_no_text_begins_a_line_in_a_turn(panel: Any, question: str, name: str, role: str) -> None:
-    """Every line belongs to the transcript or to the template."""
+    """Every line must belong to the transcript or to the template."""
     entries, audits = panel
     me = Identity(name=name, role=role, members={name: role}, max_rounds=2)
     prompt = render_debater_turn(me, question=question, entries=entries, audits=audits, round=1)
@@ -268,7 +263,7 @@ def test_no_text_begins_a_line_in_a_turn(panel: Any, question: str, name: str, r
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_no_known_attack_passes_for_a_line(attack: Any) -> None:
-    """Each attack is used as an argument, name, role, note, issue and question, in every panel prompt."""
+    """Each attack is tried as an argument, name, role, note, issue and question in every prompt of the panel."""
     text = attack.template
     entries = [entry_of(1, text, text, text), entry_of(2, "Ben", None, text)]
     audits = [audit_of(1, text, [(text, [text])])]
@@ -295,13 +290,11 @@ def test_no_known_attack_passes_for_a_line(attack: Any) -> None:
     ],
 )
 def test_templates_with_forgeable_lines_are_rejected(template: Any, part: str, text: str) -> None:
-    """The error is raised when the template is created, and names the part and the field."""
     with pytest.raises(ConfigurationError) as caught:
         template(**{part: text})
     assert caught.value.field == part
 
 
 def test_templates_can_be_changed() -> None:
-    """Each part can be passed as a keyword argument."""
     template = RoundRobinDebaterTemplate(alone="Go on, {name}.")
     assert render_turn(entries=ENTRIES[:1], template=template).endswith("\nGo on, Ada.")

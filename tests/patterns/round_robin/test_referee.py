@@ -44,7 +44,6 @@ KEPT = RefereeAudit(
 
 
 def test_rounds_are_audited_after_their_turns() -> None:
-    """The output and the events have one audit per round."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", {"assessments": [], "notes": "Better."})
     result = bridge(**refereed()).run_sync(QUESTION, model=model)
     assert blocks_asked(model) == [*(["bridge-debater-ada", "bridge-debater-ben", "bridge-referee"] * 2)]
@@ -54,7 +53,7 @@ def test_rounds_are_audited_after_their_turns() -> None:
 
 
 def test_referee_sees_all_entries_and_its_earlier_audits() -> None:
-    """The prompt has all entries with names and roles, earlier scores, and the panelists to assess."""
+    """The referee needs the names and roles of all panelists, its earlier scores, and the panelists to assess now."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed(max_rounds=2)).run_sync(QUESTION, model=model)
     first, second = (turn_of(call) for call in model.calls if call.block == "bridge-referee")
@@ -65,7 +64,10 @@ def test_referee_sees_all_entries_and_its_earlier_audits() -> None:
 
 
 def test_later_panelists_see_earlier_audits() -> None:
-    """Audits follow their round, so prompts only grow. An assessed panelist is reminded of the findings."""
+    """Audits follow their round, so prompts only grow.
+
+    A panelist who was assessed is reminded of the findings.
+    """
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed()).run_sync(QUESTION, model=model)
     ada_1, ben_1, _, ada_2, ben_2, _ = (turn_of(call) for call in model.calls)
@@ -81,7 +83,7 @@ def test_later_panelists_see_earlier_audits() -> None:
 
 
 def test_prompts_mention_a_referee_only_if_there_is_one() -> None:
-    """With a referee, the system message explains the referee's lines."""
+    """With a referee, the system message explains which lines the referee wrote."""
     with_one, without = ScriptedModel(*"AB", REPORT), ScriptedModel(*"AB")
     bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=with_one)
     bridge(max_rounds=1).run_sync(QUESTION, model=without)
@@ -90,7 +92,7 @@ def test_prompts_mention_a_referee_only_if_there_is_one() -> None:
 
 
 def test_default_referee_schema_lists_the_panel() -> None:
-    """Names are an enum, and issues precede the score, since a model should give its reasons first."""
+    """Names are an enum, and the issues precede the score, because a model should give its reasons first."""
     model = ScriptedModel(*"AB", REPORT)
     bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
     schema = model.calls[2].output_schema
@@ -137,7 +139,7 @@ def test_custom_referees_read_the_shared_transcript() -> None:
 
 
 def test_invalid_reports_raise_an_error_naming_block_and_field() -> None:
-    """An invalid output from a custom block is an application error."""
+    """An invalid output from a custom block is an error in the application."""
     with pytest.raises(OutputError) as caught:
         bridge(referee=lambda _: {"assessments": [{"agent_name": "ada", "score": 101}]}).run_sync(
             QUESTION, model=by_role()
@@ -147,7 +149,10 @@ def test_invalid_reports_raise_an_error_naming_block_and_field() -> None:
 
 
 def test_referees_without_a_valid_report_are_failures() -> None:
-    """With "fail", the run raises. By default, the round has no audit, and the panel continues."""
+    """With "fail", the run raises.
+
+    By default, the round has no audit, and the panel continues.
+    """
     bad = {"assessments": "all fine", "notes": 3}
     with pytest.raises(SchemaViolation):
         bridge(on_failure="fail", **refereed()).run_sync(QUESTION, model=by_role(report=bad))
@@ -176,7 +181,10 @@ def test_issues_called_none_are_dropped(none: str) -> None:
 
 
 def test_unknown_and_repeated_names_are_dropped_and_reported() -> None:
-    """Names match regardless of case and brackets, and only the first finding about a panelist counts."""
+    """Case and brackets around a name do not matter.
+
+    If a panelist has several findings, only the first one counts.
+    """
     scores = [("Zoe", 1), ("[ADA]", 90), ("ada", 5), ("ben", 60), ("Zoe", 2)]
     report = RefereeReport(notes="-", assessments=[Assessment(agent_name=name, score=score) for name, score in scores])
     audit = audit_of(report, round=3, spoke=NAMES)
@@ -185,7 +193,7 @@ def test_unknown_and_repeated_names_are_dropped_and_reported() -> None:
 
 
 def test_silent_panelists_are_not_assessed() -> None:
-    """A failed turn cannot be assessed."""
+    """There is nothing to assess if a panelist's turn failed."""
     report = {"assessments": [{"agentName": name, "issues": [], "score": 50} for name in NAMES], "notes": "-"}
     model = ScriptedModel(ConnectionLost("gone"), "B1", report)
     output = bridge(max_rounds=1, on_failure="skip", quorum=1, **refereed()).run_sync(QUESTION, model=model).output
@@ -194,7 +202,7 @@ def test_silent_panelists_are_not_assessed() -> None:
 
 
 def test_default_referees_are_made_for_the_panel() -> None:
-    """At least one name is required, and all must be panelists."""
+    """At least one name is required, and every name must be that of a panelist."""
     with pytest.raises(ConfigurationError, match=r"`referee` must be made with the debaters' names") as caught:
         bridge(**refereed(names=("ada", "zoe")))
     assert caught.value.got == ["ada", "zoe"]
@@ -224,7 +232,7 @@ ORDER = [(number, name) for number in (1, 2, 3) for name in NAMES]
 
 @given(reports=st.lists(reports, min_size=1, max_size=3))
 def test_reports_affect_neither_speakers_nor_the_end(reports: list[dict[str, Any]]) -> None:
-    """Whatever the findings, the panel has three rounds in declared order, each with an audit."""
+    """Whatever the findings, the panel has three rounds in the declared order, each with an audit."""
 
     def audit(_: object, ctx: Context) -> Any:
         return reports[ctx.sequencer.state.round % len(reports)]
@@ -240,7 +248,7 @@ def test_reports_affect_neither_speakers_nor_the_end(reports: list[dict[str, Any
 
 @given(replies=st.lists(hostile_replies() | reports, min_size=1, max_size=4))
 def test_referee_models_affect_neither_speakers_nor_the_end(replies: list[Any]) -> None:
-    """Model failures are recorded, and the panel continues."""
+    """Failures of the referee's model are recorded, and the panel continues."""
     replies_sent: list[Any] = []
 
     def answer(_: object) -> Any:
@@ -262,7 +270,7 @@ def test_referee_models_affect_neither_speakers_nor_the_end(replies: list[Any]) 
 
 @given(values=st.lists(hostile_values() | reports, min_size=1, max_size=3))
 def test_hostile_referee_functions_do_not_end_a_panel_early(values: list[Any]) -> None:
-    """Whatever the function does, the panel either continues in declared order or raises."""
+    """Whatever the function does, the panel either continues in the declared order or raises an error."""
     panelists = [Persona(panelist.name, block=lambda _: "said") for panelist in PANEL]
 
     def audit(_: object, ctx: Context) -> Any:

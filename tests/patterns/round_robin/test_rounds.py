@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 def test_each_panelist_speaks_once_per_round() -> None:
-    """Two rounds with two panelists make four turns, each with a round, a name and a role."""
     result = bridge().run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2"))
     assert entries_of(result.output) == [(1, "ada", "A1"), (1, "ben", "B1"), (2, "ada", "A2"), (2, "ben", "B2")]
     assert [entry.role for entry in result.output.transcript] == ["economist", "engineer"] * 2
@@ -39,7 +38,7 @@ def test_each_panelist_speaks_once_per_round() -> None:
 
 
 def test_later_speakers_see_earlier_entries_of_the_round() -> None:
-    """Each prompt has all entries before the turn, and none after it."""
+    """Each prompt contains every entry before the turn and none after it."""
     model = ScriptedModel("A1", "B1", "A2", "B2")
     bridge().run_sync(QUESTION, model=model)
     for number, call in enumerate(model.calls):
@@ -48,7 +47,7 @@ def test_later_speakers_see_earlier_entries_of_the_round() -> None:
 
 
 def test_predicate_ends_the_panel_after_the_round() -> None:
-    """The predicate is called after each round except the last, with the transcript and the state."""
+    """The predicate is called with the transcript and the state after each round except the last."""
     rounds: list[tuple[int, int]] = []
 
     def enough(ctx: Context) -> bool:
@@ -62,7 +61,7 @@ def test_predicate_ends_the_panel_after_the_round() -> None:
 
 
 def test_predicates_can_read_the_audits() -> None:
-    """The referee cannot end a panel, but the application can use its findings to do so."""
+    """The referee itself cannot end a panel, but the application can use its findings to do so."""
 
     async def good_enough(ctx: Context) -> bool:
         return all(assessment.score >= 80 for assessment in ctx.sequencer.state.audit.assessments)
@@ -78,8 +77,6 @@ def test_predicates_can_read_the_audits() -> None:
 
 
 def test_exceptions_in_a_predicate_are_raised() -> None:
-    """The exception is unchanged, and the entries so far can be read."""
-
     def fail(_: Context) -> bool:
         raise Sabotage("terminate_when")
 
@@ -88,7 +85,7 @@ def test_exceptions_in_a_predicate_are_raised() -> None:
 
 
 def test_functions_and_blocks_can_be_panelists() -> None:
-    """A block returns text, a dict with a text, or any value, which becomes text with a warning."""
+    """A block may return text, a dict with a text, or any value, which becomes text with a warning."""
 
     async def dict_of_text(value: RoundRobinInput) -> dict[str, str]:
         return {"text": f"heard {value.question}"}
@@ -100,7 +97,6 @@ def test_functions_and_blocks_can_be_panelists() -> None:
 
 
 def test_events_in_a_round_are_in_order() -> None:
-    """The round opens, each turn starts and finishes, and the loop reports why it ends."""
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
     kinds = (RoundStarted, TurnStarted, TurnFinished, RoundsEnded)
     emitted = [(event.kind, getattr(event, "agent_name", None)) for event in result.events if isinstance(event, kinds)]
@@ -121,7 +117,7 @@ def test_events_in_a_round_are_in_order() -> None:
     stop=st.none() | st.integers(1, 5),
 )
 def test_order_follows_the_roster(roster: list[str], rounds: int, stop: int | None) -> None:
-    """Whatever the names, there are as many rounds as limit and predicate allow, each in declared order."""
+    """Whatever the names, there are as many rounds as the limit and the predicate allow."""
     until = None if stop is None else lambda ctx: ctx.sequencer.state.round >= stop
     panelists = [Persona(name, block=lambda _, ctx: ctx.block) for name in roster]
     pattern = round_robin(name="any", debaters=panelists, max_rounds=rounds, terminate_when=until, synthesizer=False)
@@ -141,7 +137,7 @@ def record_calls(**options: Any) -> Sequence[RecordedCall]:
 
 
 def test_panelists_see_only_their_own_system_prompt() -> None:
-    """The prompt is at the end of one system message, and in no other."""
+    """The prompt is at the end of that panelist's system message and in no other message."""
     first, second, _ = (system_of(call) for call in record_calls())
     assert first.endswith("You are ada, economist.\nYou count what it costs.")
     assert second.endswith("You are ben, engineer.\nYou ask whether it holds.")
@@ -207,7 +203,10 @@ def _event_fields(event: Any) -> tuple[Any, ...]:
 def test_debates_and_panels_have_equal_turns_tasks_and_events(
     roster: list[str], script: list[Any], rounds: int, quorum: int, failing: str, until: Any
 ) -> None:
-    """The debate has a custom judge; texts, failures and the end are arbitrary."""
+    """The debate has a custom judge.
+
+    Texts, failures and the way the run ends are arbitrary.
+    """
     on_failure: Any = StandIn(looping_model(["instead"])) if failing == "stand-in" else failing
     options: dict[str, Any] = {
         "name": "same",
