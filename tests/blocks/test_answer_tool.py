@@ -46,7 +46,7 @@ def test_calling_the_answer_tool_is_the_answer() -> None:
 
 
 def test_text_is_also_an_answer() -> None:
-    """A model cannot be forced to call a tool; `transform` distinguishes the two cases."""
+    """A model cannot be forced to call a tool, so `transform` has to distinguish the two cases."""
     assert run_with_tool("three")[0].output == "three"
     result, _ = run_with_tool(call("rate", score=3), transform=lambda output, response, _: (output, response.finish))
     assert result.output == ({"score": 3, "why": ""}, "tool_calls")
@@ -54,7 +54,7 @@ def test_text_is_also_an_answer() -> None:
 
 @given(st.lists(st.sampled_from(["look", "rate", "nothing"]), min_size=1, max_size=5).filter(lambda n: "rate" in n))
 def test_calls_after_the_answer_tool_are_ignored(names: list[str]) -> None:
-    """Earlier calls are made in the order of the answer."""
+    """The calls before it are still made, in the order of the answer."""
     looked: list[int] = []
 
     def look() -> None:
@@ -66,7 +66,7 @@ def test_calls_after_the_answer_tool_are_ignored(names: list[str]) -> None:
 
 
 def test_answer_tool_can_follow_rounds_of_other_tools() -> None:
-    """The call may even be in the last allowed answer, where other calls exceed the limit."""
+    """The call may even be in the last allowed answer, where other calls would exceed the limit."""
 
     def look() -> str:
         return "seen"
@@ -85,7 +85,7 @@ def test_invalid_arguments_are_a_schema_violation(arguments: str) -> None:
 
 
 def test_blocks_can_be_answer_tools() -> None:
-    """The block's input is what the model wrote, and its path is separate."""
+    """The block's input is what the model wrote, and the block has a path of its own."""
     paths: list[str] = []
 
     def shout(value: str, ctx: Any) -> str:
@@ -108,7 +108,7 @@ def test_exceptions_in_the_tool_are_raised_unchanged() -> None:
 
 
 def test_text_next_to_the_call_is_in_the_response() -> None:
-    """A `transform` can use the text."""
+    """A `transform` can make use of that text."""
     response_ = ModelResponse(text="well", tool_calls=[call("rate", score=1)], finish="tool_calls")
     assert run_with_tool(response_, transform=lambda _, response, __: response.text)[0].output == "well"
 
@@ -126,7 +126,6 @@ def test_text_next_to_the_call_is_in_the_response() -> None:
     ids=case_id,
 )
 def test_invalid_answer_tools_are_rejected(options: dict[str, Any], field: str) -> None:
-    """A generator has one answer tool, and tool names are unique."""
     with pytest.raises(ConfigurationError) as caught:
         generator(**{"name": "ask", "answer_tool": rate, **options})
     assert caught.value.field.startswith(field)

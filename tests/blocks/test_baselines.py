@@ -103,7 +103,7 @@ async def test_baselines_report_their_result_and_cost() -> None:
 
 @given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 70))
 def test_samples_fit_the_debates_token_budget(argument: int, answer: int, turns: int, cap: int) -> None:
-    """At least one sample is made, then as many as fit, up to the cap."""
+    """At least one sample is made, and then as many as fit into the budget, up to the cap."""
     voters = Voters(argument=argument, answer=answer)
     block = baselines_of("self_consistency", max_samples=cap)
     (baseline,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
@@ -114,7 +114,7 @@ def test_samples_fit_the_debates_token_budget(argument: int, answer: int, turns:
     ("equal", "calls"), [("tokens", 20), ("completion_tokens", 4), ("cost", 10), ("calls", 4)], ids=str
 )
 async def test_samples_match_the_selected_budget(equal: Any, calls: int) -> None:
-    """Four turns of 50 tokens are matched by samples of 10 in tokens, output tokens, price or calls."""
+    """Samples of 10 match four turns of 50 in tokens, output tokens, price or calls."""
     prices = {"voters": Price(prompt=1.0, completion=16.0)}
     block = baselines_of("self_consistency", equal=equal)
     limits = Limits(prices=prices)
@@ -135,7 +135,10 @@ def favor_caps(request: ModelRequest) -> Any:
 
 
 async def test_debates_and_plans_accept_the_equal_budget() -> None:
-    """The debate is not assembled. Equal cost requires prices, and the error precedes any call."""
+    """The debate itself is not built.
+
+    Equal cost requires prices, and the error is raised before any call.
+    """
     calls: list[object] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -159,7 +162,7 @@ async def test_debates_and_plans_accept_the_equal_budget() -> None:
 
 @pytest.mark.parametrize("baselines", [False, [], ["single", "drafts"]])
 def test_equal_requires_self_consistency(baselines: Any) -> None:
-    """No other baseline can satisfy `equal`, so Python and plans reject it."""
+    """No other baseline can satisfy `equal`, so neither Python nor a plan accepts it there."""
     with pytest.raises(ConfigurationError, match="`equal` needs self_consistency or revision among the `baselines`"):
         two_sides(baselines=BaselineOptions(baselines, equal="calls"))
     options = {"question": QUESTION, "baselines": baselines, "equal": "tokens"}
@@ -179,7 +182,7 @@ async def test_equal_rejects_cost_without_prices_and_unknown_values() -> None:
 
 @pytest.mark.parametrize("equal", get_args(Equal))
 async def test_other_baselines_do_not_count_as_part_of_the_debate(equal: Equal) -> None:
-    """Drafts made before the debate do not change the number of samples."""
+    """Drafts made before the debate must not change the number of samples."""
     calls = []
     limits = Limits(prices=lambda _, usage: float(usage.total_tokens or 0))
     for names in (("self_consistency",), ("single", "drafts", "self_consistency")):
@@ -190,7 +193,7 @@ async def test_other_baselines_do_not_count_as_part_of_the_debate(equal: Equal) 
 
 @pytest.mark.parametrize(("argument", "answer"), [(None, 10), (50, None), (None, None)])
 async def test_samples_match_the_calls_without_token_counts(argument: int | None, answer: int | None) -> None:
-    """Unknown token counts are not treated as zero, which would make sampling endless."""
+    """Treating an unknown token count as zero would make the sampling endless."""
     voters = Voters(argument=argument, answer=answer)
     (baseline,) = (await town(baselines_of("self_consistency"), turns=5).run(QUESTION, model=voters.model)).output
     assert (baseline.calls, baseline.tokens) == (5, None if answer is None else 50)
@@ -205,7 +208,7 @@ async def test_one_sample_is_made_without_a_debate() -> None:
 
 
 async def test_baselines_see_neither_the_debate_nor_each_other() -> None:
-    """Requests contain only the question and the positions, and differ only in the order of positions."""
+    """A request contains only the question and the positions, and only the order of the positions varies."""
     voters = Voters()
     await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
     prompts = Counter(str(request.messages) for request in voters.asked)
@@ -230,7 +233,7 @@ def test_revisions_stay_within_the_debates_tokens(argument: int, answer: int, tu
 
 
 async def test_revisions_see_only_their_own_answer() -> None:
-    """A changed answer changes the vote; a failed revision keeps the previous answer."""
+    """A changed answer changes the vote, and a failed revision keeps the previous answer."""
     votes = {1: "for", 2: "against", 3: "against", 4: ProviderFailed("away", status=500)}
     voters = Voters(lambda number, _: votes[number], argument=15)
     (baseline,) = (await town(baselines_of("revision", max_samples=4)).run(QUESTION, model=voters.model)).output
@@ -244,7 +247,7 @@ async def test_revisions_see_only_their_own_answer() -> None:
 
 
 async def test_preferring_the_first_position_favors_no_side() -> None:
-    """Orders are drawn per call, so a bias towards the first slot favors no position."""
+    """An order is drawn for each call, so a bias towards the first slot favors no position."""
     first = Voters(lambda _, positions: positions[0], argument=500)
     (baseline,) = (await town(baselines_of("self_consistency")).run(QUESTION, model=first.model, seed=3)).output
     assert baseline.calls == 64
@@ -265,7 +268,7 @@ def test_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed: in
 
 
 async def test_each_role_drafts_with_its_own_model() -> None:
-    """A debater's model makes its draft, and the default model makes all other answers."""
+    """A debater's model writes that debater's draft, and the default model gives all other answers."""
     custom, default = Voters(lambda *_: "against", name="own"), Voters(name="default")
     block = baselines_of("single", "drafts", stances=STANCES, models=[custom.model, None])
     result = await town(block).run(QUESTION, model={"chat": default.model})
@@ -274,7 +277,7 @@ async def test_each_role_drafts_with_its_own_model() -> None:
 
 
 async def test_drafts_are_requested_concurrently() -> None:
-    """No answer is returned until all have been requested."""
+    """No answer is returned until all of them have been requested."""
     gate, call_count = asyncio.Event(), 0
 
     async def answer(request: ModelRequest) -> dict[str, str]:
@@ -291,7 +294,6 @@ async def test_drafts_are_requested_concurrently() -> None:
 
 
 async def test_baselines_are_requested_concurrently() -> None:
-    """No baseline waits for another baseline's first answer."""
     call_count, first = 0, asyncio.Event()
 
     async def answer(request: ModelRequest) -> Any:
@@ -318,7 +320,7 @@ async def test_failed_drafts_are_excluded_and_reported() -> None:
 
 
 async def test_unavailable_providers_get_one_wave_of_samples() -> None:
-    """A failed baseline has no winner and affects nothing else; the run completes."""
+    """The failed baseline has no winner and affects nothing else, so the run completes."""
     voters = Voters(lambda *_: ProviderFailed("down"))
     result = await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
     assert result.status == "complete"
@@ -343,7 +345,7 @@ async def test_errors_other_than_provider_failures_are_raised(error: Exception) 
 
 
 async def test_run_limits_end_the_baselines_but_not_the_debate() -> None:
-    """A call beyond the limit fails like a provider failure."""
+    """A call beyond the limit fails in the same way as one that the provider rejects."""
     result = await town(create_baselines(name="town", stances=STANCES), turns=2).run(
         QUESTION, model=Voters().model, limits=Limits(calls=4)
     )
@@ -374,7 +376,10 @@ async def test_same_seed_gives_the_same_orders() -> None:
 
 @pytest.mark.parametrize("cut", [5, 7, 9, 14])
 async def test_resumed_runs_repeat_no_call_and_have_the_same_result(cut: int) -> None:
-    """The run can be interrupted at any call. Failed answers are recorded too."""
+    """The run may be interrupted at any call.
+
+    Failed answers are recorded as well.
+    """
 
     def vote(number: int, _: Sequence[str]) -> Any:
         return ProviderFailed("down") if number == 3 else STANCES[number % 2]
@@ -406,7 +411,7 @@ class Cut:
 
 
 async def test_baselines_are_visible_only_as_events() -> None:
-    """Each call is an event, but answers are neither in the stream nor in the session's history."""
+    """Each call is an event, but the answers are neither in the stream nor in the session's history."""
     result = await town(baselines_of("single", "drafts"), turns=1).run(QUESTION, model=Voters().model)
     paths = [event.path for event in result.events if isinstance(event, ModelCalled)]
     assert paths[1:] == [f"town/town-baselines/{place}" for place in ("single[1]", "drafts[1]", "drafts[2]")]
@@ -415,7 +420,10 @@ async def test_baselines_are_visible_only_as_events() -> None:
 
 
 def test_baselines_are_sorted_and_validated() -> None:
-    """True means all and False means none; the error for an unknown or repeated name mentions the option."""
+    """True stands for all and False for none.
+
+    The error for an unknown or repeated name mentions the option.
+    """
     value: Any
     for value, names in (
         (True, BASELINES),
@@ -434,5 +442,5 @@ def test_baselines_are_sorted_and_validated() -> None:
 
 
 def test_outline_lists_the_baselines() -> None:
-    """A stored run requires an unchanged outline."""
+    """A stored run can be resumed only if its outline is unchanged."""
     assert baselines_of("single", "drafts").outline().text == "town-baselines (single, drafts)"

@@ -75,7 +75,7 @@ def test_results_keep_their_order_and_no_slot_is_idle(
     choices: list[int],
     as_branches: bool,  # noqa: FBT001
 ) -> None:
-    """For any order of completion and any limit, exactly as many blocks run concurrently as allowed."""
+    """At any time, exactly as many blocks must be running as the limit allows, in whatever order they finish."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -105,7 +105,7 @@ def test_results_keep_their_order_and_no_slot_is_idle(
 
 @given(st.integers(2, 5), st.data())
 def test_first_failure_cancels_the_others_and_is_raised_unchanged(count: int, data: st.DataObject) -> None:
-    """The same exception object has a note naming its block, and siblings end before it is raised."""
+    """A note names the block that raised it, and the other blocks end before it is raised."""
     failing = data.draw(st.integers(0, count - 1))
     error = RuntimeError("boom")
 
@@ -170,7 +170,7 @@ async def test_exception_groups_raised_by_a_block_are_unchanged() -> None:
 
 
 async def test_blocks_that_cancel_themselves_cancel_the_run() -> None:
-    """A cancelled block has no result to continue with, and its siblings end too."""
+    """A cancelled block has no result to continue with, so its siblings end too."""
     stage = Stage()
 
     async def cancelled(_: object) -> None:
@@ -194,7 +194,7 @@ def test_cancelling_a_run_ends_every_child(
     times: int,
     max_concurrency: bool,  # noqa: FBT001
 ) -> None:
-    """Wherever the run is and however often it is cancelled, started blocks end and no task remains."""
+    """Wherever the run is and however often it is cancelled, the blocks end, and no task remains."""
 
     async def scenario() -> None:
         journal = Journal()
@@ -221,7 +221,7 @@ def test_cancelling_a_run_ends_every_child(
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
 async def test_caller_timeouts_end_the_blocks(limit: int | None) -> None:
-    """The caller of `asyncio.timeout` gets `TimeoutError` after the blocks have ended."""
+    """Callers of `asyncio.timeout` get a `TimeoutError` after the blocks have ended."""
     stage = Stage()
     many: Sequencer[Any, Any] = sequencer(name="many").for_each(handler(stage.act, name="act"), max_concurrency=limit)
     before = asyncio.all_tasks()
@@ -276,7 +276,7 @@ async def test_second_cancellation_still_waits_for_children() -> None:
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("max_concurrency", [False, True])
 def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurrency: bool) -> None:  # noqa: FBT001
-    """Exceptions such as `SystemExit` are neither grouped nor rescued, and siblings end."""
+    """Exceptions such as `SystemExit` are neither grouped nor rescued, and the siblings end."""
     stage = Stage()
     runs: list[Any] = []
 
@@ -309,7 +309,7 @@ def test_in_order_returns_the_call_results(values: list[int], limit: int | None)
 
 
 async def test_failures_during_cancellation_are_not_rescued() -> None:
-    """A block that raises on cancellation does not make the run continue."""
+    """A block that raises an error on cancellation must not make the run continue."""
     started = asyncio.Event()
 
     async def stubborn(_: object) -> None:

@@ -77,7 +77,7 @@ def contains(got: object, expected: object) -> bool:
 
 
 def test_handoff_schema_is_complete() -> None:
-    """Name, description, types, enum values and required fields are present, and nothing else."""
+    """The name, description, types, enum values and required fields must be present, and nothing else."""
     definition = function_schema(handoff).to_openai()
     assert contains(definition, WANTED)
     parameters = definition["function"]["parameters"]
@@ -187,7 +187,10 @@ def watch(film: Film, title: str = "title") -> None:
 
 
 def test_titles_are_removed() -> None:
-    """Titles repeat names and cost tokens. Parameters and values with that name remain."""
+    """A title repeats the name and costs tokens.
+
+    Parameters and values that are called "title" remain.
+    """
     parameters = function_schema(watch).to_openai()["function"]["parameters"]
     film = {
         "description": "A film.",
@@ -242,7 +245,10 @@ def optional(a: str, b: str = "x", c: str | None = None, *, d: int, e: int = 0) 
 
 
 def test_parameters_with_a_default_are_optional() -> None:
-    """Keyword-only parameters are included. A nullable parameter without a default is required."""
+    """This includes keyword-only parameters.
+
+    A nullable parameter without a default is required.
+    """
     parameters = function_schema(optional).parameters
     assert parameters["required"] == ["a", "d"]
     assert [parameters["properties"][name].get("default", "-") for name in "abcde"] == ["-", "x", None, "-", 0]
@@ -270,7 +276,7 @@ def described(first: str, second: int = 0, third: str = "") -> None:  # noqa: D4
 
 
 def test_description_is_the_text_before_the_arguments() -> None:
-    """A parameter description with several lines is joined into one."""
+    """A parameter description that has several lines is joined into one."""
     spec = function_schema(described)
     assert spec.description == snapshot("""\
 Say what it does
@@ -305,7 +311,7 @@ class Desk:
 
 
 def test_methods_partials_and_undocumented_functions_work() -> None:
-    """Methods drop `self`, and a partial keeps the unbound arguments."""
+    """Methods drop `self`, and a partial keeps only the arguments that are still unbound."""
     assert function_schema(Desk().ask).parameters["required"] == ["question"]
     assert function_schema(nothing_said).description == ""
     part = functools.partial(optional, "x", d=1)

@@ -107,7 +107,6 @@ SHAPES: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_supported_function_can_be_a_block(shape: str) -> None:
-    """Functions may be sync or async, take the input with or without the context, and replace any block."""
     function = SHAPES[shape]
     empty = sequencer(name="all")
     assert handler(function).run_sync(3).output == 6
@@ -158,7 +157,7 @@ WRONG: list[Any] = [
 
 @pytest.mark.parametrize("function", WRONG, ids=case_id)
 def test_invalid_functions_are_rejected_when_built(function: Any) -> None:
-    """The `ConfigurationError` gives the location and the allowed signatures up front; blocks are not functions."""
+    """The `ConfigurationError` states the location and lists the allowed signatures."""
     empty = sequencer(name="all").then(str)
     attempts: dict[str, Callable[[], object]] = {
         "map": lambda: empty.map(function),
@@ -210,7 +209,7 @@ def test_decorated_functions_have_their_own_or_a_custom_name() -> None:
 
 
 def test_anonymous_functions_have_names_in_outlines_and_paths() -> None:
-    """A lambda is named "function", and a callable object after its class."""
+    """A lambda is named "function", and a callable object is named after its class."""
     assert handler(lambda value: value).name == "function"
     assert handler(Doubler()).name == "Doubler"
     assert handler(functools.partial(times, 2)).name == "partial"

@@ -46,7 +46,6 @@ def test_custom_synthesizers_have_a_validating_step() -> None:
 
 
 def test_moderator_opens_each_round_and_chooses_speakers() -> None:
-    """The moderator is at the top of the loop, and only the named speakers have turns."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=4, **moderated())
     assert str(outline(rent)) == snapshot("""\
 rent
@@ -70,7 +69,7 @@ rent
 
 
 def test_outlines_can_be_flowcharts() -> None:
-    """The Mermaid flowchart also has the edge back to the start of the loop."""
+    """The Mermaid flowchart also shows the edge back to the start of the loop."""
     assert outline(debate(name="rent", debaters=SIDES)).mermaid() == snapshot("""\
 flowchart TD
   subgraph n1 ["rent"]
@@ -105,7 +104,6 @@ flowchart TD
 
 
 def test_moderator_may_be_true_false_or_none() -> None:
-    """True uses the block created by `create_moderator`; None and False omit the moderator."""
     without = str(outline(debate(name="rent", debaters=SIDES)))
     assert str(outline(debate(name="rent", debaters=SIDES, moderator=False))) == without
     opened = str(outline(debate(name="rent", debaters=SIDES, moderator=True))).splitlines()
@@ -115,7 +113,6 @@ def test_moderator_may_be_true_false_or_none() -> None:
 
 
 def test_personas_speak_concurrently_before_the_moderator() -> None:
-    """The loop has parallel turns, the entries, and the report."""
     assert str(outline(deal())) == snapshot("""\
 deal
   → tap deal-init-transcript
@@ -140,7 +137,7 @@ deal
 
 
 def test_failure_policies_do_not_change_the_outline() -> None:
-    """Failure handling around a role is not a step."""
+    """Handling a failure is part of the role and not a step."""
     guarded = deal(on_failure=StandIn(ScriptedModel()), quorum=1, turn_timeout=5, round_timeout=9)
     assert str(outline(guarded)) == str(outline(deal()))
 
@@ -157,7 +154,7 @@ def test_custom_blocks_can_fill_deliberation_roles() -> None:
 
 
 def test_rounds_without_a_moderator_have_no_closing_step() -> None:
-    """With `moderator=False`, the deliberation ends after its number of rounds, without a decision."""
+    """With `moderator=False`, the deliberation ends after its number of rounds and has no decision."""
     assert "deal-close-round" not in str(outline(deal(moderator=False)))
     model = ScriptedModel("In.", "Out.")
     output = deal(moderator=False, max_rounds=1).run_sync("Invest?", model=model).output
@@ -170,7 +167,6 @@ def test_rounds_without_a_moderator_have_no_closing_step() -> None:
 
 
 def test_panel_outline_is_a_loop_over_the_panelists() -> None:
-    """The loop has the turns in declared order, between the opening and the raw output."""
     assert str(outline(bridge())) == snapshot("""\
 bridge
   → tap bridge-init-transcript
@@ -188,7 +184,7 @@ bridge
 
 
 def test_referee_follows_the_turns_of_each_round() -> None:
-    """The referee is inside the loop, after all speakers, but can neither choose them nor end it."""
+    """The referee is inside the loop, but it can neither choose the speakers nor end the loop."""
     assert str(outline(bridge(**refereed()))).splitlines()[4:-1] == snapshot(
         [
             "  → tap bridge-turn-ada",
@@ -217,13 +213,11 @@ def test_panel_synthesizer_is_the_last_step() -> None:
 
 
 def test_referee_may_be_true_false_or_none() -> None:
-    """True uses the block created by `create_referee`; None and False omit the referee."""
     assert str(outline(bridge(referee=False))) == str(outline(bridge()))
     assert str(outline(bridge(referee=True))) == str(outline(bridge(**refereed())))
 
 
 def test_consensus_outline_has_a_role_per_agent_and_phase() -> None:
-    """The phases are context, proposals, a loop of critique and revision, the vote, and the count."""
     assert str(outline(plan(("ann", "bob")))) == snapshot("""\
 plan
   → tap plan-stamp-question
@@ -266,7 +260,7 @@ plan
 
 
 def test_consensus_judge_is_at_the_end_of_the_loop() -> None:
-    """The judge is a separate step, and an agent's custom block acts in every phase."""
+    """The judge is a separate step, while an agent's custom block takes part in every phase."""
     agents = [{"name": "ann", "block": lambda request: request}]
     drawing = outline(plan(agents=agents, max_rounds=5, judge=create_conclusive_judge(name="plan")))
     assert str(drawing) == snapshot("""\

@@ -75,21 +75,20 @@ def test_speaker_labels_are_removed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", CUT)
 def test_other_speakers_turns_are_removed(kind: str) -> None:
-    """Only the text before such a turn counts."""
+    """Only the text before such a turn is the speaker's own."""
     words, text, other = CUT[kind]
     assert words.separate(text) == ("Rents rise.", other)
 
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_other_texts_are_unchanged(kind: str) -> None:
-    """Lists, quotes, code and prose are not dialogue."""
     words, text = PLAIN[kind]
     assert words.separate(text) == (text, None)
 
 
 @pytest.mark.parametrize("instructions", ["Begin each turn with `Ada:`.", "Start with your name and a colon."])
 def test_requested_labels_are_unchanged(instructions: str) -> None:
-    """Instructions or the speaker's own prompt may ask for a label."""
+    """The application's instructions or the speaker's own prompt may ask for a label."""
     assert ADA.separate("Ada: Rents rise.", instructions=instructions) == ("Ada: Rents rise.", None)
     parser = LabelParser(name="Ada", other_stances={}, system_prompt=instructions)
     assert parser.separate("Ada: Rents rise.") == ("Ada: Rents rise.", None)
@@ -111,13 +110,13 @@ def test_extracting_a_speakers_words_is_idempotent(text: str) -> None:
 
 @given(st.text(st.characters(exclude_characters="[:"), max_size=80))
 def test_texts_without_labels_are_never_changed(text: str) -> None:
-    """The texts have neither brackets nor colons."""
+    """A text with neither brackets nor colons cannot contain a label."""
     assert ADA.separate(text) == (text, None)
 
 
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=8))
 def test_streamed_answers_have_no_label(text: str, cuts: list[int]) -> None:
-    """Whatever the chunks, the stream equals the transcript, except for other speakers' turns."""
+    """Apart from other speakers' turns, the stream must equal the transcript, however it is split into chunks."""
     pieces: list[str] = []
     listen = ADA.listen(pieces.append)
     for begin, end in pairwise([0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]):
@@ -141,7 +140,7 @@ PATTERNS: dict[str, Any] = {
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_all_patterns_remove_other_speakers_turns(pattern: str) -> None:
-    """The transcript has only the speaker's words, the output has the whole answer, and a note reports the removal."""
+    """The output keeps the whole answer, and a note reports what was removed from the transcript."""
     result = await PATTERNS[pattern]().run("Cap rents?", model=ScriptedModel(DIALOGUE, "Ben: They fall."))
     raw = result.raw
     assert [(entry.speaker, entry.text) for entry in raw.entries[:2]] == [("Ada", "Rents rise."), ("Ben", "They fall.")]
@@ -152,7 +151,7 @@ async def test_all_patterns_remove_other_speakers_turns(pattern: str) -> None:
 
 
 async def test_removing_another_speakers_turn_is_not_a_truncation() -> None:
-    """The model ran out of tokens only within the removed words."""
+    """The model ran out of tokens only within the words that were removed."""
     from flowdebate.models import ModelResponse
 
     model = ScriptedModel(ModelResponse(text=f"{DIALOGUE} And", finish="length"), "They fall.")
@@ -168,7 +167,7 @@ async def test_removing_another_speakers_turn_is_not_a_truncation() -> None:
     ],
 )
 async def test_handoffs_remove_other_speakers_turns(transition: Any, answer: Any) -> None:
-    """Any form of handover works, and the whole answer is recorded."""
+    """This applies to every form of handover, and the whole answer is still recorded."""
     block = handoff(name="x", debaters=PEOPLE, max_turns=1, transition=transition)
     result = await block.run("Cap rents", model=ScriptedModel(answer))
     (entry,) = result.output.entries
@@ -203,7 +202,7 @@ async def test_labels_requested_by_a_handoff_are_unchanged(words: str) -> None:
     ],
 )
 async def test_transcript_has_only_the_speakers_words(written: str, expected: str) -> None:
-    """Neither the opponent nor the judge sees the rest of the model's text."""
+    """Neither the opponent nor the judge may read the rest of what the model wrote."""
     sides = [Debater("a", "for"), Debater("b", "against")]
     pattern = debate(name="x", debaters=sides, max_rounds=1, synthesizer=False)
     model = ScriptedModel(written, "No.", VERDICT)
@@ -231,7 +230,7 @@ HANDED = [f"{text}\n\nTransition to {name}" for text, name in zip(SAID, ("Ben", 
     ids=["debate", "round_robin", "handoff"],
 )
 async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -> None:
-    """Report a41: the remark is in the result, in the stored run, and in the document's notes."""
+    """Models were reported to repeat themselves, so the result, the stored run and the document's notes say so."""
     store = MemoryStore()
     result = await pattern.run("Office?", model=ScriptedModel(*replies), store=store, run_id="r")
     remark = f"The same words stand in 3 contributions, by Ada, Ben: {REPEATED}"
@@ -242,7 +241,7 @@ async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -
 
 
 async def test_short_or_different_texts_are_not_repetitions() -> None:
-    """Texts with only the same beginning are not repetitions either."""
+    """Nor are texts with only the same beginning."""
     block = debate(name="x", debaters=SIDES, max_rounds=2, judge=lambda _: VERDICT, synthesizer=False)
     replies = ["I agree.", "I agree.", f"{REPEATED} Twice.", REPEATED]
     assert (await block.run("Office?", model=ScriptedModel(*replies))).remarks == ()

@@ -54,7 +54,6 @@ SAID = ["Yes.", "No."]
 async def test_pattern_outputs_share_their_fields(
     pattern: Block[Any, Any], replies: list[Any], answer: str | None, stop_reason: str
 ) -> None:
-    """The fields are `subject`, `entries`, `answer`, `stop_reason`, `status`, `losses`, `seed` and `to_wire()`."""
     output = (await pattern.run("Cap rents?", model=ScriptedModel(*replies), seed=7)).output
     assert isinstance(output, PatternOutput)
     assert output.subject == "Cap rents?"
@@ -74,7 +73,7 @@ async def test_pattern_outputs_share_their_fields(
 
 
 async def test_debate_winner_has_a_stance_and_names() -> None:
-    """`raw.winner` has the winning stance and its debaters' names; it is None for a synthesis of stances."""
+    """The winner is `None` if the verdict is a synthesis of several stances."""
     pattern = debate(
         name="x", debaters=[*SIDES, Debater("cy", "cap"), Debater("dee", "wait")], max_rounds=1, synthesizer=False
     )

@@ -90,7 +90,7 @@ def test_numpy_bools_are_valid(pattern: str) -> None:
 @pytest.mark.parametrize("answer", ["no", "", None, 0, 1, ["yes"]])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_non_bool_answers_end_the_run(pattern: str, answer: object, *, wait: bool) -> None:
-    """A text such as "no" would otherwise count as yes, and a missing `return` as no."""
+    """A text such as "no" would otherwise count as true, and a missing `return` as false."""
 
     async def later(_: Context) -> object:
         return answer
@@ -115,7 +115,10 @@ def test_false_predicates_leave_the_rounds_to_their_limit(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_outline_names_the_predicate(pattern: str) -> None:
-    """The outline shows what may end the rounds. A renamed predicate does not prevent resuming a stored run."""
+    """The outline shows what may end the rounds.
+
+    Renaming the predicate does not prevent a stored run from being resumed.
+    """
     outline, without = (build(pattern, predicate).outline() for predicate in (with_options, None))
     assert "terminate_when (with_options)" in str(outline)
     assert "terminate_when" not in str(without)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     "options", [RoleOptions, DebaterOptions, ModeratorOptions, RefereeOptions, JudgeOptions, PromptOptions]
 )
 def test_unknown_profiles_are_rejected(options: Any) -> None:
-    """The error is raised when the options are created."""
+    """The error is raised as soon as the options are created."""
     with pytest.raises(ConfigurationError, match=rf"{options.__name__}.*`profile` must be 'concise' or 'full'"):
         options(profile="small")
 
@@ -61,7 +61,7 @@ def test_unknown_profiles_are_rejected(options: Any) -> None:
 @pytest.mark.parametrize("options", [DebaterOptions, PromptOptions])
 @pytest.mark.parametrize("length", ["tiny", 9, 2_001, True, 20.5, [120]])
 def test_length_is_a_name_or_a_number_of_words(options: Any, length: Any) -> None:
-    """The number is between 10 and 2,000, and a bool is invalid."""
+    """The number must be between 10 and 2,000, and a bool is invalid."""
     with pytest.raises(ConfigurationError, match="`length` must be short, medium, long, or a number of words"):
         options(length=length)
 
@@ -92,7 +92,7 @@ FACTORIES: dict[str, Callable[..., Any]] = {
     ],
 )
 def test_prompt_options_of_other_types_are_rejected(pattern: str, field: str, prompts: Any, allowed: str) -> None:
-    """Every pattern rejects the options, even if all blocks are custom."""
+    """The options are checked even if all blocks are custom."""
     with pytest.raises(ConfigurationError, match=rf"{pattern} 'x'.*`{field}` must be {allowed}"):
         FACTORIES[pattern](prompts=prompts)
 
@@ -103,7 +103,7 @@ WITH_HIDDEN_NAMES = ("debate", "council")
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_prompt_options_without_effect_are_rejected(pattern: str) -> None:
-    """For example, a council has no rounds to omit, and the speakers in a handoff need to know all names."""
+    """A council, for example, has no rounds to leave out, and the speakers in a handoff need to know all names."""
     rejected = {
         "history": (PromptOptions(history=Window(rounds=1)), pattern in WITHOUT_HISTORY),
         "hide_names": (PromptOptions(hide_names=False), pattern not in WITH_HIDDEN_NAMES),
@@ -229,7 +229,7 @@ def requests_of(pattern: Any, *, profile: str = "full", text: str | None = None)
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
 def test_pattern_instructions_reach_all_default_blocks(name: str, profile: str) -> None:
-    """Instructions end the system message, under a heading that gives them priority over all rules."""
+    """The instructions end the system message, under a heading that gives them priority over all rules."""
     make, roles = ROLES[name]
     instructed, uninstructed = split_blocks(make(instructions=TEXT), profile=profile)
     assert uninstructed == set()
@@ -242,7 +242,7 @@ EVERY_ROLE = [(name, role) for name, (_, roles) in ROLES.items() for role in rol
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
 def test_role_instructions_reach_only_that_role(name: str, role: str) -> None:
-    """The role's instructions replace the pattern's; empty ones leave the role without instructions."""
+    """They replace the pattern's instructions, and an empty string leaves the role without any."""
     make, roles = ROLES[name]
     block, kind = roles[role]
     instructed, uninstructed = split_blocks(make(**{role: kind(instructions=TEXT)}))
@@ -256,7 +256,7 @@ def test_role_instructions_reach_only_that_role(name: str, role: str) -> None:
 
 @pytest.mark.parametrize("name", ROLES)
 def test_speaker_instructions_reach_only_its_blocks(name: str) -> None:
-    """The instructions are in the `DebaterOptions` of a debater, persona, agent or member."""
+    """They are set in the `DebaterOptions` of a debater, persona, agent or member."""
     make, _ = ROLES[name]
     field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(name, "debaters")
     options = DebaterOptions(instructions=TEXT)
@@ -280,7 +280,7 @@ def test_blank_instructions_leave_no_heading(blank: Any) -> None:
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("name", ROLES)
 def test_instructions_can_be_a_function_of_input_and_context(name: str, wait: bool) -> None:  # noqa: FBT001
-    """The function may be sync or async, and is called before each model call."""
+    """The function may be sync or async and is called before each model call."""
 
     def instruct(_: object, ctx: Context) -> str | None:
         return TEXT if "ann" in ctx.block else None
@@ -306,7 +306,7 @@ FORM = re.compile(
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
 def test_instructions_alone_determine_the_form_of_a_turn(name: str, profile: str) -> None:
-    """Other prompt text sets neither sentence openings nor sentence counts, and the default length is dropped."""
+    """Sentence openings, sentence counts and the default length could contradict the instructions."""
     speaking_roles = ("-debater-", "-member-", "-propose-", "-revise-")
     for request in requests_of(ROLES[name][0](instructions=TEXT), profile=profile):
         if any(part in request.block for part in speaking_roles):
@@ -319,7 +319,7 @@ def test_instructions_alone_determine_the_form_of_a_turn(name: str, profile: str
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
 def test_explicit_length_applies_alongside_instructions(name: str, profile: str) -> None:
-    """The application has set both options explicitly."""
+    """The application has set both options, so neither may be dropped."""
     prompts = [
         str(request.messages)
         for request in requests_of(
@@ -335,7 +335,7 @@ def test_explicit_length_applies_alongside_instructions(name: str, profile: str)
 
 @pytest.mark.parametrize("name", ROLES)
 def test_prompts_follow_the_models_profile(name: str) -> None:
-    """A profile set on the pattern overrides the model's."""
+    """A profile set on the pattern takes precedence over the model's."""
     make, _ = ROLES[name]
 
     def prompts(pattern: Any, profile: str) -> list[Any]:
@@ -354,7 +354,6 @@ def test_prompts_follow_the_models_profile(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
 def test_roles_can_have_their_own_profile(name: str, role: str) -> None:
-    """The profiles of all other roles are unchanged."""
     make, roles = ROLES[name]
     block, kind = roles[role]
 
@@ -376,7 +375,6 @@ WISHES = {
 @pytest.mark.parametrize(("length", "text"), [*WISHES.items(), (10, "about 10 words"), (2_000, "about 2000 words")])
 @pytest.mark.parametrize("name", ROLES)
 def test_turns_have_their_configured_length(name: str, length: Any, text: str) -> None:
-    """The profile does not matter, and a member's options override the pattern's."""
     make, _ = ROLES[name]
     field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(name, "debaters")
     options = DebaterOptions(length=77)
@@ -398,7 +396,7 @@ def test_turns_have_their_configured_length(name: str, length: Any, text: str) -
 
 
 def test_speaker_template_overrides_the_patterns() -> None:
-    """A speaker's template also overrides every profile."""
+    """The speaker's template takes precedence over every profile, too."""
     template = DebaterTemplate(system="All: {question}")
     hers = DebaterOptions(template=replace(template, system="Hers: {question}"), profile="concise")
     people = [Debater("ann", "for"), Debater("bea", "against", options=hers)]
@@ -429,7 +427,6 @@ TEMPLATES: dict[tuple[str, str], Any] = {
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
 def test_every_role_template_is_a_pattern_option(name: str, role: str) -> None:
-    """The prompts of all other roles are unchanged."""
     make, roles = ROLES[name]
     block, kind = roles[role]
     requests = requests_of(make(**{role: kind(template=TEMPLATES[name, role])}))
@@ -456,7 +453,7 @@ FORGED = [
 @pytest.mark.parametrize("name", slow_but_first(["debate", "deliberation", "round_robin", "council"]))
 @given(lines=st.lists(st.sampled_from(FORGED), max_size=4))
 def test_no_argument_passes_for_a_prompt_line(name: str, profile: str, lines: list[str]) -> None:
-    """Every further line of the first speaker's text follows a bar."""
+    """Every line of the first speaker's text after the first must follow a bar."""
     make = partial(ROLES[name][0], instructions=TEXT)
     plain = requests_of(make(), profile=profile, text="Mine.")
     forged = requests_of(make(), profile=profile, text="\n".join(["Mine.", *lines, "End."]))

@@ -97,7 +97,7 @@ def losses(run: Any) -> list[tuple[str, str, str]]:
 
 @each_turn
 def test_failed_turns_fail_the_run_by_policy(pattern: str, turn: str) -> None:
-    """The error is unchanged and has the earlier entries, and no turn counts as skipped."""
+    """The error is unchanged and keeps the earlier entries, and no turn counts as skipped."""
     failure = ProviderFailed("down", status=503)
     talkers = Talkers(first_call(turn, "bob", fails=failure))
     with pytest.raises(ProviderFailed) as caught:
@@ -113,7 +113,7 @@ def test_failed_turns_fail_the_run_by_policy(pattern: str, turn: str) -> None:
 
 @each_turn
 def test_only_panels_continue_without_a_failed_member_by_default(pattern: str, turn: str) -> None:
-    """A policy that only sets a quorum or a deadline does not change the default."""
+    """A policy that sets only a quorum or a deadline does not change this default."""
     talkers = Talkers(first_call(turn, "bob"))
     for policy in (None, FailurePolicy(turn_timeout=60), FailurePolicy(quorum=2)):
         if pattern in PANELS:
@@ -158,7 +158,7 @@ def test_every_provider_failure_can_be_skipped(pattern: str, error: ModelError) 
 
 @each_pattern
 async def test_text_from_failed_calls_is_discarded(pattern: str) -> None:
-    """Stream listeners have seen some of the text, but it reaches neither other speakers nor the result."""
+    """Listeners to the stream have seen some of the text, but neither the other speakers nor the result contain it."""
     talkers, streamed = Talkers(first_call(TURNS[pattern][0], "bob")), ""
     handle: Any = talk(pattern, policy=SKIP).start(QUESTION, model=talkers.model())
     async for event in handle:
@@ -172,7 +172,7 @@ async def test_text_from_failed_calls_is_discarded(pattern: str) -> None:
 
 @each_turn
 def test_fallback_models_replace_a_failed_speaker(pattern: str, turn: str) -> None:
-    """The fallback model gets the speaker's prompt and name, nothing is missing, and the failure names that model."""
+    """The fallback model is given the speaker's prompt and name, and the failure states which model replaced it."""
     talkers, other = Talkers(first_call(turn, "bob")), Talkers()
     policy = FailurePolicy(on_failure=StandIn(other.model("other")))
     result = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
@@ -191,7 +191,7 @@ def test_fallback_models_replace_a_failed_speaker(pattern: str, turn: str) -> No
 
 @each_turn
 def test_turns_are_skipped_if_the_fallback_model_fails(pattern: str, turn: str) -> None:
-    """Both failures are recorded in order."""
+    """Both failures are recorded, in the order in which they occurred."""
     talkers, other = Talkers(first_call(turn, "bob")), Talkers(lambda _: Refused("not I"))
     policy = FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
     result = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
@@ -203,7 +203,7 @@ def test_turns_are_skipped_if_the_fallback_model_fails(pattern: str, turn: str) 
 
 @each_pattern
 def test_fewer_speakers_than_the_quorum_end_the_run(pattern: str) -> None:
-    """No further call is made. A handoff has no quorum, because its speakers take turns."""
+    """A handoff has no quorum, because its speakers take turns."""
     talkers = Talkers(first_call(TURNS[pattern][0], "bob", "cy"))
     policy = FailurePolicy(on_failure="skip", quorum=2)
     if pattern == "handoff":
@@ -224,7 +224,10 @@ def test_fewer_speakers_than_the_quorum_end_the_run(pattern: str) -> None:
 @each_decider
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
 def test_failed_decisions_affect_nothing_else(pattern: str, on_failure: str) -> None:
-    """All entries remain, and the failure names the missing part. With "fail", the run fails."""
+    """All entries remain, and the failure names the missing part.
+
+    With "fail", the run fails.
+    """
     role, instead = DECIDERS[pattern]
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
@@ -241,7 +244,7 @@ def test_failed_decisions_affect_nothing_else(pattern: str, on_failure: str) -> 
 
 @pytest.mark.parametrize("pattern", ["debate", "council"])
 async def test_failed_judges_and_chairs_are_called_again_on_resume(pattern: str) -> None:
-    """Without a policy for a judge or a chair, resuming the run makes only the missing call."""
+    """Without a failure policy for these roles, resuming the run makes only the missing call."""
     store, role = MemoryStore(), DECIDERS[pattern]
     talkers, status = Talkers(first_call(role.role)), "no_verdict" if pattern == "debate" else "degraded"
     degraded = await talk(pattern).run(QUESTION, model=talkers.model(), store=store)
@@ -263,7 +266,7 @@ async def test_failed_judges_and_chairs_are_called_again_on_resume(pattern: str)
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 @pytest.mark.parametrize("options", [{}, {"output_schema": dict[str, int]}], ids=["text", "schema"])
 def test_failed_synthesizers_leave_the_raw_output(pattern: str, options: dict[str, Any]) -> None:
-    """There is no output, so no schema applies."""
+    """No output schema applies, because there is no output."""
     talkers = Talkers(first_call("synthesizer"))
     pattern_without_synthesizer = talk(pattern, policy=SKIP, synthesizer=None, **options)
     result = pattern_without_synthesizer.run_sync(QUESTION, model=talkers.model())
@@ -282,7 +285,7 @@ def _raising_block(error: Exception) -> Callable[[object], str]:
 @each_turn
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
 def test_application_errors_are_never_skipped(pattern: str, turn: str, on_failure: str) -> None:
-    """Exceptions in blocks and models, and a missing key, reach the caller unchanged and without a fallback."""
+    """Exceptions in blocks and models reach the caller unchanged, as does a missing key, without a fallback."""
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
     bug, no_key = KeyError("a bug"), AuthenticationFailed("there is no API key")
@@ -304,7 +307,7 @@ def test_application_errors_are_never_skipped(pattern: str, turn: str, on_failur
 
 @each_pattern
 def test_limits_raised_by_a_block_are_errors(pattern: str) -> None:
-    """The error is not mistaken for a limit of the run."""
+    """An error raised by a block must not be mistaken for a limit of the run."""
     failing = _raising_block(LimitReached("calls", limit=1, used=1))
     with pytest.raises(LimitReached):
         talk(pattern, block=failing, policy=SKIP).run_sync(QUESTION, model=Talkers().model())
@@ -327,7 +330,7 @@ class Hanging:
 
 @each_pattern
 async def test_turns_have_a_deadline_for_all_of_their_work(pattern: str) -> None:
-    """A block is cancelled wherever it hangs, and the timeout is a provider failure."""
+    """A block is cancelled wherever it hangs, and the timeout counts as a provider failure."""
     talkers, hang = Talkers(), Hanging()
     late = talk(pattern, block=hang.__call__, policy=FailurePolicy(on_failure="fail", turn_timeout=0.05))
     with pytest.raises(ModelTimeout) as caught:
@@ -359,7 +362,7 @@ async def never_answer(_: object) -> str:
 
 @each_pattern
 async def test_late_texts_are_discarded(pattern: str) -> None:
-    """A block that catches the cancellation is still late."""
+    """A block that catches the cancellation and returns a text is still late."""
     talkers = Talkers()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk(pattern, block=answer_late, policy=policy).run(QUESTION, model=talkers.model())
@@ -369,7 +372,7 @@ async def test_late_texts_are_discarded(pattern: str) -> None:
 
 
 async def test_blocks_that_ignore_cancellation_are_abandoned() -> None:
-    """After the cancellation, the block has a second to clean up."""
+    """A block has one second to clean up after it has been cancelled."""
     talkers = Talkers()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk("round_robin", block=never_answer, policy=policy).run(QUESTION, model=talkers.model())
@@ -380,7 +383,6 @@ async def test_blocks_that_ignore_cancellation_are_abandoned() -> None:
 
 
 async def test_runs_have_no_output_after_their_time_limit() -> None:
-    """Even a block that catches the cancellation cannot produce an output."""
     with pytest.raises(LimitReached) as caught:
         await handler(answer_late, name="late").run(QUESTION, limits=Limits(seconds=0.05))
     assert caught.value.kind == "seconds"
@@ -388,7 +390,7 @@ async def test_runs_have_no_output_after_their_time_limit() -> None:
 
 @each_decider
 async def test_decisions_have_the_deadline_of_a_turn(pattern: str) -> None:
-    """A late decision is a failure."""
+    """A decision that arrives late counts as a failure."""
     talkers, hang = Talkers(), Hanging()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk(pattern, decider=hang.__call__, policy=policy).run(QUESTION, model=talkers.model())
@@ -400,7 +402,7 @@ async def test_decisions_have_the_deadline_of_a_turn(pattern: str) -> None:
 
 @each_pattern
 async def test_late_answers_do_not_fail_queued_speakers(pattern: str) -> None:
-    """Speakers may share an engine, but only a speaker whose own answer takes too long misses its turn."""
+    """Speakers may share an engine, but only those whose own answer takes too long miss their turn."""
     talkers, pending, slot = Talkers(), ["bob"], asyncio.Lock()
 
     async def one_at_a_time(request: ModelRequest) -> Any:
@@ -422,7 +424,7 @@ async def test_late_answers_do_not_fail_queued_speakers(pattern: str) -> None:
 @pytest.mark.parametrize("queues", [False, True], ids=["answers", "queues"])
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "handoff"])
 async def test_rounds_have_a_deadline_over_all_their_turns(pattern: str, *, queues: bool) -> None:
-    """Current and remaining turns fail, decisions do not, and the next round has a new deadline."""
+    """The current and the remaining turns fail, while decisions do not, and the next round has a new deadline."""
     talkers, pending = Talkers(), ["bob"]
 
     async def hang_once(request: ModelRequest) -> Any:
@@ -450,7 +452,7 @@ async def count_calls(pattern: str) -> int:
 
 @each_pattern
 async def test_run_limits_keep_the_entries(pattern: str) -> None:
-    """No call exceeds the limit, the status reports it, and there is no output. A sufficient limit changes nothing."""
+    """No call may exceed the limit, and a run that stays below it must not be affected."""
     total = await count_calls(pattern)
     for calls in range(1, total + 1):
         talkers = Talkers()
@@ -466,7 +468,7 @@ async def test_run_limits_keep_the_entries(pattern: str) -> None:
 
 @each_pattern
 async def test_cancelled_runs_keep_the_entries(pattern: str) -> None:
-    """Whichever call is cancelled, no answer is missing, and every task has ended."""
+    """Whichever call is cancelled, every answer is kept, and every task has ended."""
     for number in range(await count_calls(pattern)):
         talkers, reached = Talkers(), asyncio.Event()
 
@@ -497,7 +499,7 @@ async def test_cancelled_runs_keep_the_entries(pattern: str) -> None:
     quorum=st.integers(1, 2),
 )
 def test_failed_calls_are_losses(pattern: str, faults: list[ModelError | None], quorum: int) -> None:
-    """The raw output has the words of all answers, and nothing from failed calls."""
+    """The raw output contains the words of all answers and nothing from failed calls."""
     pending = iter(faults)
     talkers = Talkers(lambda _: next(pending, None))
     policy = FailurePolicy(on_failure="skip", quorum=quorum)
@@ -519,7 +521,7 @@ def test_failed_calls_are_losses(pattern: str, faults: list[ModelError | None], 
 @settings(max_examples=example_count(10))
 @given(data=st.data())
 def test_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
-    """Whatever the functions for bob and the decider return or raise, the run ends with a status."""
+    """Whatever Bob's function and the deciding function return or raise, the run must end with a status."""
 
     def role() -> Returns:
         return Returns(*data.draw(st.lists(hostile_values(), min_size=1, max_size=3)), wait=data.draw(st.booleans()))
@@ -559,7 +561,7 @@ def test_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
 def test_impossible_policies_are_rejected_before_anything_runs(
     pattern: str, policy: dict[str, Any], field: str
 ) -> None:
-    """The error lists the field, the value and the valid values."""
+    """The error names the field and the value, and lists the valid values."""
     with pytest.raises(ConfigurationError) as caught:
         talk(pattern, policy=FailurePolicy(**policy))
     assert caught.value.field == field

@@ -65,7 +65,7 @@ OF_TRANSCRIPTS = {name for name in ATTACKS if "transcript" in name} | {"takes so
     ],
 )
 def test_blocks_that_change_history_fail_the_run_by_name(pattern: str, attack: str) -> None:
-    """The rule holds in every pattern, whatever the block tries to change."""
+    """This holds in every pattern, whatever the block tries to change."""
     with pytest.raises(ReadOnly, match=r"block 'x-\w+-bob' must not change") as caught:
         make_pattern(pattern, ATTACKS[attack]).run_sync(QUESTION)
     assert caught.value.block is not None
@@ -80,7 +80,7 @@ def comparable(raw: Any) -> object:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_blocks_that_catch_the_error_have_changed_nothing(pattern: str) -> None:
-    """Output and tasks equal those of a run without the attack."""
+    """The output and the tasks equal those of a run without the attack."""
 
     def try_all(value: Any, ctx: Context) -> None:
         for attack in ATTACKS.values():
@@ -127,14 +127,13 @@ def test_deciding_roles_cannot_change_history(role: str, attack: str) -> None:
 
 
 def test_decisions_are_deeply_frozen() -> None:
-    """A debater cannot remove speakers from the moderator's decision."""
+    """A debater must not be able to remove speakers from the moderator's decision."""
     strike = Debater("bob", "against", block=lambda _, ctx: ctx.sequencer.state.decision.next_speakers.clear())
     with pytest.raises(ReadOnly, match="block 'rent-debater-bob'"):
         rent(debaters=[SIDES[0], strike], moderator=lambda _: {"next_speakers": ["ann", "bob"]}).run_sync(QUESTION)
 
 
 def test_synthesizers_cannot_change_the_raw_output() -> None:
-    """A synthesizer may return the raw output itself; freezing does not change its value."""
     with pytest.raises(ReadOnly, match="block 'rent-synthesizer'"):
         rent(synthesizer=lambda raw: raw.transcript.clear()).run_sync(QUESTION)
     result = rent(synthesizer=lambda raw: raw).run_sync(QUESTION)
@@ -144,7 +143,7 @@ def test_synthesizers_cannot_change_the_raw_output() -> None:
 
 @pytest.mark.parametrize("what", ["records", "clears"])
 def test_debaters_cannot_record_arguments(what: str) -> None:
-    """Blocks that maintain a custom pattern's transcript have no effect inside a debater."""
+    """Inside a debater, a block made for a custom pattern's transcript has no effect."""
     transcript = create_debate_transcript()
     shared: Any = {"transcript": transcript, "collection_id": "rent", "name": "own"}
     block = (
@@ -159,7 +158,7 @@ def test_debaters_cannot_record_arguments(what: str) -> None:
 
 
 def test_nested_debates_do_not_change_the_outer_transcript() -> None:
-    """The debates share a transcript, but the outer debate's output has only its own entries."""
+    """Although they share a transcript, the outer debate's output contains only its own entries."""
     shared = create_debate_transcript()
     inner = rent(name="inner", transcript=shared).then(lambda raw: f"{len(raw.transcript)} arguments")
     outer = rent(debaters=[SIDES[0], Debater("bob", "against", block=inner)], transcript=shared, max_rounds=1)
@@ -168,7 +167,7 @@ def test_nested_debates_do_not_change_the_outer_transcript() -> None:
 
 
 def test_surrounding_blocks_can_change_a_shared_transcript() -> None:
-    """The transcript is read-only only inside the pattern."""
+    """The transcript is read-only for the blocks inside the pattern, but not for those around it."""
     shared = create_debate_transcript()
 
     @handler(name="read", resources={"transcript": shared})
@@ -181,7 +180,7 @@ def test_surrounding_blocks_can_change_a_shared_transcript() -> None:
 
 
 def test_blocks_can_add_tasks_to_the_audit_trail() -> None:
-    """A block may also end the tasks it has added; only the tasks for turns belong to the pattern."""
+    """A block may also end the tasks that it has added, because only the tasks for turns belong to the pattern."""
 
     def plan(_: object, ctx: Context) -> str:
         audit = ctx.resources.audit
@@ -212,7 +211,7 @@ JSON = st.recursive(
 
 @given(value=JSON)
 def test_frozen_values_are_equal_and_can_be_copied(value: object) -> None:
-    """Equality, pickling and copying work as before, and freezing is idempotent."""
+    """Freezing a value twice is the same as freezing it once, and pickling still works."""
     frozen = freeze(value)
     assert frozen == value
     assert freeze(frozen) is frozen
@@ -235,7 +234,7 @@ CHANGES: list[Callable[[Any], object]] = [
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("frozen", [FrozenList([1, 2]), FrozenDict({"a": 1})], ids=["list", "dict"])
 def test_frozen_values_reject_every_change(frozen: object, change: Callable[[Any], object]) -> None:
-    """Every mutating method of a list or dict is called."""
+    """The test calls every method that modifies a list or a dict."""
     before = copy.copy(frozen)
     with pytest.raises((ReadOnly, AttributeError)) as caught:
         change(frozen)
@@ -263,7 +262,7 @@ def test_dir_lists_the_available_resources() -> None:
 
 
 def test_custom_patterns_have_an_audit_trail() -> None:
-    """`create_record_argument` completes the turn's task, and creates it if it does not exist."""
+    """`create_record_argument` completes the turn's task and creates it if it does not exist."""
     transcript = create_debate_transcript()
     shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
     pattern = sequencer(name="own", state=DebateState).tap(create_init_transcript(**shared))
@@ -279,7 +278,7 @@ def test_custom_patterns_have_an_audit_trail() -> None:
 
 
 def test_custom_patterns_complete_tasks_without_an_assignee() -> None:
-    """A task in progress belongs to the turn if it is assigned to the speaker, whoever has claimed it."""
+    """A task in progress belongs to the turn if it is assigned to the speaker, no matter who claimed it."""
     transcript = create_debate_transcript()
     shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
 

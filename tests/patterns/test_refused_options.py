@@ -61,14 +61,17 @@ def rejection_of(pattern: str, **options: Any) -> ConfigurationError:
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("name", ["", " ", None, 3])
 def test_pattern_names_are_required(pattern: str, name: Any) -> None:
-    """The name must be a non-blank string."""
+    """The name must be a string that is not blank."""
     problem = "is required" if name is None else "must be text" if name == 3 else "must not be blank"
     assert rejection_of(pattern, name=name).problem == problem
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_rosters_need_enough_speakers(pattern: str) -> None:
-    """Text, a mapping and an empty list are invalid, and so is a single speaker, except for the patterns in `ALONE`."""
+    """Text, a mapping and an empty list are invalid.
+
+    So is a single speaker, except in the patterns listed in `ALONE`.
+    """
     field = roster_of(pattern)
     no_lists: tuple[Any, ...] = ("ab", {"a": "for"}, 3)
     for value in no_lists:
@@ -104,7 +107,7 @@ SPEAKERS: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("case", SPEAKERS)
 def test_invalid_speakers_are_rejected_with_their_index(pattern: str, case: str) -> None:
-    """The field points to the roster entry."""
+    """The error's field points to the roster entry."""
     fields, field, allowed = SPEAKERS[case]
     second: Any = speaker(pattern, **fields) if fields else 3
     error = rejection_of(pattern, **{roster_of(pattern): [speaker(pattern, "anna"), second]})
@@ -114,7 +117,10 @@ def test_invalid_speakers_are_rejected_with_their_index(pattern: str, case: str)
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_only_debaters_in_a_debate_have_stances(pattern: str) -> None:
-    """A debate requires a stance, which a `Persona` lacks; all other patterns reject a stance and a `Debater`."""
+    """A debate requires a stance, which a `Persona` lacks.
+
+    All other patterns reject a stance and therefore a `Debater`.
+    """
     field, debating = roster_of(pattern), pattern == "debate"
     other = Persona("a") if debating else Debater("a", "for")
     error = rejection_of(pattern, **{field: [other, speaker(pattern, "b")]})
@@ -157,7 +163,7 @@ POLICIES: dict[str, tuple[Any, str, str]] = {
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("case", POLICIES)
 def test_invalid_failure_policies_are_rejected(pattern: str, case: str) -> None:
-    """The error names the field in the policy."""
+    """The error names the field of the policy."""
     policy, field, allowed = POLICIES[case]
     error = rejection_of(pattern, failures=policy)
     assert error.field == field
@@ -174,7 +180,7 @@ def test_collection_id_must_not_be_blank(pattern: str, value: str) -> None:
 
 @pytest.mark.parametrize("pattern", [pattern for pattern in PATTERNS if pattern != "consensus"])
 def test_transcripts_must_belong_to_the_pattern(pattern: str) -> None:
-    """A list is invalid, and so is the transcript of a different pattern."""
+    """A list is not a transcript, and a different pattern's transcript has entries of another kind."""
     other: Any = create_deliberation_transcript() if pattern == "debate" else create_debate_transcript()
     invalid: tuple[Any, ...] = ([], 3, other, StateResource(key="notes", initial=dict))
     for value in invalid:
@@ -198,7 +204,6 @@ VISIBLE = {
 @pytest.mark.parametrize(("pattern", "role"), [(pattern, role) for pattern, roles in VISIBLE.items() for role in roles])
 @pytest.mark.parametrize("value", [{"clients": True}, 3], ids=case_id)
 def test_invalid_visibilities_are_rejected(pattern: str, role: str, value: Any) -> None:
-    """Valid values are a `Visibility` and a dict with the same keys."""
     error = rejection_of(pattern, **{f"{role}_visibility": value})
     assert error.field == f"{role}_visibility"
     assert "a Visibility" in error.problem
@@ -224,7 +229,7 @@ ABSENT = {
 @pytest.mark.parametrize(("pattern", "role"), ABSENT)
 @pytest.mark.parametrize("value", [0, "gpt"])
 def test_roles_accept_a_block_a_function_or_a_flag(pattern: str, role: str, value: Any) -> None:
-    """The flags are None, False and True, and the message explains what they mean."""
+    """The flags are `None`, `False` and `True`, and the message explains what they mean."""
     error = rejection_of(pattern, **{role: value})
     assert error.field == role
     assert ABSENT[pattern, role] in error.problem or (role == "judge" and "a schedule" in error.problem)
@@ -232,7 +237,7 @@ def test_roles_accept_a_block_a_function_or_a_flag(pattern: str, role: str, valu
 
 @pytest.mark.parametrize(("pattern", "role"), [("debate", "judge"), ("council", "chair"), ("critique", "judge")])
 def test_deciding_role_is_required(pattern: str, role: str) -> None:
-    """A pattern cannot decide without that role, so False is invalid."""
+    """A pattern cannot decide without that role, so `False` is invalid."""
     error = rejection_of(pattern, **{role: False})
     assert error.field == role
     assert ABSENT[pattern, role] in error.problem
@@ -240,7 +245,7 @@ def test_deciding_role_is_required(pattern: str, role: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin", "council"])
 def test_output_schema_must_be_valid(pattern: str) -> None:
-    """The schema is a type or a valid JSON Schema."""
+    """The schema must be a type or a valid JSON Schema."""
     assert "a pydantic model" in rejection_of(pattern, output_schema=3).problem
     assert "valid JSON Schema" in rejection_of(pattern, output_schema={"type": "strange"}).problem
 
@@ -282,7 +287,7 @@ def test_inputs_without_a_subject_are_rejected(pattern: str, value: Any) -> None
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("way", ["text", "a dict", "the input"])
 def test_subject_has_three_input_forms(pattern: str, way: str) -> None:
-    """In each form, the raw output has the subject in `subject`."""
+    """Whichever form is used, the raw output has the subject in `subject`."""
     field, kind = SUBJECTS[pattern]
     value: Any = {"text": "Rents?", "a dict": {field: "Rents?"}, "the input": kind(**{field: "Rents?"})}[way]
     create, _ = FACTORIES[pattern]
@@ -303,7 +308,7 @@ def warnings_of(pattern: str, **options: Any) -> list[warnings.WarningMessage]:
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 def test_more_than_four_rounds_cause_a_warning(pattern: str) -> None:
-    """Each call to the factory warns once, in the project's category. Four rounds do not warn."""
+    """Each call of the factory warns once, in the project's warning category."""
     for _ in range(2):
         (warning,) = warnings_of(pattern, max_rounds=5)
         assert warning.category is FlowDebateWarning

@@ -100,7 +100,10 @@ THINKING = {
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("text", THINKING.values(), ids=THINKING)
 async def test_thinking_is_not_part_of_the_answer(text: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """Neither the transcript nor a later prompt has the thinking; listeners see the argument, or a withdrawal."""
+    """Neither the transcript nor a later prompt contains the thinking.
+
+    Listeners receive the argument or a withdrawal.
+    """
     result = await run(Reported(text), stream=stream)
     assert [entry.text for entry in result.output.transcript] == [ARGUMENT] * 2
     assert THOUGHT not in json.dumps([body["messages"] for body in result.bodies])
@@ -109,7 +112,7 @@ async def test_thinking_is_not_part_of_the_answer(text: str, stream: bool) -> No
 
 
 async def test_streamed_thoughts_are_withdrawn() -> None:
-    """Report a02: the thought can only be recognized once it ends."""
+    """A thought without an opening tag was reported; it can be recognized only when it ends."""
     async with ChatServer({}, otherwise=Reported(THINKING["a02 no opening tag"])) as server:
         block = debate(name="work", debaters=SIDES, synthesizer=False, max_rounds=1)
         handle = block.start("Where?", model=OpenAIModel("m", base_url=server.base_url))
@@ -127,7 +130,7 @@ async def test_streamed_thoughts_are_withdrawn() -> None:
     ],
 )
 async def test_texts_that_mention_a_thinking_tag_are_unchanged(text: str) -> None:
-    """Report a06: the text is about models, so the tag is part of the argument."""
+    """In the reported debate, the topic was models, so the tag was part of the argument."""
     for stream in (False, True):
         result = await run(Reported(text), stream=stream)
         assert [entry.text for entry in result.output.transcript] == [text] * 2
@@ -157,7 +160,7 @@ async def test_verdicts_are_parsed_on_the_first_attempt(verdict: str) -> None:
 
 
 async def test_answers_in_the_wrong_field_are_retried() -> None:
-    """Report a07: the error names the field with the text."""
+    """The error tells the model which field contains the text."""
 
     async def serve(exchange: Exchange) -> None:
         await exchange.json(completion(None, reasoning_content=ARGUMENT))
@@ -187,7 +190,7 @@ async def test_labels_before_a_turn_are_removed(text: str) -> None:
 
 
 async def test_other_speakers_turns_are_removed_and_noted() -> None:
-    """Report a37: no speaker can concede on behalf of another."""
+    """No speaker may concede on behalf of another, as reported models have done."""
     result = await run(Reported(f"{ARGUMENT}\n\n[{OFFICE}]\nI concede everything.", always=False))
     assert result.output.transcript[0].text == ARGUMENT
     assert [(cut.name, cut.other) for cut in result.raw.cut_answers] == [("Ada", "Ben")]
@@ -197,7 +200,7 @@ async def test_other_speakers_turns_are_removed_and_noted() -> None:
     "name", ["qa\\_lead", "qa lead", "QA_Lead", "qa-lead", "`qa_lead`", "qaLead", "@qa_lead", "**qa_lead**"]
 )
 async def test_spelling_variants_of_names_are_recognized(name: str) -> None:
-    """Reports a38 and a39: the first attempt is enough."""
+    """A different spelling does not cost a second attempt."""
     prompts: list[str] = []
 
     async def serve(exchange: Exchange) -> None:
@@ -231,7 +234,7 @@ def review_of(body: dict[str, Any], write: Any) -> Any:
 
 @pytest.mark.parametrize("write", RANKINGS.values(), ids=RANKINGS)
 async def test_rankings_are_parsed_on_the_first_attempt(write: Any) -> None:
-    """The reviewers belong to a council."""
+    """The rankings are those by the reviewers in a council."""
     counts = Counter[str]()
 
     async def serve(exchange: Exchange) -> None:
@@ -250,7 +253,7 @@ async def test_rankings_are_parsed_on_the_first_attempt(write: Any) -> None:
 
 
 async def test_one_missing_model_out_of_four_leaves_three_answers() -> None:
-    """Report a40: the missing model is not called repeatedly."""
+    """The missing model must not be called again and again."""
 
     async def serve(exchange: Exchange) -> None:
         if exchange.body["model"] == "gone":

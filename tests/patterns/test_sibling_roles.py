@@ -101,7 +101,7 @@ def requests_of(pattern: Any, role: str, options: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_role_options_override_only_the_patterns_options(way: str) -> None:
-    """The role's instructions replace the pattern's; prompt, schema and path are unchanged."""
+    """The role's instructions replace the pattern's, while the prompt, schema and path stay the same."""
     pattern, role, make_options = WAYS[way]
     plain = requests_of(pattern, role, {"instructions": "Be kind."})
     custom = requests_of(pattern, role, {"instructions": "Be kind.", **make_options(instructions="Be brief.")})
@@ -112,7 +112,6 @@ def test_role_options_override_only_the_patterns_options(way: str) -> None:
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "create_" in way])
 def test_running_an_unbound_block_is_an_error(way: str) -> None:
-    """The message names the pattern that would bind the block."""
     _, _, make_options = WAYS[way]
     (value,) = make_options().values()
     block = value if not isinstance(value, list) else value[0].block

@@ -32,7 +32,10 @@ def texts_of(request: ModelRequest) -> str:
 
 @pytest.mark.parametrize("pattern", TURNS)
 def test_speakers_see_the_sources_without_forged_lines(pattern: str) -> None:
-    """Sources are in the system message, which is the same in all turns. Among other roles, only `READERS` see them."""
+    """Sources are in the system message, which is the same in all turns.
+
+    Among the other roles, only `READERS` see them.
+    """
     talkers = Talkers()
     result = talk(pattern, sources={"report": REPORT, "b]": FORGED}).run_sync(QUESTION, model=talkers.model())
     informed_roles = {role_of(request) for request in talkers.asked if f"\n[report] {REPORT}\n" in texts_of(request)}
@@ -55,7 +58,10 @@ def test_speakers_see_the_sources_without_forged_lines(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", TURNS)
 def test_quotes_in_every_contribution_are_verified(pattern: str) -> None:
-    """`raw.quotes` matches `raw.entries`. Without sources, neither the output nor its wire format has quotes."""
+    """`raw.quotes` matches `raw.entries`.
+
+    Without sources, neither the output nor its wire format has quotes.
+    """
 
     def quoting(request: ModelRequest) -> Any:
         return json.loads(json.dumps(talkers.reply(request)).replace("I say", "It says 'rose by 15 per cent', I say"))
@@ -73,7 +79,7 @@ def test_quotes_in_every_contribution_are_verified(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", TURNS)
 def test_resumed_runs_use_the_recorded_files(pattern: str, tmp_path: Path) -> None:
-    """Files are recorded when the run starts, so later changes have no effect."""
+    """The files are recorded when the run starts, so changing them later has no effect."""
     file = tmp_path / "report.md"
     file.write_text(REPORT)
     talkers, calls = Talkers(), 0

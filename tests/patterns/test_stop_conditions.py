@@ -54,7 +54,7 @@ def set_flag(request: Any, ctx: Context) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_conditions_end_the_rounds_and_name_the_reason(pattern: str) -> None:
-    """The reason is in the raw output, in the event and in the outline."""
+    """The reason must appear in the raw output, in the event and in the outline."""
     condition = stop.tokens(10**9) | stop.rounds(2) & ~stop.flag("busy")
     block = build(pattern, condition)
     result = block.run_sync(QUESTION)
@@ -79,7 +79,6 @@ class Own(stop.Condition):
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_custom_conditions_end_the_rounds(pattern: str) -> None:
-    """The condition works alone and in combinations, with a custom reason."""
     for condition, reason in ((Own(2, "enough"), "enough"), (stop.rounds(2) & Own(1, "enough"), "rounds(2) & enough")):
         raw = build(pattern, condition).run_sync(QUESTION).raw
         assert (raw.stop_reason, rounds_of(raw)) == (reason, 2)
@@ -87,14 +86,14 @@ def test_custom_conditions_end_the_rounds(pattern: str) -> None:
 
 @pytest.mark.parametrize("reason", ["max_rounds", "moderator_done"])
 def test_reserved_stop_reasons_are_rejected(reason: str) -> None:
-    """The result would otherwise be indistinguishable from one that the pattern ended."""
+    """Nobody could otherwise tell whether the pattern or the condition ended the rounds."""
     with pytest.raises(OutputError, match=f"`?terminate_when.*got '{reason}'"):
         build("debate", Own(1, reason)).run_sync(QUESTION)
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_stop_reason_survives_the_wire_format(pattern: str) -> None:
-    """A stored output has the reason without line breaks."""
+    """The stored output contains the reason without line breaks."""
     raw = build(pattern, stop.rounds(1)).run_sync(QUESTION).raw
     assert type(raw).model_validate(raw.to_wire()).stop_reason == "rounds(1)"
     if pattern != "consensus":
@@ -106,7 +105,10 @@ def test_stop_reason_survives_the_wire_format(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_application_blocks_can_set_flags(pattern: str) -> None:
-    """The flag is in the session state. A non-bool value is an error that names the flag."""
+    """The flag is stored in the session's state.
+
+    A value other than a bool is an error that names the flag.
+    """
     block = build(pattern, stop.flag("enough"), set_flag)
     result = block.run_sync(QUESTION)
     assert result.raw.stop_reason in {'flag("enough")', *LIMIT}
@@ -134,7 +136,6 @@ def test_condition_errors_name_the_condition_and_the_pattern(pattern: str) -> No
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_speakers_who_repeat_themselves_end_the_rounds(pattern: str) -> None:
-    """All speakers must have spoken twice before texts can repeat."""
     result = build(pattern, stop.repeated(0.9, similarity=Jaccard())).run_sync(QUESTION)
     if pattern == "handoff":  # after ann, bob, ann, bob has spoken only once
         assert result.raw.stop_reason == "max_turns"
@@ -166,7 +167,7 @@ def run_texts(*texts: str) -> Any:
 
 
 def test_convergence_compares_speakers_while_repetition_compares_rounds() -> None:
-    """Speakers repeating opposite texts do not converge; speakers sharing a new text do not repeat themselves."""
+    """Speakers who repeat opposite texts have not converged, and those who share a new text do not repeat one."""
     assert run_texts("cap rents now", "build flats", "cap rents now", "build flats", "x", "y").stop_reason.startswith(
         "repeated"
     )
@@ -204,7 +205,7 @@ def test_token_condition_counts_the_runs_tokens_so_far() -> None:
 
 
 def test_unknown_tokens_are_estimated_from_the_texts() -> None:
-    """The condition therefore works with a server that reports no tokens."""
+    """The condition therefore works with servers that report no tokens."""
     sizes: list[int] = []
 
     def spent(ctx: Context) -> bool:
@@ -223,7 +224,6 @@ def test_unknown_tokens_are_estimated_from_the_texts() -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_seconds_count_from_the_start_of_the_run(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is monotonic."""
     real, passed = time.perf_counter, 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: real() + passed)
 
@@ -243,7 +243,7 @@ def test_seconds_count_from_the_start_of_the_run(pattern: str, monkeypatch: pyte
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @given(condition=stop_conditions(hostile=True), seed=st.integers(0, 9))
 def test_runs_end_within_their_rounds_for_any_conditions(pattern: str, condition: stop.Condition, seed: int) -> None:
-    """The stop reason is either the limit or the condition's reason."""
+    """The stop reason is either the round limit or the reason given by the condition."""
     from flowdebate.testing.cases import Sabotage
 
     try:
@@ -288,7 +288,6 @@ async def run_killed_and_resumed(block: Any, *, after: int | None) -> Any:
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @given(condition=stop_conditions(), after=st.integers(1, 20))
 def test_resumed_runs_stop_like_uninterrupted_ones(pattern: str, condition: stop.Condition, after: int) -> None:
-    """The run may be killed after any step, including right after the condition's answer is recorded."""
     block = build(pattern, condition, set_flag)
     uninterrupted, resumed = (asyncio.run(run_killed_and_resumed(block, after=number)) for number in (None, after))
     assert resumed.raw.stop_reason == uninterrupted.raw.stop_reason
@@ -314,7 +313,7 @@ def test_resumed_runs_keep_the_recorded_reason(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_reports_name_the_condition(pattern: str) -> None:
-    """The name is displayed as text, not markup."""
+    """The name is displayed as text, so it cannot inject markup."""
     raw = build(pattern, stop.when(lambda _: True, name="<b>enough</b>")).run_sync(QUESTION).raw
     wire = {"pattern": pattern, "status": raw.status, "raw": raw.to_wire()}
     page = report(document_of(wire, location="it"))

@@ -99,7 +99,10 @@ def transcript(run: Any) -> list[tuple[int, str, str]]:
 def test_orders_are_seeded_permutations_of_the_speakers(
     speakers: list[str], order: Any, number: int, seed: int
 ) -> None:
-    """In rotation, each speaker opens a round in turn. Simultaneous turns are recorded in declared order."""
+    """In rotation, speakers take turns opening a round.
+
+    Simultaneous turns are recorded in the declared order.
+    """
     turns = order_of_turns(speakers, order, round=number, random=Random(seed))
     assert sorted(turns) == sorted(speakers)
     assert turns == order_of_turns(speakers, order, round=number, random=Random(seed))
@@ -112,7 +115,7 @@ def test_orders_are_seeded_permutations_of_the_speakers(
 
 @given(st.lists(st.sampled_from(NAMES), max_size=9))
 def test_no_speaker_has_two_turns_in_a_wave(speakers: list[str]) -> None:
-    """A speaker named n times has its nth turn in the nth wave, and there are no more waves than necessary."""
+    """A speaker named n times takes the nth turn in the nth wave, and there are no more waves than necessary."""
     waves = waves_of(speakers)
     assert sorted(name for wave in waves for name in wave) == sorted(speakers)
     assert all(len(set(wave)) == len(wave) for wave in waves)
@@ -124,7 +127,7 @@ def test_no_speaker_has_two_turns_in_a_wave(speakers: list[str]) -> None:
 async def test_visible_entries_depend_on_the_order(
     kind: str, data: st.DataObject, order: Any, count: int, rounds: int, seed: int
 ) -> None:
-    """Sequential speakers see all earlier entries; simultaneous speakers see only earlier rounds.
+    """Sequential speakers see all earlier entries, while simultaneous speakers see only earlier rounds.
 
     Whatever fails, entries keep the order of turns, and the same seed gives the same run.
     """
@@ -170,7 +173,7 @@ async def test_visible_entries_depend_on_the_order(
 @pytest.mark.parametrize("kind", ["debate", "round robin"])
 @pytest.mark.parametrize("order", TURN_ORDERS)
 async def test_simultaneous_rounds_take_the_time_of_one_turn(kind: str, order: Any) -> None:
-    """The clock advances only when all callers wait, so a round of one-second calls takes a second."""
+    """The clock advances only when all callers are waiting, so a round of one-second calls takes a second."""
     clock, waiting = 0, 0
     expected_waiting = 4 if order == "simultaneous" else 1
     gate = asyncio.Condition()
@@ -197,7 +200,7 @@ async def test_simultaneous_rounds_take_the_time_of_one_turn(kind: str, order: A
 
 @given(st.permutations(NAMES))
 async def test_transcript_has_the_declared_order(arrival: list[str]) -> None:
-    """Entries, tasks and later prompts do not depend on which answer arrives first."""
+    """Entries, tasks and later prompts must not depend on which answer arrives first."""
     answered = {name: asyncio.Event() for name in arrival}
     later: list[str] = []
 
@@ -223,7 +226,10 @@ async def test_transcript_has_the_declared_order(arrival: list[str]) -> None:
 
 
 async def test_other_turns_in_a_failed_round_finish_and_are_not_repeated() -> None:
-    """The first error by declared order is raised; the other entries are in the raw output and in the store."""
+    """The error that comes first in the declared order is raised.
+
+    The other entries are in the raw output and in the store.
+    """
     store, speakers = MemoryStore(), Speakers(frozenset({("bea", 1), ("cid", 1)}))
     pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1)
     with pytest.raises(ProviderFailed) as caught:
@@ -238,7 +244,7 @@ async def test_other_turns_in_a_failed_round_finish_and_are_not_repeated() -> No
 
 
 async def test_limits_end_the_run_with_all_paid_turns() -> None:
-    """Pending calls finish, the turn that would exceed the limit is cancelled, and all entries are recorded."""
+    """Pending calls finish, and only the turn that would exceed the limit is cancelled."""
     pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1)
     speakers = Speakers()
     result = await pattern.run(QUESTION, model=speakers.model, limits=Limits(calls=3))
@@ -249,7 +255,7 @@ async def test_limits_end_the_run_with_all_paid_turns() -> None:
 
 
 async def test_cancelling_a_run_cancels_all_speakers_and_keeps_entries() -> None:
-    """No task is left running."""
+    """No task may be left running."""
     cancelled: list[str] = []
     under_way = asyncio.Event()
 
@@ -306,7 +312,7 @@ async def test_runs_interrupted_at_any_call_can_be_resumed(
 
 
 async def test_simultaneous_human_turns_are_requested_together() -> None:
-    """The model's argument is stored in the meantime. Neither person sees the other's entry from the same round."""
+    """The model's argument is stored in the meantime, and neither human sees the other's entry from the same round."""
     people = {"ann": human(name="ann"), "cid": human(name="cid")}
     pattern = build("debate", 3, debaters=sides(3, **people), turn_order="simultaneous", max_rounds=2)
     store, speakers = MemoryStore(), Speakers()
@@ -327,7 +333,7 @@ async def test_simultaneous_human_turns_are_requested_together() -> None:
 
 
 async def test_late_fallback_models_see_no_more_than_the_others() -> None:
-    """The fallback model is called after the others have spoken, but sees only what they saw."""
+    """The fallback model is called after the others have spoken, but it sees only what they saw."""
     stand_in = Speakers()
     failures = FailurePolicy(on_failure=StandIn(stand_in.model))
     pattern = build("debate", 3, turn_order="simultaneous", max_rounds=1, failures=failures)
@@ -380,7 +386,10 @@ def test_blocks_cannot_write_to_the_transcript_in_any_order() -> None:
     ],
 )
 def test_moderator_chooses_speakers_and_turn_order_sorts_them(order: Any, expected: list[list[str]]) -> None:
-    """By default, turns follow the moderator's order. Whatever the order, only the named speakers speak."""
+    """By default, turns follow the moderator's order.
+
+    Whatever the order, only the named speakers take turns.
+    """
 
     def moderate(_: object, ctx: Context) -> Any:
         return decision(*[["bea", "ann", "cid"], ["cid", "ann"]][ctx.sequencer.state.round - 1])
@@ -396,7 +405,7 @@ def test_moderator_chooses_speakers_and_turn_order_sorts_them(order: Any, expect
 
 
 def test_repeated_debaters_see_the_simultaneous_entries() -> None:
-    """All named speakers speak at once; then the repeated one speaks again and sees those entries."""
+    """All named speakers speak at once, and then the repeated one speaks again and sees those entries."""
     speakers = Speakers()
     pattern = build(
         "debate", 3, turn_order="simultaneous", moderator=lambda _: decision("bea", "ann", "bea", "cid", done=True)
@@ -411,7 +420,7 @@ def test_repeated_debaters_see_the_simultaneous_entries() -> None:
 
 
 def test_only_orders_other_than_the_declared_one_are_recorded() -> None:
-    """The declared order is omitted, as it always was, so runs stored earlier can still be loaded."""
+    """Runs stored by earlier versions do not record the declared order and must still be loaded."""
     for kind in ("debate", "round robin"):
         for order in TURN_ORDERS:
             pattern = build(kind, 2, turn_order=order)
@@ -448,7 +457,7 @@ OTHERS: Mapping[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("pattern", OTHERS)
 def test_patterns_with_a_fixed_order_reject_the_option(pattern: str) -> None:
-    """A fixed order must not silently ignore the option."""
+    """Ignoring the option silently would mislead the caller."""
     with pytest.raises((TypeError, ConfigurationError), match="turn_order"):
         OTHERS[pattern](turn_order="rotated")
 
