@@ -105,7 +105,6 @@ class Point(BaseModel):
     ("value", "text"), [("plain", "plain"), (5, "5"), (Point(x=1), '{"x":1,"y":0}'), ({"a": 1}, "{'a': 1}")]
 )
 def test_input_is_the_message_without_a_user_slot(value: object, text: str) -> None:
-    """A pydantic model becomes JSON."""
     assert messages_of(value) == [("user", text)]
 
 
@@ -139,7 +138,7 @@ JSON_SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "requ
 )
 @pytest.mark.parametrize("as_text", [False, True])
 def test_structured_answers_match_the_schema(schema: Any, answer: Any, output: object, as_text: bool) -> None:  # noqa: FBT001
-    """The schema may have any form, and the answer may be data or JSON text."""
+    """The schema may take any supported form, and the answer may be data or JSON text."""
     model = ScriptedModel(json.dumps(answer) if as_text else answer)
     assert generator(name="ask", output_schema=schema).run_sync("?", model=model).output == output
     assert model.calls[0].output_schema is not None
@@ -197,7 +196,6 @@ async def test_text_is_streamed_to_listeners() -> None:
 
 
 async def test_text_is_not_streamed_without_listeners() -> None:
-    """Without a listener, or in an invisible block, the model is not asked to stream."""
     streamed: list[bool] = []
 
     def answer(request: ModelRequest) -> str:
@@ -213,7 +211,7 @@ async def test_text_is_not_streamed_without_listeners() -> None:
 
 @given(st.booleans(), st.booleans(), st.booleans())
 def test_visibility_controls_stream_and_history(client: bool, history: bool, as_dict: bool) -> None:  # noqa: FBT001
-    """The event stream and the session's history are controlled separately."""
+    """The event stream and the session's history can be controlled separately."""
     visibility = {"client": client, "history": history} if as_dict else Visibility(client=client, history=history)
     session = Session()
     block = generator(name="ask", visibility=visibility)
@@ -224,7 +222,7 @@ def test_visibility_controls_stream_and_history(client: bool, history: bool, as_
 
 
 def test_history_is_optional() -> None:
-    """The history has items from earlier blocks and from earlier runs in the session."""
+    """The history contains items from earlier blocks and from earlier runs in the session."""
     model = ScriptedModel("one", "two", "three")
     talk = sequencer(name="talk").tap(generator(name="a")).tap(generator(name="b", history=True))
     session = Session()
@@ -236,8 +234,6 @@ def test_history_is_optional() -> None:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_transform_creates_the_output(asynchronous: bool) -> None:  # noqa: FBT001
-    """The function receives the output, the response and the context, and its result goes into events and history."""
-
     def shout(output: str, response: ModelResponse, ctx: Context) -> str:
         return f"{output.upper()} {response.finish} {ctx.block}"
 
@@ -264,7 +260,7 @@ def test_settings_reach_the_model() -> None:
 
 
 def test_block_models_override_the_runs_model() -> None:
-    """The run resolves intents."""
+    """A model intent is resolved by the run."""
     own_model, chat, synthesize = ScriptedModel("own"), ScriptedModel("chat"), ScriptedModel("synthesize")
     run_models: Any = {"chat": chat, "synthesize": synthesize}
     assert generator(name="a", model=own_model).run_sync("?", model=run_models).output == "own"
@@ -273,7 +269,7 @@ def test_block_models_override_the_runs_model() -> None:
 
 
 def test_choices_come_with_log_probabilities() -> None:
-    """The request has the choices but no tools, and the transform reads the probabilities."""
+    """The request contains the choices but no tools, and a transform can read the probabilities."""
     received = []
 
     def likely(request: ModelRequest) -> Any:

@@ -139,7 +139,7 @@ async def test_answers_can_have_several_forms(answer: Any) -> None:
     ],
 )
 async def test_invalid_answers_name_the_field(answer: Any, message: str) -> None:
-    """The check also applies to an answer given immediately."""
+    """The check also applies to an answer that is given immediately."""
     block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
     with pytest.raises(OutputError, match=message):
         await block.run("a paper")
@@ -165,7 +165,7 @@ def test_invalid_options_are_rejected() -> None:
 
 
 async def test_people_inside_a_tool_or_function_suspend_the_run() -> None:
-    """The tool call is suspended and answered later; a rescue does not catch the suspension."""
+    """The tool call is suspended and answered later, and a rescue does not catch the suspension."""
     expert = generator(name="desk", prompt="Ask ann.", tools=[human(name="ann")], model="intent/chat")
     pipeline = sequencer(name="p").then(expert).rescue(lambda error: f"rescued {error}")
     assert expert.resources, "a run without a store is refused before it begins"
@@ -227,7 +227,6 @@ def test_requests_survive_storage(text: str, expects: str, problem: str | None, 
 
 @given(st.text())
 def test_no_text_can_forge_an_entry(text: str) -> None:
-    """Whatever line breaks a text has, only the renderer starts a line with a tag or a heading."""
     entries = [DebateContributionEntry(round=1, agent_name="ann", stance="for", text=text.replace("\x00", ""))]
     lines = render_contributions(entries).splitlines()
     assert lines[0] == "Round 1:"
@@ -284,7 +283,6 @@ FINDINGS = st.builds(
 
 @given(FINDINGS)
 def test_type_and_json_schema_accept_the_same_answers(finding: Finding) -> None:
-    """Another process has only the JSON Schema."""
     schema = OutputSchema.of(Finding).json_schema
     for answer in (finding.model_dump(mode="json"), finding.model_dump_json()):
         assert Finding.model_validate(check_answer(schema, answer, block="b")) == finding
@@ -320,7 +318,7 @@ class Typed:
 
 
 async def test_typed_text_ends_at_an_empty_line() -> None:
-    """The end of input works too, and leading empty lines are skipped."""
+    """The end of the input also ends the text, and leading empty lines are skipped."""
     assert await Typed("\nOne.\nTwo.\n\nmore").ask(human(name="ann", ask=print)) == "One.\nTwo."
     assert await Typed("One.").ask(human(name="ann", ask=print)) == "One."
     with pytest.raises(OutputError, match="the input has ended"):
@@ -328,7 +326,7 @@ async def test_typed_text_ends_at_an_empty_line() -> None:
 
 
 async def test_fields_are_entered_one_by_one_and_requested_again() -> None:
-    """The first answer is rejected with a reason, and the second counts."""
+    """The first answer is rejected with a reason, so the second one counts."""
     typed = Typed("awful\n\n\n\n" + "bad\nlate, long\nno\n7\n")
     finding = await typed.ask(human(name="ann", output_schema=Finding, ask=print))
     assert finding == Finding(grade="bad", points=["late", "long"], sure=False, score=7)

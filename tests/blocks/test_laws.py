@@ -51,7 +51,7 @@ def have_same_result(one: Outcome, other: Outcome) -> bool:
 @given(pipelines(), SMALL)
 @example(Pipeline("a", (Then(Fails("a", Boom)), Rescue(1, "b", Boom), Again(Over(0), 3, "loop"))), 0)
 def test_pipelines_match_a_plain_evaluation_of_their_steps(recipe: Pipeline, value: int) -> None:
-    """Failures match as well, and a rescue inside a loop does not extend it."""
+    """Failures must match as well, and a rescue inside a loop does not extend the loop."""
     journal = Journal()
     outcome = outcome_of(recipe.build(journal), value, journal)
     assert (outcome.output, outcome.error) == result_of(lambda: recipe.expected(value))
@@ -59,7 +59,7 @@ def test_pipelines_match_a_plain_evaluation_of_their_steps(recipe: Pipeline, val
 
 @given(recipes(), recipes(), recipes(), SMALL)
 def test_then_is_associative(a: Recipe, b: Recipe, c: Recipe, value: int) -> None:
-    """`a.then(b).then(c)` equals `a.then(seq(b, c))` in output, failure, events and visible state."""
+    """`a.then(b).then(c)` equals `a.then(seq(b, c))` in its output, failure, events and visible state."""
     journal = Journal()
     one, two, three = (recipe.build(journal) for recipe in (a, b, c))
     flat = outcome_of(seq(one, two, three), value, journal)
@@ -84,7 +84,7 @@ def some(n: int) -> int:
 
 @given(st.functions(like=some, returns=SMALL, pure=True), st.functions(like=some, returns=SMALL, pure=True), SMALL)
 def test_two_maps_equal_the_map_of_their_composition(f: Any, g: Any, value: int) -> None:
-    """`map(f).map(g)` equals `map(g after f)`."""
+    """`map(f).map(g)` equals `map(h)` if `h` applies `f` and then `g`."""
     two: Sequencer[Any, Any] = sequencer(name="two").map(f).map(g)
     one: Sequencer[Any, Any] = sequencer(name="one").map(lambda n: g(f(n)))
     assert two.run_sync(value).output == one.run_sync(value).output
@@ -92,7 +92,7 @@ def test_two_maps_equal_the_map_of_their_composition(f: Any, g: Any, value: int)
 
 @given(recipes(failing=False), recipes(), SMALL)
 def test_taps_change_nothing(a: Recipe, b: Recipe, value: int) -> None:
-    """The next step gets the tap's input, and a tap without effects leaves no trace."""
+    """The next step receives the tap's input, and a tap without side effects leaves no trace."""
     journal = Journal()
     block = b.build(journal)
     tapped: Sequencer[Any, Any] = sequencer(name="tapped").tap(a.build(journal)).then(block)
@@ -122,7 +122,10 @@ def test_then_if_and_tap_if_follow_the_condition(a: Recipe, holds: bool, value: 
 def test_branch_takes_the_first_matching_case(
     cases: list[tuple[bool, Recipe]], otherwise: Recipe | None, value: int
 ) -> None:
-    """Later conditions are not evaluated. Without a match, `otherwise` runs if there is one."""
+    """Conditions after the first match are not evaluated.
+
+    Without a match, `otherwise` runs if there is one.
+    """
     journal = Journal()
     checked: list[int] = []
 
@@ -149,7 +152,7 @@ def test_branch_takes_the_first_matching_case(
 
 @given(st.lists(recipes(failing=False, depth=1, pauses=2), max_size=4), st.none() | st.integers(1, 4), SMALL)
 def test_parallel_returns_its_results_by_key(branches: list[Recipe], limit: int | None, value: int) -> None:
-    """Results follow the order of branches, not of completion, and each branch emits its own events."""
+    """The results follow the order of the branches, whichever branch completes first."""
     journal = Journal()
     blocks = {f"key {index}": recipe.build(journal) for index, recipe in enumerate(branches)}
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -164,7 +167,7 @@ def test_parallel_returns_its_results_by_key(branches: list[Recipe], limit: int 
 
 @given(recipes(failing=False, depth=1, pauses=2), st.lists(SMALL, max_size=5), st.none() | st.integers(1, 4))
 def test_for_each_applies_the_block_to_each_item(a: Recipe, items: list[int], limit: int | None) -> None:
-    """Outputs are listed in order for any limit; `tap_each` returns the items."""
+    """The outputs are in the order of the items for any limit, and `tap_each` returns the items."""
     journal = Journal()
     block = a.build(journal)
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -176,7 +179,6 @@ def test_for_each_applies_the_block_to_each_item(a: Recipe, items: list[int], li
 
 @given(recipes(failing=False, depth=1), SMALL)
 def test_steps_do_not_change_the_sequencer(a: Recipe, value: int) -> None:
-    """Every method returns a new sequencer, so shared ones do not grow."""
     journal = Journal()
     block = a.build(journal)
     base: Sequencer[Any, Any] = sequencer(name="base").then(block)
@@ -199,7 +201,10 @@ def test_steps_do_not_change_the_sequencer(a: Recipe, value: int) -> None:
 
 @given(st.integers(1, 6), st.integers(0, 8))
 def test_loop_back_repeats_within_its_bound(bound: int, target: int) -> None:
-    """The steps run once, then again while `when` holds, at most `max_iterations` times. They never raise."""
+    """The steps run once and are then repeated while `when` holds, up to `max_iterations` times.
+
+    Reaching the maximum is not an error.
+    """
     passed: list[int] = []
     values: list[int] = []
 
@@ -223,7 +228,7 @@ def test_loop_back_repeats_within_its_bound(bound: int, target: int) -> None:
 
 @given(st.integers(1, 5), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
 def test_loop_back_ends_despite_failures_inside(bound: int, fails: list[bool], late: bool) -> None:  # noqa: FBT001
-    """A rescue inside the loop belongs to the pass, and one after the loop ends it."""
+    """A rescue inside the loop affects only one pass, while one after the loop ends it."""
     passed: list[int] = []
 
     def act(value: int) -> int:
@@ -244,7 +249,7 @@ def test_loop_back_ends_despite_failures_inside(bound: int, fails: list[bool], l
 
 
 def test_two_loops_in_one_sequencer_count_separately() -> None:
-    """The second loop has all its passes and a separate label in paths."""
+    """The second loop makes all of its passes and has a separate label in paths."""
     paths: list[str] = []
     note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
     loops: Sequencer[Any, Any] = (
@@ -302,7 +307,10 @@ ADD = Add("add", 1)
 
 @given(st.integers(1, 5), st.integers(-2, 8))
 def test_do_while_and_do_until_end_or_raise(bound: int, goal: int) -> None:
-    """After the first pass, the block gets its own output. `LoopLimitExceeded` follows the last allowed pass."""
+    """From the second pass on, the block receives its own output.
+
+    `LoopLimitExceeded` follows the last allowed pass.
+    """
     journal = Journal()
     block = ADD.build(journal)
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -347,7 +355,7 @@ class Adds(Block[int, int]):
 
 
 def test_dataclasses_can_be_blocks() -> None:
-    """The block may be standalone or nested, and may change between runs."""
+    """The block may be standalone or nested, and its fields may change between runs."""
     block = Adds(1)
     pair = seq(block, block)
     assert (block.run_sync(1).output, pair.run_sync(1).output) == (2, 3)

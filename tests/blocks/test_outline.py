@@ -131,7 +131,7 @@ ask\
 
 
 def test_every_kind_of_step_is_drawn_as_a_flowchart() -> None:
-    """Arrows join consecutive steps, and a box holds the contents of a step."""
+    """Arrows join consecutive steps, and a box encloses the contents of a step."""
     assert "\n\n".join(outline(make()).mermaid() for make in STEPS.values()) == snapshot("""\
 flowchart TD
   subgraph n1 ["all"]
@@ -305,7 +305,7 @@ def check(drawing: str) -> None:
 
 @given(pipelines(depth=3))
 def test_flowcharts_are_well_formed(recipe: Pipeline) -> None:
-    """However the blocks are nested, ids differ, groups end, and arrows join existing nodes."""
+    """However the blocks are nested, ids differ, groups are closed, and arrows join existing nodes."""
     check(outline(recipe.build(Journal())).mermaid())
 
 
@@ -326,7 +326,6 @@ HOSTILE = [
 
 @given(st.lists(st.sampled_from(HOSTILE) | st.text().filter(lambda name: not is_blank(name)), min_size=1, max_size=3))
 def test_names_cannot_break_a_drawing(names: list[str]) -> None:
-    """Whether a name has quotes, line breaks, directives or entities, each block has one line of text and one node."""
     block = empty(names[0])
     for name in names:
         block = block.then(handler(ask, name=name)).parallel({name: ask})

@@ -33,7 +33,7 @@ async def keys_of(block: Block[Any, Any], model: Model) -> list[str]:
 
 @given(pipelines(depth=3), SMALL)
 def test_paths_within_a_run_are_unique(recipe: Pipeline, value: int) -> None:
-    """Blocks may be nested, repeated, rescued or concurrent, with any names."""
+    """Blocks may be nested, repeated, rescued or concurrent and may have any names."""
     journal = Journal()
     paths = outcome_of(recipe.build(journal), value, journal).paths
     assert len(set(paths)) == len(paths)
@@ -64,7 +64,7 @@ def change_pauses(recipe: Any, data: st.DataObject) -> Any:
 @example(["a/b"], ["a%2Fb"])
 @example(["a[1]/b"], ["a", "b"])
 def test_different_names_have_different_paths(names: list[str], other_names: list[str]) -> None:
-    """Escaped parts stay distinguishable even if names contain separators."""
+    """The escaped parts must remain distinguishable even if names contain separators."""
 
     def path(parts: list[str]) -> str:
         return "/".join(f"{escape_path_segment(part)}[1]" for part in parts)
@@ -74,7 +74,7 @@ def test_different_names_have_different_paths(names: list[str], other_names: lis
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_steps_in_one_block_have_distinct_keys(name: str) -> None:
-    """`ctx.step` numbers a block's steps under one key, separate from its path and its model calls."""
+    """`ctx.step` numbers a block's steps under one key, which differs from its path and from its model calls."""
 
     async def context(_: str, ctx: Context) -> list[str]:
         return [
@@ -102,7 +102,6 @@ def look() -> str:
 
 
 async def test_generators_with_the_same_name_do_not_share_keys() -> None:
-    """The third request by one generator is not confused with the first by another one."""
     calls = [ToolCall(id="", name="look", arguments="{}")] * 3
     model = ScriptedModel(calls[:2], calls, "one", calls, "two")
     twice: Sequencer[Any, Any] = sequencer(name="twice")
@@ -154,7 +153,7 @@ async def test_paths_are_readable() -> None:
 
 
 async def test_model_answers_do_not_affect_paths() -> None:
-    """The model chooses a tool call's name and id."""
+    """The model chooses the name and the id of a tool call, so neither may be part of a path."""
 
     def answer(request: ModelRequest) -> ModelResponse | str | ToolCall:
         if len(request.messages) > 1:

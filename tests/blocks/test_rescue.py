@@ -37,7 +37,7 @@ def raising_block(error: BaseException, name: str = "fails") -> Block[Any, Any]:
 
 @given(st.lists(st.sampled_from(KINDS), max_size=4), st.sampled_from(KINDS))
 def test_first_matching_rescue_gets_the_exception(chain: list[type[Exception]], kind: type[Exception]) -> None:
-    """Chained rescues are tried in order, and skipped steps do not run."""
+    """Chained rescues are tried in order, and the steps skipped by the exception do not run."""
     error = kind("x")
     block = empty().then(raising_block(error))
     for index, on in enumerate(chain):
@@ -54,7 +54,7 @@ def test_first_matching_rescue_gets_the_exception(chain: list[type[Exception]], 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=4), st.data())
 def test_rescue_catches_exceptions_in_nested_blocks(nesting: list[bool], data: st.DataObject) -> None:
-    """An inner rescue precedes an outer one, at any depth."""
+    """At any depth, an inner rescue takes precedence over an outer one."""
     error = KeyError("deep")
     block: Block[Any, Any] = raising_block(error)
     takes = data.draw(st.lists(st.booleans(), min_size=len(nesting), max_size=len(nesting)))
@@ -70,7 +70,7 @@ def test_rescue_catches_exceptions_in_nested_blocks(nesting: list[bool], data: s
 
 
 def test_rescue_does_not_catch_later_exceptions() -> None:
-    """An exception raised by a rescue can be caught by a later one, which sees its cause."""
+    """An exception raised by a rescue can be caught by a later one, which can see the cause."""
     behind = empty().rescue(lambda _: "never").then(raising_block(KeyError("behind")))
     with pytest.raises(KeyError, match="behind"):
         behind.run_sync(0)
@@ -101,7 +101,6 @@ def test_rescue_catches_exceptions_in_step_functions(place: str) -> None:
     "on", [None, (), BaseException, asyncio.CancelledError, KeyboardInterrupt, (KeyError, 3), "KeyError"]
 )
 def test_only_exceptions_can_be_rescued(on: Any) -> None:
-    """Cancellation and process exit are never caught, so requesting this is an error."""
     with pytest.raises(ConfigurationError, match="a subclass of Exception"):
         empty().rescue(str, on=on)
 
@@ -147,7 +146,7 @@ def test_application_exceptions_reach_the_caller_unchanged(error: Exception, max
 
 
 def test_note_names_the_innermost_block_and_its_path_once() -> None:
-    """At any depth, `pytest.raises(RuntimeError, match="boom")` still matches the message."""
+    """The note must not be part of the message, so that `pytest.raises(RuntimeError, match="boom")` still matches."""
     inner = empty("inner").then(raising_block(RuntimeError("boom")))
     pick = router(name="pick", choose=lambda _: "only", routes={"only": inner})
     outer = empty("outer").tap_each(empty("each").tap(pick), over=lambda _: [1])
@@ -157,14 +156,14 @@ def test_note_names_the_innermost_block_and_its_path_once() -> None:
 
 
 def test_note_names_the_sequencer_whose_function_failed() -> None:
-    """A map does not have a block."""
+    """A map does not have a block of its own."""
     with pytest.raises(ZeroDivisionError) as caught:
         empty().map(lambda n: 1 / n).run_sync(0)
     assert caught.value.__notes__ == ["in block 'all' (at all)"]
 
 
 def test_other_notes_do_not_hide_the_block() -> None:
-    """Only the library's own notes count."""
+    """Only the library's own notes show that the block has already been named."""
     error = RuntimeError("boom")
     error.add_note("see the handbook")
     with pytest.raises(RuntimeError) as caught:

@@ -72,7 +72,7 @@ HOLDERS = ("then", "tap", "then_if", "parallel", "for_each", "branch", "otherwis
 
 @given(st.lists(st.sampled_from(HOLDERS), min_size=1, max_size=3))
 def test_containers_declare_the_resources_of_their_blocks(nesting: list[str]) -> None:
-    """The block finds its resources at any depth, and when it runs standalone."""
+    """The block must find its resources at any depth and when it runs standalone."""
     shared = counter()
     block: Block[Any, Any] = bump_block(shared)
     for how in nesting:
@@ -114,7 +114,7 @@ def test_two_objects_under_one_key_are_rejected(how: str) -> None:
 
 @pytest.mark.parametrize("order", [0, 1])
 def test_owned_objects_conflict_with_shared_ones(order: int) -> None:
-    """Sharing a counter next to a sequencer that owns one would be ambiguous."""
+    """It would be ambiguous to share a counter next to a sequencer that owns one."""
     shared = counter()
     blocks = [empty("keeps", owns=[shared]).then(bump_block(shared, "inner")), bump_block(counter(), "shares")]
     first, second = blocks[order], blocks[1 - order]
@@ -132,7 +132,7 @@ def test_two_owners_of_different_objects_do_not_conflict() -> None:
 
 
 def test_the_same_object_can_be_declared_many_times() -> None:
-    """Blocks and the `resources` of sequencers may both declare the object."""
+    """Both blocks and sequencers may declare the object as a resource."""
     shared = counter()
     block = empty(resources={"counter": shared}).then(bump_block(shared, "one")).then(bump_block(shared, "two"))
     assert block.run_sync(0).output == 2
@@ -152,7 +152,7 @@ def test_owned_resources_are_available_to_all_blocks() -> None:
 
 @given(st.integers(1, 5), st.none() | st.integers(1, 5), st.integers(0, 3), st.integers(0, 5))
 def test_owned_resources_are_opened_for_each_execution(count: int, limit: int | None, pauses: int, saved: int) -> None:
-    """Concurrent and consecutive executions of one owner do not mix, and all start from the session's state."""
+    """Executions by the same owner share nothing, and all of them start from the session's state."""
     private = counter()
 
     async def pause(value: object) -> object:
@@ -183,7 +183,7 @@ def test_nested_owners_have_their_own_object() -> None:
 
 @given(st.integers(1, 4), st.none() | st.integers(1, 4), st.integers(0, 2))
 def test_isolated_resources_start_from_and_update_the_outer_state(count: int, limit: int | None, pauses: int) -> None:
-    """Concurrent executions do not see each other's changes; later ones see the changes of the last one."""
+    """Concurrent executions do not see each other's changes, while later ones see those of the last one."""
     shared = counter()
 
     async def pause(value: object) -> object:
@@ -220,7 +220,7 @@ def test_isolated_resources_start_from_and_update_the_outer_state(count: int, li
 
 
 def test_isolates_accepts_only_resources() -> None:
-    """`owns` accepts only resources as well."""
+    """The same applies to `owns`."""
     for options in ({"isolates": [5]}, {"owns": [None]}):
         with pytest.raises(ConfigurationError, match="a hashable resource"):
             empty(**options)
@@ -228,7 +228,7 @@ def test_isolates_accepts_only_resources() -> None:
 
 @given(st.integers(1, 4), st.integers(1, 4))
 def test_shared_resources_are_opened_once_per_run(count: int, depth: int) -> None:
-    """The number of declaring blocks and sequencers does not matter."""
+    """It does not matter how many blocks and sequencers declare the resource."""
     opened: list[int] = []
 
     @dataclass(frozen=True, eq=False)
@@ -265,7 +265,7 @@ def test_sessions_keep_states_between_runs() -> None:
 
 @given(st.integers(1, 5), st.integers(0, 3), st.permutations(range(5)))
 def test_concurrent_runs_in_a_session_are_isolated(count: int, saved: int, order: list[int]) -> None:
-    """Whatever the order of changes, each run starts from the session's state at its beginning."""
+    """Each run starts from the state that the session had when the run began."""
     shared = counter()
 
     async def scenario() -> None:
@@ -289,7 +289,6 @@ def test_concurrent_runs_in_a_session_are_isolated(count: int, saved: int, order
 
 
 async def test_transcripts_can_be_read_during_and_after_a_run() -> None:
-    """Arguments from before the run are kept."""
     shared = counter("transcript")
     block = empty().tap(bump_block(shared)).map(lambda _: 1 / 0)
     handle = block.start(0)
@@ -325,7 +324,6 @@ def test_non_resources_are_rejected(resources: Any) -> None:
 
 
 def test_unknown_resources_are_an_error_with_the_available_ones() -> None:
-    """Access by attribute and by key raises the same error, which explains how to declare the resource."""
     block = handler(lambda _, ctx: ctx.resources.transcript, resources={"counter": counter()}, name="reads")
     with pytest.raises(AttributeError, match=r"no resource 'transcript' is in reach \(there: 'counter'\); declare it"):
         block.run_sync(0)
@@ -334,7 +332,7 @@ def test_unknown_resources_are_an_error_with_the_available_ones() -> None:
 
 
 def test_resources_are_a_mapping_of_available_resources() -> None:
-    """A block can check whether a resource is available."""
+    """A block can therefore check whether a resource is available."""
     look = handler(lambda _, ctx: ("counter" in ctx.resources, list(ctx.resources), len(ctx.resources)), name="look")
     assert look.run_sync(0).output == (False, [], 0)
     assert empty().tap(bump_block(counter())).then(look).run_sync(0).output == (True, ["counter"], 1)

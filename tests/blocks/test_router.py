@@ -25,7 +25,7 @@ def word_block(word: str) -> Block[Any, str]:
 
 @given(st.dictionaries(st.text(max_size=2), recipes(depth=1), min_size=1, max_size=3), SMALL, st.data())
 def test_routers_act_like_the_chosen_block(routes: dict[str, Recipe], value: int, data: st.DataObject) -> None:
-    """Output, failure and events are equal, for keys and blocks, with a sync or async choice."""
+    """The output, failure and events are the same, whether the choice is a key or a block."""
     journal = Journal()
     blocks = {key: recipe.build(journal) for key, recipe in routes.items()}
     key = data.draw(st.sampled_from(sorted(routes)))
@@ -46,7 +46,7 @@ def test_routes_can_be_a_list_of_blocks() -> None:
 
 
 def test_routes_can_be_functions() -> None:
-    """Blocks created from functions are named after the router and their key."""
+    """A block made from a function is named after the router and the route's key."""
     pick = router(name="r", choose=lambda _: "b", routes={"b": str}, otherwise=lambda value, ctx: ctx.block)
     assert pick.routes["b"].name == "r-b"
     assert (
@@ -60,7 +60,10 @@ STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, word_block("yes"), o
 
 @pytest.mark.parametrize("choice", STRANGE, ids=case_id)
 def test_unknown_choices_go_to_otherwise_or_are_an_error(choice: object) -> None:
-    """The `OutputError` lists the choice and the routes; a block with the same name is not a route."""
+    """The `OutputError` lists the choice and the routes.
+
+    A block with the same name is not a route.
+    """
     routes = {"yes": word_block("aye"), "no": word_block("nay")}
     strict = router(name="r", choose=lambda _: choice, routes=routes)
     with pytest.raises(OutputError, match=r"block 'r' must return one of its routes: chose .*; available: yes or no"):

@@ -39,7 +39,7 @@ def recording_block(states: list[Any]) -> Block[Any, Any]:
 
 @given(st.lists(st.booleans(), min_size=1, max_size=5))
 def test_blocks_see_the_nearest_state(owners: list[bool]) -> None:
-    """Sequencers without a state are transparent, and a nested state hides outer ones."""
+    """A sequencer without a state is transparent, and a nested state hides the outer ones."""
     states: list[Any] = []
     block: Block[Any, Any] = recording_block(states)
     for level in reversed(range(len(owners))):
@@ -56,7 +56,7 @@ def test_blocks_see_the_nearest_state(owners: list[bool]) -> None:
 
 @pytest.mark.parametrize("state", [Model, Data, lambda: {"count": 0}], ids=["model", "dataclass", "dict"])
 def test_update_replaces_fields(state: Any) -> None:
-    """Later blocks, conditions and functions see the new value; the values themselves never change."""
+    """Later blocks, conditions and functions see the new value, but the old values are never modified."""
     first: list[Any] = []
 
     def count(ctx: Context) -> int:
@@ -92,7 +92,7 @@ def test_states_can_be_replaced_completely() -> None:
 
 @given(st.integers(1, 5), st.none() | st.integers(1, 3), st.integers(0, 3))
 def test_each_execution_of_a_sequencer_has_a_new_state(count: int, limit: int | None, pauses: int) -> None:
-    """Executions may be concurrent or consecutive, and the outer state is unchanged."""
+    """The executions may be concurrent or consecutive, and the outer state is unchanged."""
 
     async def bump(value: object, ctx: Context) -> object:
         ctx.sequencer.update(count=ctx.sequencer.state["count"] + 1)

@@ -80,7 +80,7 @@ def test_functions_and_blocks_can_be_tools() -> None:
 
 
 def test_models_see_their_calls_and_the_results_in_order() -> None:
-    """The format is that of the chat completions API, and each result has its call's id."""
+    """The format is that of the chat completions API, where each result has the id of its call."""
     model = ScriptedModel(
         ModelResponse(text="let me see", tool_calls=[call("add", {"a": 1}, id="x")], finish="tool_calls"), "done"
     )
@@ -222,7 +222,7 @@ RING.append(RING)
     ids=case_id,
 )
 def test_results_are_text_or_json(result: object, text: str) -> None:
-    """The text is valid Unicode for any result."""
+    """Whatever a tool returns, the text must be valid Unicode."""
 
     def give() -> object:
         return result
@@ -236,7 +236,7 @@ def awkward(json: str, schema: int, model_config: bool, copy: str = "x", _x: int
 
 
 def test_parameters_can_have_any_name() -> None:
-    """Parameters keep their names in the schema, in validation and in the call."""
+    """Names that cannot be fields of a pydantic model are kept in the schema, in validation and in the call."""
     spec = function_schema(awkward)
     assert list(spec.parameters["properties"]) == ["json", "schema", "model_config", "copy", "_x"]
     arguments = {"json": "{}", "schema": 1, "model_config": True, "_x": 3}
@@ -320,7 +320,7 @@ def test_invalid_tools_are_rejected_when_the_block_is_built(offered: Any) -> Non
 
 
 def test_two_tools_with_one_name_are_rejected() -> None:
-    """Tools from capabilities are included."""
+    """This includes tools that come from capabilities."""
     for options in ({"tools": [add, add]}, {"tools": [add], "uses": [Capability(name="c", tools=[add])]}):
         with pytest.raises(ConfigurationError, match="`tools` must have different names"):
             generator(name="ask", **options)

@@ -70,7 +70,7 @@ def write(path: Path, data: list[dict[str, Any]], separator: str = "|") -> Path:
     ("name", "separator"), [("b.csv", "|"), ("b.csv", "json"), ("b.tsv", "|"), ("b.jsonl", ""), ("b.parquet", "")]
 )
 def test_all_file_formats_give_the_same_ballots(tmp_path: Path, name: str, separator: str) -> None:
-    """Ties are empty cells, and unknown columns are ignored."""
+    """An empty cell stands for a tie, and unknown columns are ignored."""
     ballots = read_ballots(write(tmp_path / name, rows(), separator)).ballots
     assert [ballot.model_dump(exclude_none=True) for ballot in ballots] == [
         {key: cell for key, cell in row.items() if key != "note" and cell is not None} for row in rows()
@@ -78,7 +78,6 @@ def test_all_file_formats_give_the_same_ballots(tmp_path: Path, name: str, separ
 
 
 def test_functions_accept_the_path_of_a_ballot_file(tmp_path: Path) -> None:
-    """All four evaluations accept a path."""
     path = write(tmp_path / "ballots.csv", rows())
     data = read_ballots(path)
     items = [item.ballots for item in data.items]
@@ -101,7 +100,10 @@ def test_functions_accept_the_path_of_a_ballot_file(tmp_path: Path) -> None:
 
 
 def test_sides_can_be_roles_of_systems(tmp_path: Path) -> None:
-    """Games are between systems. Unusable ballots and those of a system against itself are skipped."""
+    """Games are played between systems.
+
+    Unusable ballots are skipped, as are those of a system against itself.
+    """
     data: list[dict[str, Any]] = [
         {"item": "1", "order": ["PRO", "CON"], "systems": ["x", "y"], "choice": "CON"},
         {"item": "2", "order": ["PRO", "CON"], "systems": ["y", "x"], "choice": None},
@@ -127,7 +129,7 @@ def test_sides_can_be_roles_of_systems(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_rows_are_reported(tmp_path: Path, row: dict[str, Any], problem: str) -> None:
-    """The error has the line, the column and the permitted values."""
+    """The error states the line, the column and the permitted values."""
     path = write(tmp_path / "bad.jsonl", [{"item": "0", "order": ["a", "b"], "choice": "a", "truth": "a"}, row])
     with pytest.raises(BadFile) as error:
         read_ballots(path)
@@ -137,7 +139,7 @@ def test_invalid_rows_are_reported(tmp_path: Path, row: dict[str, Any], problem:
 
 
 def test_commands_read_the_same_files(tmp_path: Path) -> None:
-    """The audit includes judge quality and the content audit; a prior makes it possible to rank all systems."""
+    """The audit includes judge quality and content, and a prior makes it possible to rank all systems."""
     path = str(write(tmp_path / "ballots.csv", rows()))
     result = CliRunner().invoke(app, ["eval", "audit", "--data", path], catch_exceptions=False)
     assert result.exit_code == 0

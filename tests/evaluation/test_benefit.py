@@ -56,7 +56,7 @@ def items(
 
 @given(n=st.integers(1, 200), data=st.data(), confidence=st.sampled_from([0.8, 0.95, 0.99]))
 def test_wilson_interval_matches_scipy(n: int, data: st.DataObject, confidence: float) -> None:
-    """The intervals agree for whole numbers of items."""
+    """They must agree for whole numbers of items."""
     right = data.draw(st.integers(0, n))
     reference = stats.binomtest(right, n).proportion_ci(confidence, method="wilson")
     assert share_interval(right / n, n, confidence=confidence) == pytest.approx(
@@ -66,7 +66,7 @@ def test_wilson_interval_matches_scipy(n: int, data: st.DataObject, confidence: 
 
 @given(pairs=CREDITS)
 def test_interval_contains_the_difference_and_is_antisymmetric(pairs: list[tuple[float, float]]) -> None:
-    """Intervals are within -1 and 1, have a nonzero width, and favor no side."""
+    """Intervals lie between -1 and 1, have a nonzero width, and favor no side."""
     firsts, seconds = zip(*pairs, strict=True)
     low, high = newcombe(firsts, seconds)
     difference = (sum(firsts) - sum(seconds)) / len(pairs)
@@ -76,7 +76,7 @@ def test_interval_contains_the_difference_and_is_antisymmetric(pairs: list[tuple
 
 
 def test_interval_has_its_nominal_coverage() -> None:
-    """Simulated: about 95 % of the intervals from 1,500 samples of 40 correlated pairs contain the true value."""
+    """About 95 % of the intervals from 1,500 simulated samples of 40 correlated pairs must contain the true value."""
     random, covered = Random(5), 0
     for _ in range(1_500):
         cells = random.choices([(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)], [0.5, 0.2, 0.1, 0.2], k=40)
@@ -107,7 +107,7 @@ def test_holm_adjustment_matches_the_stepwise_procedure(ps: list[float]) -> None
 
 
 def test_required_number_of_items_has_the_stated_power() -> None:
-    """Simulated: with this number, a gain of 15 points is significant in about four out of five evaluations."""
+    """In simulations with this number, a gain of 15 points is significant in about four out of five evaluations."""
     n, random, significant = required_n(0.15, differing=0.35), Random(3), 0
     for _ in range(400):
         differences = random.choices((1, -1, 0), (0.25, 0.10, 0.65), k=n)
@@ -178,14 +178,13 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_summary_states_the_finding_plainly(case: Case) -> None:
-    """Each kind of result is worded differently."""
     report = benefit_report(items(*case.cells), min_gain=0.1)
     assert (report.finding, report.summary) == (case.finding, case.words)
     assert report.comparisons[0].finding == case.finding
 
 
 def test_comparison_states_its_interval_and_p_value() -> None:
-    """All figures in the sentence are fields, too."""
+    """Every figure in the sentence is also available as a field."""
     (compared,) = benefit_report(items(50, 25, 3, 22)).comparisons
     assert compared.summary == (
         "The debate helped: it was right in 75 of 100, one call in 53 (difference +22 points, 95% interval +12.2 to "
@@ -197,7 +196,7 @@ def test_comparison_states_its_interval_and_p_value() -> None:
 
 
 def test_undecided_gains_after_many_questions_are_reported_as_open() -> None:
-    """If there are enough questions to detect a relevant gain, no more are requested."""
+    """If there were enough questions to detect a relevant gain, the report does not ask for more."""
     report = benefit_report(items(100, 27, 15, 58), min_gain=0.1)
     assert report.comparisons[0].n >= report.comparisons[0].required_n
     assert report.comparisons[0].summary.endswith("A gain of 10 points is neither shown nor ruled out.")
@@ -210,7 +209,7 @@ def items_with_credits(cells: Mapping[tuple[float, float, float], int]) -> list[
 
 
 def test_equally_good_votes_rule_out_a_gain() -> None:
-    """The debate beats one call but not the vote, and the summary begins with this."""
+    """The debate beats one call but not the vote, and the summary begins with the latter."""
     report = benefit_report(
         items_with_credits({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2})
     )
@@ -222,7 +221,7 @@ def test_equally_good_votes_rule_out_a_gain() -> None:
 
 
 def test_open_comparisons_do_not_hide_the_others() -> None:
-    """The debate beats one call; the comparison with the vote is undecided."""
+    """The debate beats one call, while the comparison with the vote is undecided."""
     report = benefit_report(
         items_with_credits({(1, 0, 0): 9, (1, 0, 1): 20, (1, 1, 1): 40, (0, 0, 1): 5, (0, 0, 0): 26})
     )
@@ -235,7 +234,7 @@ def test_open_comparisons_do_not_hide_the_others() -> None:
 
 
 def test_several_baselines_raise_the_bar_for_a_gain() -> None:
-    """A result that is significant on its own is not significant as the best of two."""
+    """A result that would be significant on its own need not be significant as the best of two."""
     single_baseline = items(50, 12, 3, 35)
     assert benefit_report(single_baseline).finding == "helped"
     with_drafts = [
@@ -255,7 +254,7 @@ def test_several_baselines_raise_the_bar_for_a_gain() -> None:
 
 @pytest.mark.simulation
 def test_useless_debates_are_rarely_found_helpful() -> None:
-    """Simulated: with three baselines as good as the debate, at most 5 % of 300 evaluations report that it "helped"."""
+    """With three baselines as good as the debate, at most 5 % of 300 simulated reports may say that it "helped"."""
     random, wrong = Random(11), 0
     for _ in range(300):
         evaluation = [
@@ -309,7 +308,7 @@ def round_sums(report: BenefitReport) -> str:
     ("answer", "credit"), list(zip(([], ["a"], ["b"], ["a", "b"], ["b", "c"]), (1 / 3, 1, 0, 0.5, 0), strict=True))
 )
 def test_undecided_answers_count_as_random_choices(answer: Sequence[str], credit: float) -> None:
-    """The rule applies to debates and baselines."""
+    """This rule applies to debates and to baselines."""
     method_answer = MethodAnswer(answer=list(answer))
     assert method_answer.credit("a", sides=3) == credit
     assert method_answer.credit("a", sides=3, undecided="wrong") == (answer == ["a"])
@@ -332,7 +331,7 @@ def test_both_scorings_are_reported_if_the_finding_depends_on_them() -> None:
 
 
 def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
-    """Comparisons use items that both answered; the number of others is reported."""
+    """A comparison uses the items that both methods answered, and reports how many others there were."""
     benefit_items = [*items(3, 1, 0, 0), item(1.0), item(0.0, drafts=1.0)]
     unknown = item(1.0, single=1.0).model_copy(update={"truth": None})
     report = benefit_report([*benefit_items, unknown])
@@ -341,7 +340,10 @@ def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
 
 
 def test_unknown_costs_are_not_estimated() -> None:
-    """Without token counts, the calls are reported. Without calls, the cost is unknown."""
+    """Without token counts, the number of calls is reported.
+
+    Without calls, the cost is unknown.
+    """
     for update, words in (
         ({"tokens": None}, "it cost 5.0 times the calls."),
         ({"tokens": None, "calls": 0}, "its cost is not known."),
@@ -357,7 +359,7 @@ def test_unknown_costs_are_not_estimated() -> None:
 
 @pytest.mark.parametrize("benefit_items", [[], [item(1.0)], [item(1.0, single=1.0).model_copy(update={"truth": None})]])
 def test_input_without_a_comparison_is_rejected(benefit_items: list[BenefitItem]) -> None:
-    """Without items, baselines or a truth, the error lists the requirements."""
+    """If there are no items, no baselines or no truth, the error lists what is required."""
     with pytest.raises(ConfigurationError, match="an item with a truth and a baseline's answer"):
         benefit_report(benefit_items)
 
@@ -386,7 +388,10 @@ def raw(winner: str | None) -> DebateRawOutput:
 
 
 def test_debate_cost_excludes_its_baselines() -> None:
-    """The baselines' calls and tokens are subtracted. A baseline without a vote failed and does not count as wrong."""
+    """The baselines' calls and tokens are subtracted.
+
+    A baseline without a vote has failed, which is not the same as being wrong.
+    """
     answers = [answer("single", {"yes": 1, "no": 0}), answer("drafts", {"yes": 1, "no": 1}, tokens=200)]
     unanswered = answer("self_consistency", {"yes": 0, "no": 0})
     benefit = benefit_item(raw("yes"), baselines=[*answers, unanswered], calls=9, tokens=1_340, truth="yes")
@@ -423,7 +428,7 @@ CHANGES: list[tuple[dict[str, list[str]], str]] = [
 
 @pytest.mark.parametrize(("answers", "words"), CHANGES)
 def test_summary_without_a_truth_reports_changes_and_cost(answers: dict[str, list[str]], words: str) -> None:
-    """A single run shows no more than that."""
+    """A single run without a known truth shows no more than that."""
     baselines: Any = {name: MethodAnswer(answer=texts, calls=1, tokens=100) for name, texts in answers.items()}
     benefit = BenefitItem(debate=MethodAnswer(answer=["yes"], calls=5, tokens=940), baselines=baselines)
     cost = ": 9.4 times one call." if "single" in answers else "."

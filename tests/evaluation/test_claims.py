@@ -66,10 +66,7 @@ def leaning_ballots(last: int, of: int = 3) -> list[JudgeBallot]:
 
 
 def test_gains_below_the_minimum_are_not_reported_as_none() -> None:
-    """With 36 better and 22 worse out of 300, 10 points are ruled out, but a smaller gain is not.
-
-    The headline has the interval.
-    """
+    """With 36 better and 22 worse out of 300, a gain of 10 points is ruled out, but a smaller one is not."""
     items = (
         [compared_item(1, 0)] * 36
         + [compared_item(0, 1)] * 22
@@ -89,7 +86,7 @@ def test_gains_below_the_minimum_are_not_reported_as_none() -> None:
 @pytest.mark.simulation
 @pytest.mark.parametrize("names", [("single",), ("single", "drafts", "self_consistency")])
 def test_true_gains_are_rarely_ruled_out_with_many_baselines(names: Sequence[str]) -> None:
-    """Simulated: a gain of exactly `min_gain` over each baseline is excluded in at most 5 out of 100 reports."""
+    """In simulations, a gain of exactly `min_gain` over each baseline is ruled out in at most 5 of 100 reports."""
     random, wrong = Random(2), 0
     for _ in range(200):
         items = []
@@ -144,7 +141,7 @@ def test_failed_debates_count_as_wrong_and_are_reported() -> None:
 def test_bounds_hold_for_every_possible_result_of_failed_debates(
     cells: list[tuple[bool, bool]], missing: int, data: st.DataObject
 ) -> None:
-    """`worst` and `best` contain the difference whatever the missing results."""
+    """Whatever the missing results would have been, the difference lies between `worst` and `best`."""
     items = [compared_item(one, other) for one, other in cells]
     (comparison,) = benefit_report([*items, *[failed()] * missing]).comparisons
     would = data.draw(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=missing, max_size=missing))
@@ -154,7 +151,7 @@ def test_bounds_hold_for_every_possible_result_of_failed_debates(
 
 
 def test_repeated_questions_add_no_evidence() -> None:
-    """Asking 40 questions five times gives the interval and the p-value for 40 questions, not 200."""
+    """Asking 40 questions five times must give the interval and p-value for 40 questions rather than 200."""
     random = Random(5)
     questions = [compared_item(random.random() < 0.75, random.random() < 0.55, f"q{number}") for number in range(40)]
     (single,), (fivefold,) = (benefit_report(questions * times).comparisons for times in (1, 5))
@@ -165,7 +162,7 @@ def test_repeated_questions_add_no_evidence() -> None:
 
 @pytest.mark.parametrize("shared", [0.0, 0.3, 0.6])
 def test_intervals_for_correlated_questions_have_their_coverage(shared: float) -> None:
-    """Simulated: with 30 topics of 5 questions, at least 93 % of the 95 % intervals contain the true value."""
+    """In simulations with 30 topics of 5 questions, at least 93 % of the 95 % intervals contain the true value."""
     random, covered = Random(7), 0
     ends = [float(stats.norm.ppf(rate)) for rate in (0.7, 0.6)]
     topics = [topic for topic in range(30) for _ in range(5)]
@@ -207,7 +204,7 @@ def test_repeats_and_topics_count_as_clusters() -> None:
 
 
 def test_correct_position_does_not_always_speak_first() -> None:
-    """Choices are shuffled by seed, although the correct one comes first in all rows of the data set."""
+    """The data set lists the correct choice first in every row, so choices are shuffled by the seed."""
 
     def make_debate(row: dict[str, Any], positions: Sequence[str]) -> Any:
         spoke.append(positions[0] == row["choices"][0])
@@ -254,7 +251,7 @@ def test_vote_on_two_drafts_is_not_a_separate_comparison() -> None:
 
 
 def test_output_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
-    """A debate mostly reads and self-consistency mostly writes, so equal tokens are not equal cost."""
+    """A debate mostly reads while self-consistency mostly writes, so equal tokens do not mean equal cost."""
     cheap = MethodAnswer(answer=["y"], calls=5, tokens=1_000, completion_tokens=200, cost=1.6)
     dear = MethodAnswer(answer=["y"], calls=9, tokens=1_000, completion_tokens=400, cost=2.2)
     report = benefit_report([BenefitItem(truth="y", debate=cheap, baselines={"self_consistency": dear})] * 3)
@@ -269,7 +266,7 @@ def test_output_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
 
 @pytest.mark.parametrize(("gain", "differing"), [(0.1, 0.3), (0.2, 0.3), (0.1, 0.2)])
 def test_required_number_of_questions_gives_the_test_its_power(gain: float, differing: float) -> None:
-    """Enumerating the exact test gives a power of 80 % with this number, and less with one fewer."""
+    """Enumerating the exact test gives a power of 80 % with this number of questions, and less with one fewer."""
 
     def power(n: int) -> float:
         total = 0.0
@@ -325,7 +322,7 @@ def test_sign_flip_test_enumerates_all_sign_assignments(leans: list[int]) -> Non
 @pytest.mark.simulation
 @pytest.mark.parametrize("n", [10, 20, 30])
 def test_consistency_intervals_have_their_coverage(n: int) -> None:
-    """The exact interval grows with the share and covers 95 % at any rate of consistent items."""
+    """The exact interval grows with the share and covers 95 %, whatever the true rate of consistent items."""
     consistent, inconsistent = [ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "a"), ballot("ba", "b")]
     intervals = []
     for k in range(n + 1):
@@ -344,7 +341,7 @@ def test_consistency_intervals_have_their_coverage(n: int) -> None:
 
 @pytest.mark.simulation
 def test_fair_panels_are_rarely_accused_with_many_tests() -> None:
-    """Five fair judges result in 12 tests; about one in twenty audits reports a preference."""
+    """An audit of five fair judges makes 12 tests, and about one in twenty such audits may report a preference."""
     random, accused = Random(3), 0
     for _ in range(60):
         items = []
@@ -362,7 +359,7 @@ def test_fair_panels_are_rarely_accused_with_many_tests() -> None:
 
 
 def test_one_result_among_many_tests_is_not_a_finding() -> None:
-    """P = .04 among four tests gives neither "favors" nor "no slot bias found"."""
+    """P = .04 among four tests supports neither "favors" nor "no slot bias found"."""
     cast = [[ballot("ab", "a", model="m"), ballot("ba", "ab"[at % 2], model="n")] for at in range(37)]
     cast += [[ballot("ba", "a", model="m"), ballot("ab", "ab"[at % 2], model="n")] for at in range(23)]
     report = full_audit(cast, resamples=0)
@@ -372,7 +369,7 @@ def test_one_result_among_many_tests_is_not_a_finding() -> None:
 
 
 def test_panel_worth_has_an_interval_and_needs_50_items() -> None:
-    """With three judges on 60 items, the interval contains the estimate; with 49 items, there is none."""
+    """With three judges on 60 items, the interval contains the estimate, while 49 items are too few for one."""
     random = Random(4)
     items = [
         [ballot("ab", "a" if random.random() < 0.5 + 0.3 * (side == "a") else "b", model=model) for model in "xyz"]
@@ -402,7 +399,7 @@ def rebuttals_win(request: ModelRequest) -> Any:
 
 
 def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
-    """With the same speaking order in all views, slots look unbiased; the order of turns shows the bias."""
+    """If all views have the same speaking order, slots look unbiased, and only the order of turns shows the bias."""
 
     def chat(request: ModelRequest) -> str:
         text = " ".join(str(message["content"]) for message in request.messages)
@@ -449,6 +446,6 @@ def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
     ],
 )
 def test_statistics_on_empty_input_are_rejected(call: Any, message: str) -> None:
-    """The error has the permitted values instead of a division by zero."""
+    """The error states the permitted values instead of being a division by zero."""
     with pytest.raises(ConfigurationError, match=message):
         call()

@@ -46,7 +46,10 @@ def rows_of(number: int, *names: str, seed: int = 1) -> list[dict[str, str]]:
 
 
 async def test_judges_read_each_text_first_once_and_without_names() -> None:
-    """Three texts have six orders. Shares count all ballots; a judge with several winners has flipped."""
+    """Three texts have six orders.
+
+    Shares count all ballots, and a judge with several winners has flipped.
+    """
     prompts: list[str] = []
 
     class RecordingJudge(SimJudge):
@@ -71,13 +74,12 @@ async def test_judges_read_each_text_first_once_and_without_names() -> None:
 
 
 async def test_comparisons_stopped_by_a_limit_report_no_verdict() -> None:
-    """The error has the run id."""
     with pytest.raises(FlowDebateError, match=r"run \w+ ended without a verdict"):
         await compare("Which?", TEXTS, judges=[SimJudge(quality=quality_of)], limits=Limits(calls=1), store=False)
 
 
 async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
-    """Criteria have means, and shares follow the weighted sums, as with a debate's judge."""
+    """Criteria have means, and shares follow the weighted sums, as they do with a debate's judge."""
 
     def answer(request: ModelRequest) -> Reply:
         prompt = str(request.messages[-1]["content"])
@@ -99,7 +101,7 @@ async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
 
 
 async def test_sides_missing_from_all_rows_are_rejected() -> None:
-    """A misspelled name would omit a system."""
+    """A misspelled name would otherwise leave out a system without notice."""
     with pytest.raises(ConfigurationError, match=r"`sides` names texts that no row has .*theirz"):
         await compare_all(
             rows_of(2, "ours", "theirs", "third"), sides=["ours", "theirs", "theirz"], judges=[SimJudge()]
@@ -108,7 +110,7 @@ async def test_sides_missing_from_all_rows_are_rejected() -> None:
 
 @pytest.mark.slow
 async def test_models_from_any_vendor_can_judge() -> None:
-    """Services without log probabilities are included, by name or object, large or small."""
+    """Even services without log probabilities can judge, whether a model is given by name or as an object."""
 
     def say(request: VendorRequest) -> Any:
         return {"reasoning": "R.", "scores": {"A": 80, "B": 20}, "verdict": "V."}
@@ -126,7 +128,7 @@ async def test_models_from_any_vendor_can_judge() -> None:
 
 
 async def test_local_model_judges_by_letter() -> None:
-    """A model with the profile "concise" can contradict its winner in its reasons."""
+    """A model with the profile "concise" may give reasons that contradict the winner it names."""
     judge = SimJudge(quality=quality_of)
     judge.profile = "concise"  # type: ignore[attr-defined] # an attribute that models may have
     comparison = await compare("Q?", TEXTS, judges=[judge], store=False)
@@ -156,7 +158,6 @@ async def test_local_model_judges_by_letter() -> None:
     ],
 )
 async def test_invalid_input_is_rejected_before_any_call(texts: Any, options: dict[str, Any], field: str) -> None:
-    """The error has the field and, with several rows, the row."""
     judge = SimJudge()
     with pytest.raises(ConfigurationError, match=field):
         await compare("Q?", texts, **{"judges": [judge], "store": False, **options})
@@ -167,7 +168,7 @@ async def test_invalid_input_is_rejected_before_any_call(texts: Any, options: di
 
 
 async def test_interrupted_comparisons_compare_each_row_once(tmp_path: Path) -> None:
-    """Only failed rows are repeated, and the resulting tables are equal."""
+    """Only the rows that failed are repeated, and the resulting tables are equal."""
     rows, prompts, broken = rows_of(8, "left", "right"), [], True
 
     class Breaking(SimJudge):
@@ -197,7 +198,10 @@ async def test_interrupted_comparisons_compare_each_row_once(tmp_path: Path) -> 
 
 
 async def test_tables_report_the_accuracy_of_judges() -> None:
-    """Accuracy is reported by order and for agreeing orders. Judges do not see the truth, which may be unknown."""
+    """Accuracy is reported by order and for agreeing orders.
+
+    Judges are not shown the truth, which may be unknown.
+    """
     printed_lines: list[str] = []
 
     def by_number(request: ModelRequest) -> dict[str, Any]:
@@ -244,7 +248,6 @@ async def test_tables_report_the_accuracy_of_judges() -> None:
 
 @pytest.mark.parametrize(("rows", "better"), [(4, False), (5, False), (6, True)])
 async def test_system_is_better_if_an_exact_test_rejects_equality(rows: int, better: bool) -> None:  # noqa: FBT001 - of pytest
-    """Two equal systems reach four wins out of four in one in eight tables."""
     texts = [{"question": f"Q{number}?", "ours": "a good answer", "theirs": "a bad one"} for number in range(rows)]
     table = await compare_all(texts, judges=[SimJudge(quality=quality_of, noise=0.0)], store=False)
     assert table.p == 2 / 2**rows
@@ -252,7 +255,7 @@ async def test_system_is_better_if_an_exact_test_rejects_equality(rows: int, bet
 
 
 async def test_judges_favoring_the_first_slot_are_found() -> None:
-    """Over 200 rows, the table names the biased judge with intervals, and does not name the fair one."""
+    """The table covers 200 rows judged by one fair and one biased judge, and only the latter may be named."""
     judges = [SimJudge(slot=1.0, noise=0.3, name="biased"), SimJudge(noise=0.3, name="fair")]
     table = await compare_all(rows_of(200, "left", "right"), judges=judges, store=False, max_concurrency=50)
     biased, fair = table.judges
@@ -265,7 +268,7 @@ async def test_judges_favoring_the_first_slot_are_found() -> None:
 
 
 async def test_tables_match_reference_libraries() -> None:
-    """Kappa, alpha and Wilson intervals agree to 1e-9, a ranking of three systems to 1e-6."""
+    """Kappa, alpha and Wilson intervals agree to 1e-9, and a ranking of three systems to 1e-6."""
     rows = rows_of(40, "a", "b", "c")
     for row in rows[:10]:
         del row["c"]
@@ -304,7 +307,7 @@ def measure_coverage(studies: int, judges: int, *, seed: int) -> float:
 
 
 def test_intervals_have_their_coverage() -> None:
-    """The coverage is at least .93 in simulated studies."""
+    """In simulated studies, the coverage is at least .93."""
     assert min(measure_coverage(1_000, judges, seed=6) for judges in (1, 2, 3, 5, 9)) >= 0.93
 
 
@@ -315,6 +318,6 @@ def test_intervals_have_their_coverage_in_many_studies() -> None:
 
 
 def test_empty_tables_are_reported_as_empty() -> None:
-    """All rows failed."""
+    """An empty table results if every row failed."""
     table = tabulate([], failed={0: "no"})
     assert (table.rows, table.systems, table.findings) == (0, [], ["left out, because their judging failed: 1 row"])

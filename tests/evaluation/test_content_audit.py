@@ -49,7 +49,7 @@ def draw_choices(seed: int, items: int, *, length: float = 0.6, shares: bool = F
 @pytest.mark.parametrize("shares", [False, True], ids=["winners", "shares"])
 @pytest.mark.parametrize("seed", range(3))
 def test_regression_matches_statsmodels(seed: int, shares: bool) -> None:  # noqa: FBT001 - of pytest
-    """The binomial model of differences agrees with statsmodels to 1e-6, with Bell-McCaffrey standard errors."""
+    """With Bell-McCaffrey standard errors, the binomial model of differences agrees with statsmodels to 1e-6."""
     choices = draw_choices(seed, 150, shares=shares)
     report = content_audit(choices)
     rows = [
@@ -96,7 +96,7 @@ def ballots_of(group: str) -> list[ContentChoice]:
 
 @pytest.mark.parametrize("group", ["tuning", "new"])
 def test_length_effect_is_found_in_the_projects_ballots(group: str) -> None:
-    """The local judge favors length and the first text; at equal length, the better side is still ahead."""
+    """The local judge favors length and the first text, but at equal length the better side is still ahead."""
     report = content_audit(ballots_of(group))
     assert [*report.effects] == ["order", "length"]
     assert all((effect.low or 0) > 0 for effect in report.effects.values())
@@ -105,7 +105,10 @@ def test_length_effect_is_found_in_the_projects_ballots(group: str) -> None:
 
 
 def test_controlling_for_length_removes_the_length_effect() -> None:
-    """Two systems differ only in length, and the longer one wins more. At equal length, they are even."""
+    """Two systems differ only in length, and the longer one wins more often.
+
+    At equal length, they are even.
+    """
     rng, choices = np.random.default_rng(7), []
     for number in range(1_500):
         lengths = [float(rng.normal(1, 1)), float(rng.normal())]
@@ -124,7 +127,10 @@ def test_controlling_for_length_removes_the_length_effect() -> None:
 
 
 def test_ballots_have_the_features_of_each_side() -> None:
-    """Length, Markdown and kinship come from texts, lengths from letter ballots. Invalid ballots are skipped."""
+    """Length, Markdown and kinship are computed from the texts, except for lengths recorded in letter ballots.
+
+    Invalid ballots are skipped.
+    """
     texts = {"yes": "# So\n- **it** is\n", "no": "x" * 64}
     ballots = [
         JudgeBallot(order=["no", "yes"], model="m", winner="yes"),
@@ -139,7 +145,7 @@ def test_ballots_have_the_features_of_each_side() -> None:
 
 
 def test_purely_positional_judges_have_no_regression() -> None:
-    """The report has the reason."""
+    """The report gives the reason."""
     slot = [ContentChoice(systems=["a", "b"], shares=[1, 0], columns={"order": [0.5, -0.5]}) for _ in range(9)]
     report = content_audit(slot)
     assert (report.effects, report.systems) == ({}, [])
@@ -159,7 +165,7 @@ def test_purely_positional_judges_have_no_regression() -> None:
     ids=["none", "one side", "other columns"],
 )
 def test_incomparable_choices_are_rejected(choices: Any) -> None:
-    """The error has the number of the first such choice."""
+    """The error gives the number of the first such choice."""
     with pytest.raises(ConfigurationError, match="choices"):
         content_audit(choices)
 
@@ -167,7 +173,10 @@ def test_incomparable_choices_are_rejected(choices: Any) -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(900)
 def test_false_alarms_are_rare_with_ten_questions() -> None:
-    """At most .06 of 1,000 audits raise one, while real effects are found; docs/judges.md has the rates."""
+    """At most 6 % of 1,000 audits raise one, although real effects are found.
+
+    The rates are listed in `docs/judges.md`.
+    """
     assert max(alarms(10, studies=1_000).values()) <= 0.06
     assert alarms(10, studies=400, length=1.0)["length"] >= 0.28
     assert alarms(20, studies=400, length=1.0)["length"] >= 0.75
@@ -176,7 +185,10 @@ def test_false_alarms_are_rare_with_ten_questions() -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(600)
 def test_length_effect_is_found_only_if_present() -> None:
-    """At most .07 of 400 audits have a false alarm, and an effect of 1 is found in at least .7 of 100 with 60 items."""
+    """At most 7 % of 400 audits raise a false alarm.
+
+    With 60 items, an effect of 1 is found in at least 70 % of 100 audits.
+    """
     alarms, hits = 0, 0
     for seed in range(400):
         none = content_audit(draw_choices(seed, 80, length=0.0)).effects["length"]

@@ -53,7 +53,7 @@ def model_of(*, critic: float, alone: float, failing: str = "") -> FunctionModel
 
 
 def test_critics_that_find_more_than_the_judge_are_recommended() -> None:
-    """The report has both rates and the paired interval of their difference."""
+    """The report contains both rates and the paired interval of their difference."""
     check = critique_check_sync(rows_of(100), model=model_of(critic=0.9, alone=0.3))
     assert check.critique.found is not None
     assert check.alone.found is not None
@@ -71,7 +71,7 @@ def test_critics_that_find_more_than_the_judge_are_recommended() -> None:
 
 
 def test_critics_that_find_less_than_the_judge_are_not_recommended() -> None:
-    """With too few answers nothing is decided, and the report has the required number."""
+    """With too few answers, nothing is decided, and the report states how many are needed."""
     worse = critique_check_sync(rows_of(100), model=model_of(critic=0.3, alone=0.9))
     assert worse.helps is False
     assert "Do not use critique()" in worse.summary
@@ -92,7 +92,7 @@ def test_answers_without_a_decision_are_excluded_and_counted() -> None:
 
 @pytest.mark.anyio
 async def test_stored_checks_repeat_no_call() -> None:
-    """The same `batch_id` continues where it stopped."""
+    """A check with the same `batch_id` continues where the last one stopped."""
     store, requests = MemoryStore(), []
     inner = model_of(critic=1.0, alone=1.0)
 
@@ -112,7 +112,7 @@ async def test_stored_checks_repeat_no_call() -> None:
     ("value", "right"), [(True, True), ("wrong", False), ("Yes", True), (0, False), ([], True), (["late"], False)]
 )
 def test_labels_can_be_words_or_lists_of_faults(value: object, right: bool) -> None:  # noqa: FBT001 - a label
-    """Data sets use both."""
+    """Data sets use both forms."""
     [row] = rows_of(1)
     check = critique_check_sync([{**row, "label": value}], truth="label", model=model_of(critic=1, alone=1))
     assert check.answers[0].is_right is right
@@ -134,7 +134,7 @@ def test_invalid_rows_are_rejected(change: dict[str, Any], field: str) -> None:
 
 
 def test_critics_and_judge_use_the_patterns_models() -> None:
-    """The standalone judge is the judge of the critique."""
+    """The standalone judge must be the same as the judge in a critique."""
     models: dict[str, set[str]] = {}
 
     def named_model(name: str) -> FunctionModel:

@@ -51,7 +51,6 @@ def planted_courses(runs: int, *, lost: float, won: float, adopts: float, seed: 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_planted_rates_are_recovered(seed: int) -> None:
-    """The rates from 800 runs are within .03: right to wrong .25, wrong to right .10, adoption .4."""
     courses = planted_courses(800, lost=0.25, won=0.10, adopts=0.4, seed=seed)
     alone = dynamics(
         [
@@ -101,7 +100,7 @@ COURSES = st.builds(
 @settings(max_examples=example_count(100))
 @given(courses=st.lists(COURSES, min_size=1, max_size=12))
 def test_perfect_choices_are_never_worse(courses: list[AnswerCourse]) -> None:
-    """The gap is at least 0, intervals contain their shares, and flips account for the change."""
+    """The gap is never below 0, the intervals contain their shares, and flips account for the change."""
     report = dynamics(courses)
     assert report.oracle_gap is not None
     assert report.oracle_gap >= 0
@@ -132,7 +131,7 @@ def test_only_changes_are_reported_without_a_truth() -> None:
 
 
 def test_consensus_agents_have_positions() -> None:
-    """Bob abandons the right position in his revision; the others keep theirs."""
+    """Bob gives up the right position in his revision, while the others keep theirs."""
     raw = plan(max_rounds=1).run_sync(TASK, model=agents(stating)).output
     report = dynamics(courses_of(raw, truth="build homes"))
     assert (report.courses, report.adopted) == (1, None)
@@ -144,7 +143,7 @@ def test_consensus_agents_have_positions() -> None:
 
 
 def test_reviewers_and_moderators_have_positions() -> None:
-    """The author of a finding confirms or withdraws it; a reviewer without an opinion has no answer."""
+    """The author of a finding confirms or withdraws it, and a reviewer without an opinion has no answer."""
     statement = {"agentName": "ann", "title": "t", "claim": "c", "severity": "minor", "place": {}}
     refutes = {"finding": "F1", "agentName": "bob", "verdict": "refute", "reason": "no"}
     neither = {**refutes, "agentName": "cy", "verdict": "neither"}
@@ -181,7 +180,6 @@ def note_on(pattern: str, raw: PatternOutput) -> list[str]:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_pattern_has_courses_or_none(name: str) -> None:
-    """Any run's raw output is accepted, so a whole batch can be measured."""
     raw = PATTERNS[name]().run_sync(QUESTION, model=FunctionModel(answer_to), seed=1).raw
     courses = courses_of(raw)
     assert all(isinstance(course, AnswerCourse) for course in courses)
@@ -201,7 +199,7 @@ print(report(document_of(json.loads(sys.argv[1]), location="here")))
 
 
 def test_report_does_not_import_scipy() -> None:
-    """A base installation lacks SciPy: changes are counted without an interval."""
+    """A base installation lacks SciPy, so changes are counted without an interval."""
     raw = plan(max_rounds=1).run_sync(TASK, model=agents(stating)).output
     value = json.dumps({"pattern": "consensus", "status": "complete", "raw": raw.to_wire()})
     command = [sys.executable, "-c", _WITHOUT_SCIPY, value]

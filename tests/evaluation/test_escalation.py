@@ -45,7 +45,6 @@ ANSWERS = [("a", "a", "b"), ("b", "b", "a"), ("a", "b", "a"), ("a", "b", "b"), (
 
 
 def test_accuracy_tokens_and_shares_match_a_manual_count() -> None:
-    """Three out of six questions are decided by agreement, one of them incorrectly."""
     escalation, panel, rows = replayed_escalation(ANSWERS)
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
     assert (report.n, report.failed) == (6, 0)
@@ -64,7 +63,7 @@ def test_accuracy_tokens_and_shares_match_a_manual_count() -> None:
 
 
 def test_cost_is_counted_in_calls_if_tokens_are_unknown() -> None:
-    """The token ratio is None, and the summary mentions calls."""
+    """The token ratio is `None`, and the summary mentions calls instead."""
     escalation, panel, rows = replayed_escalation(ANSWERS, tokens=False)
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
     assert (report.tokens_ratio, report.escalation.tokens) == (None, None)
@@ -72,7 +71,7 @@ def test_cost_is_counted_in_calls_if_tokens_are_unknown() -> None:
 
 
 def test_failed_runs_count_as_wrong_and_are_counted() -> None:
-    """The failure counts only for the method in which it occurred."""
+    """A failure counts only for the method in which it occurred."""
     escalation, panel, rows = replayed_escalation([("a", "a", "down"), ("a", "b", "a")])
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
     assert (report.failed, report.escalation.accuracy.value, report.always.accuracy.value) == (1, 1, 0.5)
@@ -97,7 +96,7 @@ def test_escalations_differ_from_their_last_step_only_on_agreement(answers: list
 
 
 def test_empty_input_is_rejected() -> None:
-    """There is nothing to compare."""
+    """Without any rows, there is nothing to compare."""
     escalation, panel, _ = replayed_escalation(ANSWERS)
     with pytest.raises(ConfigurationError, match="`rows` must be at least one"):
         run_sync(lambda: compare_escalation(escalation, panel, [], truth="truth"))

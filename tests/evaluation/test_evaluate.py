@@ -60,7 +60,6 @@ def answer_correctly(prompt: str) -> str:
 
 
 async def test_baselines_leave_the_debate_unchanged() -> None:
-    """Verdict, output and transcript are the debate's; the raw output adds the baselines."""
     result = await rent().run(QUESTION, model=evaluation_model(lambda _: "for", lambda _: "against"), seed=1)
     assert result.output is result.raw
     assert result.raw.verdict.winner == "for"
@@ -85,7 +84,7 @@ async def test_synthesizer_output_is_the_output_with_baselines() -> None:
 
 
 async def test_debates_without_a_verdict_run_no_baseline() -> None:
-    """There would be nothing to compare with."""
+    """Without a verdict, there would be nothing to compare the baselines with."""
     blocks: list[str] = []
     model = evaluation_model(lambda _: "nobody", lambda _: "for", blocks)
 
@@ -100,7 +99,7 @@ async def test_debates_without_a_verdict_run_no_baseline() -> None:
 
 
 async def test_limits_never_cost_the_verdict() -> None:
-    """A limit that ends the baselines keeps the debate's verdict."""
+    """If a limit ends the baselines, the debate's verdict is kept."""
     model = evaluation_model(lambda _: "for", lambda _: "against")
     for calls in (3, 4, 5, 6):
         result = await rent().run(QUESTION, model=model, limits=Limits(calls=calls))
@@ -109,7 +108,6 @@ async def test_limits_never_cost_the_verdict() -> None:
 
 
 async def test_evaluation_reports_whether_the_debate_helped() -> None:
-    """Knowledgeable judges are compared with ignorant calls, row by row."""
     evaluation = await evaluate(
         rent(), ROWS, truth="truth", model=evaluation_model(answer_correctly, lambda _: "for"), batch_id="even"
     )
@@ -121,7 +119,10 @@ async def test_evaluation_reports_whether_the_debate_helped() -> None:
 
 
 async def test_interrupted_evaluations_are_resumed() -> None:
-    """With a store and a name, no call is repeated; failures count as wrong until they are retried."""
+    """Given a store and a name, no call is repeated.
+
+    Failures count as wrong until they are retried.
+    """
     store, blocks = MemoryStore(), list[str]()
 
     def fails(prompt: str) -> Any:
@@ -139,7 +140,7 @@ async def test_interrupted_evaluations_are_resumed() -> None:
 
 
 def test_each_row_can_have_different_positions() -> None:
-    """A function of the row builds its debate."""
+    """The debate for each row is built by a function of the row."""
     rows = [{"question": f"Is {number} even?", "sides": (f"{number} is", f"{number} is not")} for number in range(3)]
 
     def of(row: dict[str, Any]) -> Sequencer[Any, Any]:
@@ -157,7 +158,7 @@ def test_each_row_can_have_different_positions() -> None:
 
 
 async def test_invalid_evaluations_are_rejected() -> None:
-    """Missing rows, an unknown truth and a debate without baselines raise errors with the requirement."""
+    """The error for missing rows, an unknown truth or a debate without baselines states what is required."""
     model = evaluation_model(answer_correctly, answer_correctly)
     bare = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     for pattern, rows, truth, message in (
@@ -171,7 +172,7 @@ async def test_invalid_evaluations_are_rejected() -> None:
 
 @pytest.mark.parametrize("options", [{"missing": "ignored"}, {"confidence": 1.5}, {"min_gain": 0}], ids=repr)
 async def test_report_options_are_checked_before_any_call(options: dict[str, Any]) -> None:
-    """The report itself is created last."""
+    """The report itself is created last, when all calls have been paid for."""
     blocks: list[str] = []
     model = evaluation_model(answer_correctly, answer_correctly, blocks)
     with pytest.raises(ConfigurationError, match=rf"evaluate\(\): `{next(iter(options))}` must be"):

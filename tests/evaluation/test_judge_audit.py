@@ -74,7 +74,7 @@ def test_always_picking_the_first_side_has_extreme_figures() -> None:
 
 
 def test_decisive_judges_are_consistent_and_unbiased() -> None:
-    """Each slot wins once by design, so there is no preference."""
+    """Each slot wins once by design, so the judge has no preference."""
     report = audit([[ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "b"), ballot("ba", "b")]])
     assert report.position_consistency is not None
     assert report.preference_fairness is not None
@@ -83,7 +83,10 @@ def test_decisive_judges_are_consistent_and_unbiased() -> None:
 
 
 def test_preference_fairness_matches_the_paper() -> None:
-    """PF is (recency² - primacy²) / inconsistent over its maximum; a tie in one order counts as inconsistent."""
+    """PF is (recency² - primacy²) / inconsistent, divided by its maximum.
+
+    A tie in one order counts as inconsistent.
+    """
     primacy = [[ballot("ab", "a"), ballot("ba", "b")], [ballot("ab", "a"), ballot("ba", None)]]
     recency = [[ballot("ab", "b"), ballot("ba", "a")], [ballot("ab", None), ballot("ba", "a")]] * 2
     ties = [[ballot("ab", None), ballot("ba", None)], [ballot("ab", "a"), ballot("ba", "a")]]
@@ -107,13 +110,13 @@ def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> Non
 
 
 def test_scores_determine_the_winner() -> None:
-    """The largest share wins, and a tie has no winner, as in verdicts."""
+    """The side with the largest share wins, and a tie has no winner, as in verdicts."""
     report = audit([[ballot("ab", None, scores={"a": 0.2, "b": 0.8}), ballot("ba", "a", scores={"a": 0.5, "b": 0.5})]])
     assert (report.slots[0].places[1].wins, report.undecided) == (1, 1)
 
 
 def test_labels_are_counted_like_slots() -> None:
-    """The label of the winner in each view counts."""
+    """The audit counts which label the winner has in each view."""
     report = audit(
         [[ballot("ab", "a", labels={"a": "Y", "b": "X"})], [ballot("ab", "b", labels={"a": "X", "b": "Y"})]],
     )
@@ -123,7 +126,6 @@ def test_labels_are_counted_like_slots() -> None:
 
 
 def test_unusable_ballots_are_counted_and_excluded() -> None:
-    """Missing, repeated and unknown sides are unusable; unparsed answers are counted separately."""
     bad = [
         ballot("", None),
         ballot("a", "a"),
@@ -158,7 +160,7 @@ def test_models_have_separate_figures_and_are_compared() -> None:
 
 
 def test_models_are_compared_by_errors_if_the_truth_is_known() -> None:
-    """Two models with different errors are worth more than two that agree."""
+    """Two models that make different errors are worth more than two that make the same ones."""
     right = "ab" * 30
     one_ballots = [ballot("ab", "a", model="one") for _ in right]
     two_ballots = [ballot("ab", "b", model="two") for _ in right]
@@ -171,7 +173,6 @@ def test_models_are_compared_by_errors_if_the_truth_is_known() -> None:
 
 
 def test_empty_audits_have_no_figures() -> None:
-    """Without items or ballots, the findings say so."""
     nothing: list[list[list[JudgeBallot]]] = [[], [[]]]
     for empty in nothing:
         report = audit(empty)
@@ -182,14 +183,13 @@ def test_empty_audits_have_no_figures() -> None:
 
 @given(items, st.data())
 def test_order_of_items_and_ballots_does_not_matter(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
-    """Results are equal to the last bit."""
     shuffled = [data.draw(st.permutations(cell)) for cell in data.draw(st.permutations(cast))]
     assert audit(shuffled) == audit(cast)
 
 
 @given(items)
 def test_side_names_do_not_matter(cast: list[list[JudgeBallot]]) -> None:
-    """Each side of every item is renamed."""
+    """The names of the sides are replaced in every item."""
     names = {"yes": "zeta", "no": "alpha", "both": "mu"}
     original, renamed = audit(cast), audit([[_rename(vote, names) for vote in item] for item in cast])
     assert renamed.model_copy(update={"rho": None, "effective_n": None}) == original.model_copy(
@@ -199,7 +199,7 @@ def test_side_names_do_not_matter(cast: list[list[JudgeBallot]]) -> None:
 
 @given(items)
 def test_mirroring_negates_preference_fairness(cast: list[list[JudgeBallot]]) -> None:
-    """With all orders reversed, PF changes its sign, slots swap, and everything else is equal."""
+    """If all orders are reversed, PF changes its sign, the slots trade places, and all other figures stay equal."""
     mirrored = [[vote.model_copy(update={"order": vote.order[::-1]}) for vote in item] for item in cast]
     for figure, mirror in zip(all_figures(audit(cast)), all_figures(audit(mirrored)), strict=True):
         assert figure.position_consistency == mirror.position_consistency
@@ -214,7 +214,7 @@ def test_mirroring_negates_preference_fairness(cast: list[list[JudgeBallot]]) ->
 
 @given(items)
 def test_figures_stay_within_their_bounds(cast: list[list[JudgeBallot]]) -> None:
-    """Rates add up to 1, shares are from 0 to 1, |PF| is at most 1 - PC, and counts add up."""
+    """Rates add up to 1, shares are between 0 and 1, |PF| is at most 1 - PC, and counts add up."""
     for figure in all_figures(audit(cast)):
         for places in (*figure.slots, *figure.labels):
             assert sum(place.rate for place in places.places) == pytest.approx(1)
@@ -230,7 +230,6 @@ def test_figures_stay_within_their_bounds(cast: list[list[JudgeBallot]]) -> None
 
 @given(st.lists(st.lists(anything, max_size=4), max_size=4))
 def test_no_ballot_makes_the_audit_fail(cast: Sequence[Sequence[JudgeBallot]]) -> None:
-    """Hostile ballots are counted and reported. The last finding always states the limits."""
     report = audit(cast)
     assert report.ballots == sum(map(len, cast))
     assert report.findings[-1] == LIMITS
@@ -253,7 +252,10 @@ def _scored_ballot(order: str, share: float, **more: object) -> JudgeBallot:
 
 @pytest.mark.parametrize(("full", "times"), [(20, 1), (16, 1), (15, 0), (0, 0)])
 def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
-    """The threshold is .8 of the ballots with a share of .99. Letter ballots and ballots without scores are ignored."""
+    """The threshold is 80 % of the ballots with a share of .99.
+
+    Letter ballots and ballots without scores are ignored.
+    """
     cast = [[_scored_ballot("ab", 0.99), _scored_ballot("ba", 0.01)] for _ in range(full // 2)]
     cast += [[_scored_ballot("ab", 0.99)] for _ in range(full % 2)]
     cast += [[_scored_ballot("ab", 0.98)] for _ in range(20 - full)]
@@ -275,7 +277,7 @@ def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
     sides=st.integers(2, 3),
 )
 def test_planted_slot_preference_is_recovered_in_log_odds(worths: list[list[float]], slot: float, sides: int) -> None:
-    """The bias is recovered for any sides in balanced orders; a single order gives no result."""
+    """This works for any sides in balanced orders, while a single order gives no result."""
     cast = []
     for worth in worths:
         item = []

@@ -28,7 +28,6 @@ NAMES = st.sampled_from("abc")
 
 @given(pairs=st.lists(st.tuples(NAMES, NAMES), min_size=2, max_size=40))
 def test_kappa_matches_scikit_learn(pairs: list[tuple[str, str]]) -> None:
-    """Values agree to 1e-9 and are undefined in the same cases."""
     from sklearn.metrics import cohen_kappa_score
 
     firsts, seconds = ([pair[place] for pair in pairs] for place in (0, 1))
@@ -42,7 +41,6 @@ def test_kappa_matches_scikit_learn(pairs: list[tuple[str, str]]) -> None:
 
 @given(table=st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=2, max_size=30))
 def test_fleiss_kappa_matches_statsmodels(table: list[tuple[str, str, str]]) -> None:
-    """Values agree to 1e-9."""
     from statsmodels.stats.inter_rater import fleiss_kappa as reference
 
     counts = [{name: item.count(name) for name in "abc"} for item in table]
@@ -58,7 +56,7 @@ def test_fleiss_kappa_matches_statsmodels(table: list[tuple[str, str, str]]) -> 
     )
 )
 def test_alpha_matches_krippendorff_with_missing_ratings(table: list[list[int | None]]) -> None:
-    """Values agree to 1e-9 for any missing ratings."""
+    """The values agree to 1e-9, whichever ratings are missing."""
     import krippendorff
 
     alpha = krippendorff_alpha(table)
@@ -70,7 +68,7 @@ def test_alpha_matches_krippendorff_with_missing_ratings(table: list[list[int | 
 
 @given(outcomes=st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=2, max_size=60))
 def test_brier_score_and_calibration_error_match_the_reference(outcomes: list[tuple[bool, float]]) -> None:
-    """The Brier score is scikit-learn's; the calibration error uses ten equal bins."""
+    """The Brier score is compared with scikit-learn's, and the calibration error uses ten equal bins."""
     from sklearn.metrics import brier_score_loss
 
     items = [
@@ -102,7 +100,7 @@ def judged_items_of(n: int, slope: float, seed: int) -> list[JudgedItem]:
 
 @pytest.mark.slow
 def test_only_overconfident_judges_are_calibrated() -> None:
-    """The slope is undone on new items; a slope that does not help is rejected."""
+    """The slope is undone on new items, and a slope that does not help is rejected."""
     bold = judge_quality(judged_items_of(400, 3.0, seed=1))
     assert bold.calibration.helps
     assert abs(bold.calibration.slope - 1 / 3) < 0.1
@@ -118,7 +116,10 @@ def test_only_overconfident_judges_are_calibrated() -> None:
 
 @pytest.mark.simulation
 def test_corrected_rates_have_their_coverage() -> None:
-    """At least 94 out of 100 intervals contain the true value for a one-sided judge, whose own rate never does."""
+    """At least 94 of 100 intervals contain the true value.
+
+    The uncorrected rate of this one-sided judge never equals it.
+    """
     random, covered, uncorrected = Random(3), 0, 0
     for _ in range(2_000):
         truth = [float(random.random() < 0.6) for _ in range(600)]
@@ -132,7 +133,10 @@ def test_corrected_rates_have_their_coverage() -> None:
 
 
 def test_audit_ballots_become_judged_items() -> None:
-    """Orders are combined. Items without a truth or a usable ballot are skipped."""
+    """Orders are combined.
+
+    Items without a truth or a usable ballot are skipped.
+    """
 
     def ballot(order: list[str], yes: float) -> JudgeBallot:
         return JudgeBallot(order=order, scores={"yes": yes, "no": 1 - yes}, winner="yes" if yes > 0.5 else "no")
@@ -153,7 +157,7 @@ def test_audit_ballots_become_judged_items() -> None:
     ids=["none", "truth"],
 )
 def test_invalid_input_is_rejected(items: list[JudgedItem], field: str) -> None:
-    """The error has the field."""
+    """The error names the field."""
     with pytest.raises(ConfigurationError) as caught:
         judge_quality(items)
     assert caught.value.field == field
@@ -161,7 +165,10 @@ def test_invalid_input_is_rejected(items: list[JudgedItem], field: str) -> None:
 
 @pytest.mark.slow
 def test_calibration_error_is_reported_with_a_calibrated_judges() -> None:
-    """With 40 items, chance gives an error of .1, which is not a finding; an overconfident judge is."""
+    """With 40 items, chance alone gives an error of .1.
+
+    Only an overconfident judge is reported.
+    """
     random, larger, values = Random(8), 0, []
     for _ in range(25):
         items = []

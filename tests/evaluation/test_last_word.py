@@ -59,7 +59,7 @@ def test_judges_without_a_preference_are_not_accused() -> None:
 
 @pytest.mark.parametrize(("liked", "words"), [(2, "favors the last word: it won 30 of 30"), (0, "is against the last")])
 def test_last_word_is_tested_separately_with_more_sides(liked: int, words: str) -> None:
-    """The even rate is one in three, and the sentence states it."""
+    """With three sides, the even rate is one in three, and the sentence says so."""
     orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 10
     report = full_audit([ballots(order[liked], *order)[:1] for order in orders], spoken=orders)
     assert report.last_word is not None
@@ -71,7 +71,7 @@ def test_last_word_is_tested_separately_with_more_sides(liked: int, words: str) 
 
 
 def test_unknown_or_simultaneous_orders_have_no_last_word() -> None:
-    """A figure without data would be misleading."""
+    """A figure that is not based on data would be misleading."""
     assert audit([ballots("tea", "tea", "coffee")]).last_word is None
     for order, expected in (("simultaneous", None), ("rotated", ["stance of bea", "stance of ann"])):
         raw = build("debate", 2, turn_order=order).run_sync("Q?", model=Speakers().model).raw
@@ -80,7 +80,7 @@ def test_unknown_or_simultaneous_orders_have_no_last_word() -> None:
 
 
 def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
-    """In mirrored debates, a quality judge has no bias, and a last-word judge has the maximum bias."""
+    """In mirrored debates, an impartial judge has no bias, and one that favors the last word has the maximum bias."""
 
     def mirrored(*winners: str) -> list[JudgeBallot]:
         orders = (["tea", "coffee"], ["coffee", "tea"])
@@ -99,14 +99,13 @@ def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(any), min_size=1, max_size=12))
 def test_place_test_with_two_places_equals_the_sign_flip_test(wins: list[tuple[int, int]]) -> None:
-    """Values agree up to rounding."""
     leans = [one - other for one, other in wins]
     assert place_test([(win, 1) for win in wins]) == pytest.approx(sign_flip_test(leans))
 
 
 @given(st.integers(2, 5), st.integers(1, 15), st.data())
 def test_place_test_for_single_wins_is_binomial(sides: int, items: int, data: st.DataObject) -> None:
-    """Extremity is measured by the distance from the mean, as in the other tests."""
+    """As in the other tests, extremity is measured by the distance from the mean."""
     from scipy import stats
 
     last = data.draw(st.integers(0, items))
@@ -120,7 +119,7 @@ def test_place_test_for_single_wins_is_binomial(sides: int, items: int, data: st
 
 
 def test_last_word_is_in_the_command_output_and_the_json_document(capsys: pytest.CaptureFixture[str]) -> None:
-    """The table has a line for it, and the document a field."""
+    """The table has a line for it, and the JSON document has a field."""
     import sys
 
     from flowdebate.cli.terminal.page import Page
@@ -136,7 +135,10 @@ def test_last_word_is_in_the_command_output_and_the_json_document(capsys: pytest
 
 
 def test_mirrored_ballots_cancel_a_strong_last_word_bias() -> None:
-    """Simulated log-odds: quality N(0, 1), last word 1, noise N(0, .5); one debate, two mirrored, two alike."""
+    """The log-odds are simulated as quality N(0, 1), a last word of 1 and noise N(0, .5).
+
+    One debate, two mirrored debates and two alike are compared.
+    """
     np = pytest.importorskip("numpy")
     draw = np.random.default_rng(20261122)
     debates = 400_000

@@ -55,7 +55,6 @@ def test_judges_of_length_and_quality_are_fitted() -> None:
 
 
 def test_unfittable_ballots_are_rejected() -> None:
-    """The errors are too few pairs of a kind, equal lengths, an unknown better side and missing letters."""
     judgings = [(draw_ballots(0.1, (100 + number, 100)), "cap") for number in range(10)]
     equal = [(draw_ballots(0.0, (100, 100)), None)] * 20
     assert fit_letters([*judgings, *equal]).min_log_odds >= 0
@@ -108,7 +107,7 @@ def length_judge(weights: str | None = None) -> FunctionModel:
 
 
 def test_length_alone_wins_only_without_a_fit() -> None:
-    """Both leads are reported; ballots keep the log-odds of the letters."""
+    """Both leads are reported, and the ballots keep the log-odds of the letters."""
     assert judge_debate(length_judge()).winner == "cap"
     result = judge_debate(length_judge(), fit=LetterFit(per_log_length=0.2, min_log_odds=0.15))
     assert result.winner is None
@@ -131,7 +130,7 @@ def test_length_alone_wins_only_without_a_fit() -> None:
 
 
 def test_local_model_fit_matches_its_weights_and_the_default_prompt() -> None:
-    """Other weights under the same name and other prompts have no fit."""
+    """Other weights with the same name have no fit, and neither has any other prompt."""
     [(slope, threshold)] = FITTED.values()
     fit = LetterFit(per_log_length=slope, min_log_odds=threshold)
     assert [ballot.fit for ballot in judge_debate(length_judge(WEIGHTS)).judging.ballots] == [fit, fit]

@@ -62,7 +62,6 @@ def row_of(report: ModelCheck, name: str) -> CheckRow:
 
 
 async def test_fully_capable_models_need_no_settings() -> None:
-    """The number of calls is the announced one."""
     stub = Stub()
     report = await check_stub(stub)
     assert outcomes(report, "works") == {"model": "differs"}, report.rows()
