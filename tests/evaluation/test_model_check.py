@@ -117,7 +117,7 @@ async def test_server_rejections_are_quoted(refuses: list[str], rows: list[str],
 
 @pytest.mark.parametrize("status", [200, 404, 422, 501])
 async def test_rejections_are_recognized_with_any_status(status: int, tmp_path: Path) -> None:
-    """Even a response with status 200 can be a rejection; the recording keeps it."""
+    """Even a response with status 200 can be a rejection, and the recording keeps the status."""
     record = tmp_path / "check.jsonl"
     report = await check_stub(Stub(refuses=["stream"], words="No streaming on this plan.", status=status), record)
     assert row_of(report, "streaming").detail == f"{status}: No streaming on this plan."
@@ -127,7 +127,7 @@ async def test_rejections_are_recognized_with_any_status(status: int, tmp_path: 
 
 
 async def test_accepted_name_for_the_token_limit_is_reported() -> None:
-    """The limit itself is not rejected."""
+    """The server rejects a name for the limit but not the limit itself."""
     report = await check_stub(Stub(refuses=["older limit"]))
     assert row_of(report, "token limit") == CheckRow(
         group="request", name="token limit", outcome="works", detail="as max_completion_tokens"
@@ -135,7 +135,7 @@ async def test_accepted_name_for_the_token_limit_is_reported() -> None:
 
 
 async def test_thinking_repairs_and_stop_reasons_are_counted() -> None:
-    """A model with visible thinking, fenced JSON and its own stop reasons still fills every role."""
+    """A model with visible thinking, fenced JSON and unusual stop reasons can still fill every role."""
 
     def write(text: str) -> str:
         fenced = f"```json\n{text}\n```" if text.startswith("{") else text
@@ -150,7 +150,7 @@ async def test_thinking_repairs_and_stop_reasons_are_counted() -> None:
 
 
 async def test_failed_roles_are_reported_with_a_remedy() -> None:
-    """Other roles are still tried, and the number of requests is bounded."""
+    """The other roles are still tried, and the number of requests is bounded."""
     stub = Stub(
         data=lambda body, data: "I would rather not." if "scores" in json.dumps(data) else data,
         letters=False,
@@ -165,7 +165,7 @@ async def test_failed_roles_are_reported_with_a_remedy() -> None:
 
 
 async def test_order_dependent_judges_are_detected() -> None:
-    """The judge prefers the first side in every order."""
+    """The judge in this test prefers the first side in every order."""
 
     def prefer_the_first(body: Any, data: Any) -> Any:
         if "scores" in data:
@@ -181,7 +181,7 @@ async def test_order_dependent_judges_are_detected() -> None:
 
 
 async def test_wrong_names_are_distinguished_from_schema_mismatches() -> None:
-    """The schema permits the name, so no other check detects it."""
+    """The schema permits the wrong name, so no other check detects it."""
 
     def blame(_: Any, data: Any) -> Any:
         return {**data, "winner": "Blaise Pascal"} if "confidence" in data else data
@@ -205,7 +205,10 @@ async def test_wrong_names_are_distinguished_from_schema_mismatches() -> None:
 async def test_models_that_do_not_answer_end_the_check_at_once(
     status: int, body: Any, requests: int, says: str
 ) -> None:
-    """The error has a remedy. If the server's answer is unclear, two kinds of request are tried."""
+    """The error suggests a remedy.
+
+    If the server's answer is unclear, two kinds of request are tried.
+    """
 
     async def serve(exchange: Exchange) -> None:
         if isinstance(body, str):
@@ -224,7 +227,7 @@ async def test_models_that_do_not_answer_end_the_check_at_once(
 
 
 async def test_requests_in_a_check_are_bounded() -> None:
-    """The number is bounded whatever rejections are repeated."""
+    """The number of requests is bounded even if the server rejects all of them."""
     stub = Stub(data=lambda *_: "no", refuses=["formats"])
     report = await check_stub(stub)
     assert len(stub.requests) <= MAX_REQUESTS
@@ -232,7 +235,7 @@ async def test_requests_in_a_check_are_bounded() -> None:
 
 
 async def test_models_without_a_server_can_be_checked() -> None:
-    """A model without a server has no request features and one output mode."""
+    """Such a model has no request features and only one output mode."""
 
     def reply(request: Any) -> Any:
         return "Trams." if request.output is None else {"reasoning": "r", "winner": "Ada Lovelace", "confidence": 1}
@@ -256,7 +259,7 @@ def weird_stub() -> Stub:
 
 
 async def test_replayed_recordings_have_the_same_faults(tmp_path: Path) -> None:
-    """Checking the recording gives the same rows, although names and prompts differ between runs."""
+    """Checking the recording must give the same rows, although names and prompts differ between runs."""
     record = tmp_path / "check.jsonl"
     report = await check_stub(weird_stub(), record)
     with serve_recording(record) as base_url:
@@ -267,7 +270,7 @@ async def test_replayed_recordings_have_the_same_faults(tmp_path: Path) -> None:
 
 
 async def test_record_is_a_cassette(tmp_path: Path) -> None:
-    """Answers are replayed without a server, including their repairs and flags."""
+    """The answers, including their repairs and flags, can be replayed without a server."""
     record = tmp_path / "check.jsonl"
     report = await check_stub(weird_stub(), record)
     replayed = await check(ReplayModel(record))
@@ -277,7 +280,7 @@ async def test_record_is_a_cassette(tmp_path: Path) -> None:
 
 
 async def test_record_contains_no_key_or_address(tmp_path: Path) -> None:
-    """Data that the server reveals about itself and its user is omitted as well."""
+    """Anything that the server reveals about itself or its user is left out as well."""
     record = tmp_path / "check.jsonl"
     await check_stub(weird_stub(), record)
     text = record.read_text()
@@ -290,7 +293,7 @@ async def test_record_contains_no_key_or_address(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "gemini", "ollama"])
 async def test_all_vendors_are_checked_and_replayed_through_their_interface(vendor: Any, tmp_path: Path) -> None:
-    """Requests use aiohttp and Anthropic's SDK, which have different features."""
+    """The requests use aiohttp and Anthropic's SDK, which have different features."""
     record = tmp_path / "check.jsonl"
     with vendors() as clients:
         name = f"{vendor}/{clients[vendor].models[0]}"
@@ -307,7 +310,7 @@ async def test_all_vendors_are_checked_and_replayed_through_their_interface(vend
 
 
 async def test_recordings_answer_other_requests_with_the_same_parts(tmp_path: Path) -> None:
-    """A rejected feature is rejected, an accepted one is answered, and an unknown one is named."""
+    """A rejected feature is rejected again, an accepted one is answered, and an unknown one is named."""
     record = tmp_path / "check.jsonl"
     await check_stub(Stub(refuses=["temperature"], words="No temperature."), record)
     with serve_recording(record) as base_url:

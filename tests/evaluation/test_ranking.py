@@ -51,7 +51,7 @@ def reference_fit(games: Sequence[Game], *, order: bool, ties: bool) -> np.ndarr
 @pytest.mark.parametrize("order", [False, True], ids=["no order", "order"])
 @pytest.mark.parametrize("seed", range(3))
 def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> None:  # noqa: FBT001 - of pytest
-    """Strengths, the first-place effect and Davidson's parameter agree to 1e-6."""
+    """The strengths, the first-place effect and Davidson's parameter must agree to 1e-6."""
     games = draw_games(seed, ties=ties, games=200)
     expected = reference_fit(games, order=order, ties=ties)
     strengths = np.array([0.0, *expected[:4]])
@@ -72,7 +72,7 @@ def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> 
 
 
 def test_systems_outside_the_largest_component_are_above_or_below() -> None:
-    """Systems outside the largest component have no strength. Systems without any connection are listed separately."""
+    """Such systems have no strength, and those without any connection are listed separately."""
     even = [Game(one, other, 1, (one, other)) for one, other in ("ab", "ba", "bc", "ca")]
     odd = [Game("top", "a", 1), Game("higher", "top", 1), Game("b", "low", 1), Game("x", "y", 1), Game("x", "low", 1)]
     ranking = rank_games([*even, *odd], order=False)
@@ -87,7 +87,7 @@ def test_systems_outside_the_largest_component_are_above_or_below() -> None:
 
 
 def test_ties_connect_systems_both_ways() -> None:
-    """Other games must show how likely ties are; otherwise, strengths are infinite."""
+    """Other games must show how likely ties are, or the strengths would be infinite."""
     tied = [Game("a", "b", 0.5, 1), Game("a", "b", 1, 2), Game("a", "b", 1, 3)]
     assert "no two systems" in str(rank_games(tied, order=False).problem)
     connected = [Game(one, other, won, 4) for one, other, won in (("b", "c", 1), ("c", "b", 1), ("b", "c", 0.5))]
@@ -98,7 +98,7 @@ def test_ties_connect_systems_both_ways() -> None:
 
 
 def test_priors_rank_all_systems() -> None:
-    """Systems that won everything or never met are included; a narrower prior shrinks strengths."""
+    """Even systems that won everything or never met can be ranked, and a narrower prior shrinks the strengths."""
     games = [Game("a", "b", 1, 1), Game("b", "c", 1, 2), Game("c", "b", 1, 3), Game("d", "e", 1, 4)]
     assert rank_games(games, order=False).above == ["a"]
     wide, narrow = (rank_games(games, order=False, prior=prior) for prior in (2, 0.5))
@@ -115,7 +115,7 @@ def test_priors_rank_all_systems() -> None:
 
 
 def test_problems_name_infinite_strengths() -> None:
-    """Examples are only ties, a system that always won, and a first place that always won."""
+    """This happens if there are only ties, if one system always won, or if the first place always won."""
     assert rank_games([Game("a", "b", 0.5)] * 3).problem == "no ranking: all games are ties"
     assert "no two systems" in str(rank_games([Game("a", "b", 1), Game("b", "c", 1)], order=False).problem)
     always = [Game(one, other, 1) for one, other in (("a", "b"), ("b", "a")) for _ in range(5)]
@@ -136,7 +136,7 @@ def test_problems_name_infinite_strengths() -> None:
     ids=["one question", "two questions", "alike"],
 )
 def test_clusters_without_variation_give_no_intervals(games: list[Game], reason: str) -> None:
-    """Strengths are reported along with the reason."""
+    """The strengths are reported along with the reason why intervals are missing."""
     ranking = rank_games(games, order=False)
     assert [(system.low, system.high) for system in ranking.systems] == [(None, None)] * 2
     assert ranking.systems[0].strength == pytest.approx(np.log(2) / 2)
@@ -145,7 +145,7 @@ def test_clusters_without_variation_give_no_intervals(games: list[Game], reason:
 
 
 def test_interval_width_follows_the_smallest_number_of_questions() -> None:
-    """A system with three out of thirty questions has an interval based on three."""
+    """If a system was asked three out of thirty questions, its interval is based on three."""
     random = Random(4)
     games = [
         Game(one, other, float(random.random() < 0.5), question)
@@ -184,13 +184,12 @@ def find_infinite(tables: range) -> list[int]:
 
 
 def test_random_tables_have_no_infinite_strength() -> None:
-    """All strengths are plausible for a table of this size."""
+    """All strengths must be plausible for a table of this size."""
     assert find_infinite(range(80)) == []
 
 
 @pytest.mark.parametrize("games", [[], [Game("a", "a", 1)], [Game("a", "b", 2)]], ids=["none", "itself", "2 wins"])
 def test_invalid_games_are_rejected(games: list[Game]) -> None:
-    """The error is raised before the fit."""
     with pytest.raises(ConfigurationError, match="games"):
         rank_games(games)
 
@@ -239,7 +238,7 @@ def order_coverage(studies: int, games: int, *, seed: int) -> tuple[float, float
 
 @pytest.mark.slow
 def test_intervals_have_their_coverage() -> None:
-    """The coverage is at least .93 in simulated studies."""
+    """In simulated studies, the coverage is at least .93."""
     assert strength_coverage(200, 60, seed=5) >= 0.93
     assert min(order_coverage(100, 120, seed=6)) >= 0.9
     assert min(simulated_cover(systems, 3, studies=80).holds for systems in (2, 3)) >= 0.93
@@ -248,7 +247,7 @@ def test_intervals_have_their_coverage() -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(1800)
 def test_intervals_have_their_coverage_in_many_studies() -> None:
-    """The simulations include three questions; `python -m evidence.intervals` prints the shares and widths."""
+    """The simulations include three questions, and `python -m evidence.intervals` prints the shares and widths."""
     assert strength_coverage(2_000, 50, seed=7) >= 0.93
     assert strength_coverage(2_000, 200, seed=8) >= 0.93
     assert min(order_coverage(2_000, 150, seed=9)) >= 0.93

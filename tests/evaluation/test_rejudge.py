@@ -67,7 +67,7 @@ class Judge:
     ],
 )
 async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], mirror: bool) -> None:  # noqa: FBT001 - drawn
-    """Answer form, orders, labels and rule are the same unless options change them."""
+    """The judge is asked in the same way as originally, unless an option changes that."""
     how = JudgeOptions(**options, quotes=False)
     sides = [Debater("ann", "cats", block=lambda _: "A cat."), Debater("bea", "dogs", block=lambda _: "A dog.")]
     pattern = debate(name="d", debaters=sides, max_rounds=1, judge=how, mirror=mirror, synthesizer=False)
@@ -101,7 +101,7 @@ async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], m
 
 
 async def test_sides_appear_in_each_slot_and_no_debater_is_called() -> None:
-    """The default is a Latin square: one call per side, with the whole transcript."""
+    """By default, the orders form a Latin square, so there is one call per side with the whole transcript."""
     judge = Judge()
     raw = DebateRawOutput(rounds=1, question="Q?", transcript=arguments_of("a", "b", "c"), verdict=None)
     results = await rejudge([raw, debate_output("yes", "no")], model=judge.model, store=False)
@@ -114,7 +114,7 @@ async def test_sides_appear_in_each_slot_and_no_debater_is_called() -> None:
 
 
 async def test_repeated_views_have_the_same_order() -> None:
-    """Repeated judgments use one view; different items have different orders."""
+    """Judgments of one item repeat the same view, while different items have different orders."""
     judge = Judge()
     results = await rejudge([debate_output("a", "b", "c")] * 8, repeat=2, model=judge.model, seed=4, store=False)
     orders = [[tuple(ballot.order) for ballot in item.unwrap().output.ballots] for item in results]
@@ -130,7 +130,7 @@ async def test_single_judge_calls_name_a_winner() -> None:
 
 
 async def test_judge_has_the_instructions_from_its_options() -> None:
-    """`JudgeOptions` work as in a debate."""
+    """`JudgeOptions` have the same effect as in a debate."""
     systems: list[str] = []
 
     def answer(request: ModelRequest) -> Reply:
@@ -144,7 +144,6 @@ async def test_judge_has_the_instructions_from_its_options() -> None:
 
 
 async def test_stored_verdicts_are_not_requested_again(tmp_path: Path) -> None:
-    """The store and the name are the same."""
     judge = Judge()
     runs = [
         await rejudge([debate_output("a", "b")], model=judge.model, store=tmp_path / "runs.db", batch_id="again")
@@ -171,7 +170,6 @@ async def test_judges_that_omit_ballots_are_rejected(options: dict[str, Any], me
 
 
 async def test_unjudgeable_debates_are_rejected_before_any_call() -> None:
-    """The errors are a missing debate and a debate with only one side."""
     judge = Judge()
     with pytest.raises(ConfigurationError, match="`debates` must not be empty"):
         await rejudge([], model=judge.model)
@@ -181,7 +179,7 @@ async def test_unjudgeable_debates_are_rejected_before_any_call() -> None:
 
 
 async def test_names_in_arguments_are_hidden_when_rejudging() -> None:
-    """The judge of a stored debate sees aliases, like the original judge."""
+    """The judge of a stored debate sees aliases, as the original judge did."""
     judge = Judge()
     texts = {"yes": "As anna, I say yes.", "no": "ben: no."}
     entries = [
@@ -194,7 +192,7 @@ async def test_names_in_arguments_are_hidden_when_rejudging() -> None:
 
 
 async def test_letter_ballots_are_rejudged(tmp_path: Path) -> None:
-    """Ballots have no quotes. The audit uses them to measure the judge's bias, and no call is repeated."""
+    """The audit uses the ballots to measure the judge's bias, so they have no quotes, and no call is repeated."""
     judge, requests = SimJudge(slot=1.5, quality=lambda text: len(text) / 10), []
 
     def count_request(request: ModelRequest) -> Any:

@@ -37,7 +37,7 @@ def finding(title: str, **place: Any) -> Finding:
     ],
 )
 def test_hits_are_in_the_same_file_within_three_lines(place: dict[str, Any], *, is_named: bool) -> None:
-    """The location must exist in the material."""
+    """The location must also exist in the material."""
     assert FAULT.is_named(finding("The file is never closed", **place)) is is_named
 
 
@@ -46,11 +46,11 @@ def test_hits_are_in_the_same_file_within_three_lines(place: dict[str, Any], *, 
     [("Resource leak", True), ("The handle is not released", True), ("No docstring", False), ("SQL injection", False)],
 )
 def test_hits_name_the_kind_of_fault(title: str, *, is_named: bool) -> None:
-    """A finding at the right location about something else is not a hit."""
+    """A finding at the right location about something else does not count as a hit."""
     assert FAULT.is_named(finding(title)) is is_named
 
 
 def test_benchmarks_need_a_review() -> None:
-    """Rates without data are rejected."""
+    """Rates that are not based on data would be meaningless, so they are rejected."""
     with pytest.raises(ConfigurationError):
         review_benchmark([])

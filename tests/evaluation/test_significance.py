@@ -59,7 +59,10 @@ def count_alarms(audits: Sequence[JudgeAudit]) -> int:
 
 @pytest.mark.simulation
 def test_audits_of_54_verdicts_have_a_power_of_80_percent() -> None:
-    """The power is as documented for a bias of 70 %; at most one in twenty audits accuses a fair judge."""
+    """The documented power is for a bias of 70 %.
+
+    At most one in twenty audits accuses a fair judge.
+    """
     source = Random(1)
     detected = count_alarms([full_audit(single_verdicts(54, 0.7, source), resamples=0) for _ in range(AUDITS)])
     false = count_alarms([full_audit(single_verdicts(54, 0.5, source), resamples=0) for _ in range(AUDITS)])
@@ -72,7 +75,7 @@ def test_audits_of_54_verdicts_have_a_power_of_80_percent() -> None:
     ("schedule", "sides"), [("swap", "ab"), ("cyclic", "abc"), ("swap", "abc"), ("single", "abcd")]
 )
 def test_verdicts_on_one_item_are_not_independent_evidence(schedule: str, sides: str) -> None:
-    """For any schedule, at most one in twenty audits accuses a fair judge."""
+    """Whatever the schedule, at most one in twenty audits may accuse a fair judge."""
     source = Random(2)
     resamples = 0 if sides == "ab" else 99
     audits = [full_audit(draw_items(40, schedule, sides, source), resamples=resamples) for _ in range(60)]
@@ -87,7 +90,7 @@ def test_preferences_are_found_in_schedules_too() -> None:
 
 
 def test_order_audits_do_not_detect_content_preferences() -> None:
-    """A judge that always prefers the longer side looks perfect, and the findings state this limit."""
+    """A judge that always prefers the longer side looks perfect, so the findings state this limit."""
     longer = [[FIRST, MIRRORED[1]], [LAST, MIRRORED[0]]] * 30
     report = full_audit(longer)
     assert report.position_consistency is not None
@@ -99,7 +102,7 @@ def test_order_audits_do_not_detect_content_preferences() -> None:
 
 
 def test_audit_reports_samples_that_are_too_small() -> None:
-    """The finding appears whenever the sample is below the required number, and never otherwise."""
+    """The finding appears exactly when the sample is smaller than required."""
     source = Random(4)
     for n in (1, 12, 53):
         findings = full_audit(single_verdicts(n, 0.5, source), resamples=0).findings
@@ -112,7 +115,7 @@ def test_audit_reports_samples_that_are_too_small() -> None:
 
 
 def test_preferences_in_few_items_are_reported_once() -> None:
-    """The sentence has the sample size, so there is no separate remark about it."""
+    """The sentence states the sample size, so a separate remark would repeat it."""
     findings = full_audit(single_verdicts(23, 1.0, Random(1)), resamples=0).findings
     mentions = [finding for finding in findings if "the first slot" in finding]
     assert len(mentions) == 1
@@ -121,7 +124,6 @@ def test_preferences_in_few_items_are_reported_once() -> None:
 
 
 def test_preferences_are_reported_with_their_numbers() -> None:
-    """The sentence has count, sample size, interval and p-value."""
     cast = [[FIRST]] * 20 + [[MIRRORED[0]]] * 18 + [[LAST]] * 16
     assert full_audit(cast).findings[0] == ("favors the first slot: 38 of 54 (70%, 95% CI 56% to 82%, p = 0.0038)")
     fair = [[FIRST]] * 14 + [[MIRRORED[0]]] * 14 + [[LAST]] * 13 + [[MIRRORED[1]]] * 13
@@ -133,7 +135,7 @@ def test_preferences_are_reported_with_their_numbers() -> None:
 
 
 def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
-    """Neither fixed slots nor fixed labels can be tested."""
+    """If slots or labels are fixed, their effect cannot be told apart from that of the side."""
     labelled = [ballot(order, order[0], labels={order[0]: "A", order[1]: "B"}) for order in ("ab", "ba")]
     assert full_audit([[FIRST]] * 60).findings[0].startswith("cannot tell: all 60 items were shown in one order")
     findings = full_audit([[ballot_] for ballot_ in labelled * 30]).findings
@@ -142,7 +144,7 @@ def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
 
 
 def test_intervals_have_a_width_without_variation() -> None:
-    """The interval for 60 of 60 has the Clopper-Pearson lower bound; varying figures are resampled by item."""
+    """The interval for 60 of 60 ends at the Clopper-Pearson lower bound, and varying figures are resampled by item."""
     report = full_audit([[FIRST], [MIRRORED[0]]] * 30)
     first, last = report.slots[0].places
     end = 0.025 ** (1 / 60)
@@ -158,7 +160,7 @@ def test_intervals_have_a_width_without_variation() -> None:
 @settings(max_examples=example_count(8))
 @given(items, st.data())
 def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
-    """The order of items does not matter, other figures are unchanged, and intervals contain their figures."""
+    """The order of items does not matter, and figures without an interval are unchanged."""
     report = full_audit(cast, seed=5, resamples=50)
     assert full_audit(data.draw(st.permutations(cast)), seed=5, resamples=50) == report
     for tested, plain in zip(all_figures(report), all_figures(audit(cast)), strict=True):
@@ -173,7 +175,7 @@ def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data
 
 
 def test_required_sample_sizes_match_the_test() -> None:
-    """The power is sufficient from this size on, and the stored table equals a new computation."""
+    """From this sample size on, the power suffices, and the stored table equals a new computation."""
     assert [smallest_n(rate) for rate in (0.6, 0.7, 0.8)] == [210, 54, 23]
     for rate in (0.6, 0.7, 0.8, 0.95):
         n = smallest_n(rate)
@@ -199,7 +201,6 @@ def test_required_sample_sizes_match_the_test() -> None:
     ids=["even", "one side", "certain", "no item", "no items", "seed", "resamples"],
 )
 def test_invalid_arguments_are_rejected(call: object, message: str) -> None:
-    """The error has the permitted values."""
     assert callable(call)
     with pytest.raises(ConfigurationError, match=message):
         call()
@@ -207,21 +208,21 @@ def test_invalid_arguments_are_rejected(call: object, message: str) -> None:
 
 @pytest.mark.parametrize(("n", "chance"), [(1, 0.5), (50, 0.999), (1_000, 1 / 3), (20_000, 0.5), (5, 1.0), (3, 0.0)])
 def test_binomial_probabilities_match_scipy(n: int, chance: float) -> None:
-    """The smallest probabilities are included, which would vanish in a difference of two sums."""
+    """The smallest probabilities would vanish in a difference between two sums."""
     stats = pytest.importorskip("scipy.stats")
     assert binomial_chances(n, chance) == pytest.approx(stats.binom.pmf(range(n + 1), n, chance), rel=1e-10, abs=1e-290)
 
 
 @pytest.mark.parametrize(("wins", "n"), [(0, 5), (5, 5), (3, 9), (1_234, 99_999)])
 def test_exact_intervals_match_scipy(wins: int, n: int) -> None:
-    """The intervals are Clopper-Pearson intervals."""
+    """These are Clopper-Pearson intervals."""
     stats = pytest.importorskip("scipy.stats")
     assert exact_interval(wins, n) == pytest.approx(tuple(stats.binomtest(wins, n).proportion_ci(method="exact")))
 
 
 @pytest.mark.parametrize("size", [2, 40, 3_000])
 def test_bootstrap_intervals_match_scipy(size: int) -> None:
-    """The same seed gives the same numbers."""
+    """The same seed must give the same numbers."""
     stats, np = pytest.importorskip("scipy.stats"), pytest.importorskip("numpy")
     source = np.random.default_rng(size)
     numbers = source.integers(1, 4, size)
@@ -239,7 +240,7 @@ def test_bootstrap_intervals_match_scipy(size: int) -> None:
 
 
 def test_run_audits_need_no_optional_library() -> None:
-    """Figures and findings import neither numpy nor scipy; functions that need them name the extra."""
+    """Figures and findings need neither NumPy nor SciPy, and functions that do need them name the extra."""
     script = """
 import sys
 class Gone:

@@ -63,7 +63,7 @@ def similar_runs(run: StoredRun) -> Iterator[StoredRun]:
 
 
 def test_each_run_adds_little_memory() -> None:
-    """The next 1,000 debates, all different, add a tenth of a kilobyte each."""
+    """Another 1,000 debates, all of them different, add a tenth of a kilobyte each."""
     runs, standings = similar_runs(judged_run()), Standings()
     memory = []
     tracemalloc.start()
@@ -84,7 +84,7 @@ def test_each_run_adds_little_memory() -> None:
 
 
 def test_votes_are_read_with_one_query_per_page_of_runs() -> None:
-    """120 runs are three pages."""
+    """The 120 runs fill three pages."""
     store, runs = CountingReads(), similar_runs(judged_run())
 
     async def audited() -> tuple[int, int]:
@@ -102,7 +102,7 @@ def test_votes_are_read_with_one_query_per_page_of_runs() -> None:
 
 @pytest.mark.parametrize("command", slow_but_first(["audit", "leaderboard"]))
 def test_large_parts_of_scipy_are_not_imported(command: str, tmp_path: Path) -> None:
-    """Importing statistics and signals takes 25 MB, and optimization 24 MB, whatever the number of runs."""
+    """Importing statistics and signals would take 25 MB, and optimization 24 MB, whatever the number of runs."""
     script = """
 import asyncio, sys
 from flowdebate import Debater, debate

@@ -95,7 +95,7 @@ def study(rows: Sequence[Mapping[str, Any]] = ROWS, **options: Any) -> Study:
 
 
 async def test_questions_are_asked_once_and_stored_without_texts(tmp_path: Path) -> None:
-    """The file has answers, orders and costs, but no text written by a model."""
+    """The file contains answers, orders and costs, but no text written by a model."""
     path, voters = tmp_path / "answers.jsonl", Answering()
     answers = await ask_study(study(), path, model=voters.model)
     assert [answer.item for answer in answers] == list(dict.fromkeys(answer.item for answer in answers))
@@ -111,7 +111,7 @@ async def test_questions_are_asked_once_and_stored_without_texts(tmp_path: Path)
 
 @pytest.mark.parametrize("by", ["log_odds", "mean"])
 async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedBy) -> None:
-    """Letters and rubrics are stored by side number and give the same winner, including for noise."""
+    """Letters and rubrics are stored by the number of the side and give the same winner, also for noise."""
 
     def answer(request: ModelRequest) -> ModelResponse:
         if request.choices:
@@ -137,7 +137,7 @@ async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedB
 
 
 async def test_all_designs_assign_positions_alike() -> None:
-    """Designs differ in nothing else, and the right position speaks first in only some of the questions."""
+    """Designs must differ in nothing else, and the right position speaks first in only some of the questions."""
     experiment = study(designs={"together": primes_design("single"), "in_turn": primes_design(order="declared")})
     dealt = {(case.design, case.item): case.positions for case in experiment.cases}
     assert all(dealt["together", case.item] == dealt["in_turn", case.item] for case in experiment.cases)
@@ -147,7 +147,7 @@ async def test_all_designs_assign_positions_alike() -> None:
 
 @pytest.mark.parametrize("kills", [1, 20])
 async def test_killed_studies_have_the_same_results_as_uninterrupted_ones(tmp_path: Path, kills: int) -> None:
-    """The file may end within a line or between two. Recorded answers count, and no call is repeated."""
+    """The file may end within a line or between two lines, and no recorded call may be repeated."""
     uninterrupted = await ask_study(study(), tmp_path / "whole.jsonl", model=Answering().model)
     lines = (tmp_path / "whole.jsonl").read_bytes()
     random, path, voters = Random(kills), tmp_path / "killed.jsonl", Answering()
@@ -165,7 +165,7 @@ async def test_killed_studies_have_the_same_results_as_uninterrupted_ones(tmp_pa
 
 @pytest.mark.parametrize("seed", slow_but_first([1, 2]))
 def test_studies_killed_twenty_times_have_the_same_table(tmp_path: Path, seed: int) -> None:
-    """After SIGKILL in debates, baselines and noise, the whole report is equal."""
+    """The study is killed with SIGKILL during debates, baselines and noise, and the whole report must be equal."""
     reports = []
     for kills in (0, 20):
         folder = tmp_path / str(kills)
@@ -180,7 +180,10 @@ def test_studies_killed_twenty_times_have_the_same_table(tmp_path: Path, seed: i
 
 
 async def test_interrupted_debates_are_resumed(tmp_path: Path) -> None:
-    """With a store, recorded answers are reused. A failed question is retried by the next call."""
+    """With a store, recorded answers are reused.
+
+    A failed question is retried by the next call.
+    """
     down = True
     voters = Answering(lambda *_: ProviderFailed("away", status=503) if down else "It is not")
     options: Any = {"model": voters.model, "store": tmp_path / "runs.db", "max_concurrency": 1}
@@ -199,7 +202,7 @@ async def test_two_processes_cannot_write_to_one_file(tmp_path: Path) -> None:
 
 
 async def test_noise_judges_the_arguments_for_another_question(tmp_path: Path) -> None:
-    """Every question keeps its positions and gets the arguments from a different question."""
+    """Every question keeps its positions but is judged on the arguments from a different question."""
     noisy = study(noise=True, designs={"together": primes_design("single")}, primary=("together", "noise"))
     voters = Answering()
     answers = await ask_study(noisy, tmp_path / "a.jsonl", model=voters.model, store=tmp_path / "runs.db")
@@ -227,7 +230,7 @@ def judge_by_notes(request: ModelRequest, _: str) -> str:
 
 @pytest.mark.parametrize("judge", [None, JudgeOptions()], ids=["as judged", "judge given"])
 async def test_judges_that_use_the_notes_pass_the_control(tmp_path: Path, judge: JudgeOptions | None) -> None:
-    """The study continues; the report has the gain, and the registration has the threshold."""
+    """The study continues, the report contains the gain, and the registration contains the threshold."""
     experiment = study(rows_with_notes(), control="note", control_gain=0.1, judge=judge)
     assert experiment.methods[-2:] == ("control", "alone")
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering(judge_by_notes).model)
@@ -246,7 +249,7 @@ async def test_judges_that_use_the_notes_pass_the_control(tmp_path: Path, judge:
 
 @pytest.mark.parametrize("judge", [None, JudgeOptions()], ids=["as judged", "judge given"])
 async def test_judges_that_cannot_use_the_notes_stop_the_study(tmp_path: Path, judge: JudgeOptions | None) -> None:
-    """At most one debate runs, the summary reports the stop, and another call does nothing."""
+    """At most one debate takes place, the summary reports the stop, and another call does nothing."""
     experiment, voters = study(rows_with_notes(), control="note", judge=judge, noise=True), Answering()
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model)
     debates = [answer for answer in answers if answer.design == "together"]
@@ -263,7 +266,7 @@ async def test_judges_that_cannot_use_the_notes_stop_the_study(tmp_path: Path, j
 
 
 async def test_interrupted_controls_finish_before_any_debate(tmp_path: Path) -> None:
-    """The reason for the interruption does not matter."""
+    """This holds for any reason for the interruption."""
     experiment, voters = study(rows_with_notes(), control="note", judge=JudgeOptions()), Answering(judge_by_notes)
     path = tmp_path / "a.jsonl"
     answers = await ask_study(
@@ -281,7 +284,10 @@ async def test_interrupted_controls_finish_before_any_debate(tmp_path: Path) -> 
 @settings(max_examples=example_count(20))
 @given(slices=st.lists(st.integers(1, 5), max_size=5), at_once=st.integers(1, 4))
 async def test_noise_partners_do_not_depend_on_the_time_of_calls(slices: list[int], at_once: int) -> None:
-    """The partner is the next debated question. Without a store, the last one is lost."""
+    """The partner is the next question to be debated.
+
+    Without a store, the last one is lost.
+    """
     noisy = study(noise=True, designs={"together": primes_design()}, primary=("together", "noise"))
     items = [case.item for case in noisy.cases]
     with tempfile.TemporaryDirectory() as folder:
@@ -296,7 +302,7 @@ async def test_noise_partners_do_not_depend_on_the_time_of_calls(slices: list[in
 
 
 async def test_no_noise_is_requested_after_the_deadline(tmp_path: Path) -> None:
-    """The deadline applies even if only noise is missing; a later call continues."""
+    """The deadline applies even if only noise is missing, and a later call continues the study."""
     noisy, voters = study(noise=True, designs={"together": primes_design()}, primary=("together", "noise")), Answering()
     options: Any = {"model": voters.model, "store": tmp_path / "runs.db"}
     answers = await ask_study(noisy, tmp_path / "a.jsonl", **options)
@@ -312,7 +318,10 @@ async def test_no_noise_is_requested_after_the_deadline(tmp_path: Path) -> None:
 
 
 async def test_noise_partners_have_the_same_number_of_positions(tmp_path: Path) -> None:
-    """A question without such a partner has no noise, does not delay the study, and is skipped by other questions."""
+    """A question without such a partner has no noise.
+
+    It does not delay the study, and other questions skip it.
+    """
     three = {"question": "What is 2?", "choices": ["It is prime", "It is not", "It is no number"], "truth": 0}
     rows = [*ROWS[:2], three, *ROWS[2:4]]
 
@@ -334,7 +343,7 @@ async def test_noise_partners_have_the_same_number_of_positions(tmp_path: Path) 
 
 
 async def test_failed_debates_count_as_wrong_and_help_no_baseline(tmp_path: Path) -> None:
-    """A study option excludes them instead. The report has the number."""
+    """An option of the study excludes them instead, and the report states how many there are."""
 
     def finds(request: ModelRequest, prompt: str) -> Any:
         undecided = "judge" in str(request.block) and "Is 31 prime?" in prompt
@@ -376,7 +385,7 @@ def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -
 
 
 def test_primary_comparison_is_tested_separately() -> None:
-    """Findings are better, worse, no relevant gain, or too few; the e-value uses discordant questions."""
+    """The finding is better, worse, no relevant gain, or too few, and the e-value uses the discordant questions."""
     for wins, finding in (
         ([(True, False)] * 12 + [(True, True)] * 8, "helped"),
         ([(False, True)] * 12 + [(True, True)] * 8, "harmed"),
@@ -391,9 +400,9 @@ def test_primary_comparison_is_tested_separately() -> None:
 
 
 def test_report_states_the_number_of_undecided_answers() -> None:
-    """Both methods in the primary comparison count.
+    """The number covers both methods in the primary comparison.
 
-    An undecided answer is not right, but is not an opposite finding either.
+    An undecided answer is not right, but it is not an opposite finding either.
     """
     experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     assert "Undecided" not in study_report(experiment, answers).summary
@@ -408,7 +417,7 @@ def test_report_states_the_number_of_undecided_answers() -> None:
 
 
 def test_unfinished_studies_conclude_only_by_e_value() -> None:
-    """A small p-value is not enough until all answers are there; the summary says what is missing."""
+    """A small p-value is not enough until all answers are available, and the summary says what is missing."""
     experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     early, complete = study_report(experiment, answers[:8]), study_report(experiment, answers)
     assert early.primary is not None
@@ -427,7 +436,7 @@ def test_unfinished_studies_conclude_only_by_e_value() -> None:
 
 
 def test_finished_stages_of_a_study_are_reported_separately() -> None:
-    """A comparison concludes once both its methods have answered all questions, even if other designs are incomplete.
+    """Both methods in a comparison must have answered all questions, even if other designs are incomplete.
 
     The other comparisons are adjusted for all planned tests, including those without answers.
     """
@@ -450,7 +459,10 @@ def test_finished_stages_of_a_study_are_reported_separately() -> None:
 
 
 def test_report_shows_who_abandoned_the_truth() -> None:
-    """One call is compared with the debate, and the first ballot with the last. Undecided answers are not right."""
+    """The single call is compared with the debate, and the first ballot with the last.
+
+    Undecided answers are not right.
+    """
     experiment, answers = made_up([(n % 4 > 0, True) for n in range(8)])
     ballot = {"order": ["0", "1"], "scores": {"0": 0.8, "1": 0.2}, "winner": "0"}
     changed = [
@@ -475,7 +487,10 @@ def test_report_shows_who_abandoned_the_truth() -> None:
 
 
 def test_report_shows_how_often_a_judge_favors_the_first_text() -> None:
-    """A debate is one observation; undecided ballots and three-sided debates do not count."""
+    """A debate is one observation.
+
+    Undecided ballots and debates with three sides do not count.
+    """
     experiment, answers = made_up([(True, True)] * 5)
     casts = ["01", "00", "1", "", "0"]  # the winner in each ballot, alternately read first and last
     judged = [
@@ -504,7 +519,7 @@ def test_report_shows_how_often_a_judge_favors_the_first_text() -> None:
 
 
 def test_frontier_omits_methods_with_an_equal_cheaper_one() -> None:
-    """A vote that is as accurate at half the tokens excludes the debate."""
+    """A vote that is as accurate for half the tokens excludes the debate."""
     for wins, frontier in (
         ([(True, True)] * 3, ["self_consistency"]),
         ([(True, False), (True, True)], ["self_consistency", "together"]),
@@ -513,7 +528,7 @@ def test_frontier_omits_methods_with_an_equal_cheaper_one() -> None:
 
 
 def test_few_unknown_amounts_do_not_hide_the_mean() -> None:
-    """One unknown amount out of twenty is ignored; if half are unknown, there is no mean."""
+    """One unknown amount out of twenty is ignored, but there is no mean if half of them are unknown."""
     experiment, answers = made_up([(True, True)] * 20)
     unknown = MethodAnswer(answer=["0"], calls=3, tokens=None)
     for missing, expected in ((1, 300), (10, None)):
@@ -527,7 +542,7 @@ def test_few_unknown_amounts_do_not_hide_the_mean() -> None:
 
 
 async def test_report_page_is_static_and_complete(tmp_path: Path) -> None:
-    """There are no scripts or external resources, names are escaped, and missing answers and registration are shown."""
+    """It has no scripts or external resources, escapes names, and shows missing answers and the registration."""
     name = "<b>primes</b>\u202e"
     experiment = study(name=name)
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering().model)
@@ -545,7 +560,7 @@ async def test_report_page_is_static_and_complete(tmp_path: Path) -> None:
 
 
 def test_costs_do_not_depend_on_the_order_of_answers() -> None:
-    """Even the last digits agree, since a resumed study has its answers in another order."""
+    """A resumed study has its answers in another order, so even the last digits must agree."""
     experiment, answers = made_up([(True, False), (True, True)] * 30)
     for number, answer in enumerate(answers):
         for name, method_answer in answer.answers.items():
@@ -554,7 +569,7 @@ def test_costs_do_not_depend_on_the_order_of_answers() -> None:
 
 
 async def test_permanently_failed_debates_do_not_keep_a_study_unfinished(tmp_path: Path) -> None:
-    """Noise then has no arguments; everything else is answered, and conclusions are possible."""
+    """There are no arguments to judge as noise, but everything else is answered, and conclusions are possible."""
     voters = Answering(lambda request, prompt: ProviderFailed("no") if "Is 31 prime?" in prompt else "It is prime")
     experiment, so_far = study(noise=True), list[StudyProgress]()
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model, progress=so_far.append)
@@ -566,7 +581,7 @@ async def test_permanently_failed_debates_do_not_keep_a_study_unfinished(tmp_pat
 
 @given(wins=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60), clusters=st.integers(2, 9))
 def test_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[bool, bool]], clusters: int) -> None:
-    """The difference equals that of the accuracies and lies within its interval."""
+    """The difference equals that between the accuracies and lies within its interval."""
     experiment, answers = made_up(wins, clusters=clusters)
     forward, backward = study_report(experiment, answers), study_report(experiment, answers[::-1])
     for first, second in zip(forward.comparisons, backward.comparisons, strict=True):
@@ -609,7 +624,6 @@ async def test_registration_is_written_once_and_shows_differences(tmp_path: Path
 
 
 async def test_frames_have_a_row_per_answer_and_method(tmp_path: Path) -> None:
-    """Rows are plain data for any table library; tables for a paper match the report."""
     answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
     rows = frame(study(), answers)
     assert len(rows) == 3 * len(ROWS)
@@ -620,7 +634,7 @@ async def test_frames_have_a_row_per_answer_and_method(tmp_path: Path) -> None:
 
 
 async def test_frames_convert_to_pandas_unchanged(tmp_path: Path) -> None:
-    """Numbers stay numbers: a method's accuracy is the mean of a column."""
+    """Numbers stay numbers, so a method's accuracy is the mean of a column."""
     pandas: Any = pytest.importorskip("pandas")
     answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
     table = pandas.DataFrame(frame(study(), answers))
@@ -671,14 +685,13 @@ class Columns:
     ids=lambda fields: ", ".join(fields) if isinstance(fields, dict) else fields,
 )
 def test_invalid_studies_are_rejected_before_any_call(options: dict[str, Any], field: str) -> None:
-    """The error has the field, the value and the permitted values."""
     with pytest.raises(ConfigurationError) as caught:
         study(**options)
     assert caught.value.field == field
 
 
 async def test_invalid_rows_are_rejected_before_any_call(tmp_path: Path) -> None:
-    """The last row of the last design is checked even if few calls are requested."""
+    """Even the last row of the last design is checked, although few calls are requested."""
     voters, odd = Answering(), {**ROWS[0], "choices": ["It is prime", "it is PRIME"]}
     with pytest.raises(ConfigurationError, match="stance of row 10` must equal"):
         await ask_study(study([*ROWS, odd]), tmp_path / "a.jsonl", model=voters.model, maximum=1)
@@ -686,7 +699,7 @@ async def test_invalid_rows_are_rejected_before_any_call(tmp_path: Path) -> None
 
 
 async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
-    """Calls made by debates without an answer cost money too."""
+    """The calls made by debates without an answer cost money too."""
     so_far: list[StudyProgress] = []
     voters = Answering(lambda *_: ProviderFailed("down"))
     await ask_study(
@@ -698,7 +711,10 @@ async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
 
 
 async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
-    """In any order, a debate with baselines takes longer than noise; the estimate ends at 0."""
+    """A debate with baselines takes longer than noise, in whatever order they are run.
+
+    The estimate ends at 0.
+    """
     designs, so_far = (
         {"together": primes_design("single"), "in_turn": primes_design(order="declared")},
         list[StudyProgress](),
@@ -722,7 +738,7 @@ async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
 
 
 async def test_answers_count_for_their_row(tmp_path: Path) -> None:
-    """A changed truth is reported, and clusters come from the current rows."""
+    """If a row's truth has been changed, this is reported, and clusters come from the current rows."""
     path, rows = tmp_path / "a.jsonl", ROWS[:2]
     answers = await ask_study(study(rows), path, model=Answering().model)
     with pytest.raises(ConfigurationError, match="was position 0 when it was answered"):
@@ -741,7 +757,7 @@ async def test_rows_can_come_from_a_data_frame(tmp_path: Path) -> None:
 
 
 def test_invalid_lines_are_reported(tmp_path: Path) -> None:
-    """The error has the line number and the field."""
+    """The error states the line number and the field."""
     path = tmp_path / "a.jsonl"
     path.write_text('{"design": "together"}\n', "utf-8")
     with pytest.raises(BadFile, match="line 1: `item`"):

@@ -67,7 +67,7 @@ def check_figures(expected_figures: dict[str, Any], report: StudyReport) -> None
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
 def test_shipped_answers_reproduce_the_figures_on_the_page(arm: Arm) -> None:
-    """Two independent programs compute them."""
+    """The figures are computed by two independent programs."""
     answers = arm.read()
     figures = derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm))
     check_figures(figures, study_report(arm.study(answers), answers))
@@ -81,7 +81,7 @@ def test_shipped_answers_reproduce_the_figures_on_the_page(arm: Arm) -> None:
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
 def test_page_reports_deviations_from_the_registration(arm: Arm) -> None:
-    """Deviations include hashed options, comparisons, and answers from before the registration."""
+    """Changed options and comparisons are deviations, and so are answers from before the registration."""
     answers, registered = arm.read(), Registration.read(arm.registration)
     assert differences(arm.study(answers), answers, registered) == []
     planted = {"min_gain": 0.2, "fixed": {"options of together": "0" * 12}}
@@ -94,7 +94,10 @@ def test_page_reports_deviations_from_the_registration(arm: Arm) -> None:
 
 
 def test_finding_on_puzzles_depends_on_the_scoring_of_indecision() -> None:
-    """Scoring it as a random choice shows no difference, and as wrong makes debates look harmful. The page has both."""
+    """The page therefore contains both ways of scoring.
+
+    Counting indecision as a random choice shows no difference, while counting it as wrong makes debates look harmful.
+    """
     text = " ".join(PAGE.read_text("utf-8").split())
     assert "50.6% against 49.6% of 250" in text
     assert "With undecided answers counted as wrong: with_notes is right less often than single: 5.2%" in text
@@ -106,7 +109,7 @@ def test_finding_on_puzzles_depends_on_the_scoring_of_indecision() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_generated_answers_give_the_same_figures_as_the_report(seed: int) -> None:
-    """A complete study has ties, failures, a repeated question and unknown tokens."""
+    """The study includes ties, failures, a repeated question and unknown tokens."""
     random, lines = Random(seed), []
     methods = {"together": ["together", "single", "self_consistency", "revision"], "in_turn": ["in_turn"]}
     for number in range(260):

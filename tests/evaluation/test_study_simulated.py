@@ -111,7 +111,7 @@ def measure_early_findings(seed: int, studies: int, *, questions: int) -> float:
 
 
 def test_small_simulations() -> None:
-    """A few studies are enough to detect severe errors in all figures quickly."""
+    """A few studies are enough to detect severe errors in any of the figures quickly."""
     assert measure_coverage(1, 60, questions=80, clusters=20, spread=0.3) >= 0.85
     gain, conclusions = simulate_martingale(1, 30, questions=200)
     assert abs(gain) <= 0.02
@@ -127,7 +127,7 @@ def test_small_simulations() -> None:
     ("questions", "clusters", "spread"), [(160, 40, 0.35), (90, 15, 0.3), (120, 120, 0.0)], ids=["40", "15", "alone"]
 )
 def test_intervals_contain_the_planted_gain(seed: int, questions: int, clusters: int, spread: float) -> None:
-    """The coverage is at least .93 in 2,000 studies, with many clusters, few, and none."""
+    """The coverage is at least .93 in 2,000 studies with many clusters, few clusters, and none."""
     assert measure_coverage(seed, 2_000, questions=questions, clusters=clusters, spread=spread) >= 0.93
 
 
@@ -135,7 +135,7 @@ def test_intervals_contain_the_planted_gain(seed: int, questions: int, clusters:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
 def test_martingale_has_no_expected_gain(seed: int) -> None:
-    """Over 2,000 studies of 100 questions, the gain is 0 ± .02, and at most .05 find a difference."""
+    """Over 2,000 studies of 100 questions, the gain is 0 ± .02, and at most 5 % of studies find a difference."""
     gain, conclusions = simulate_martingale(seed, 2_000, questions=100)
     assert abs(gain) <= 0.02
     assert conclusions <= 0.05
@@ -146,7 +146,7 @@ def test_martingale_has_no_expected_gain(seed: int) -> None:
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.parametrize("differing", [0.1, 0.4, 1.0])
 def test_repeated_looks_rarely_give_a_wrong_conclusion(seed: int, differing: float) -> None:
-    """The e-value between two equal methods reaches 20 in at most .05 of 2,000 studies of 260 questions."""
+    """The e-value between two equal methods reaches 20 in at most 5 % of 2,000 studies of 260 questions."""
     assert measure_false_alarms(seed, 2_000, questions=260, differing=differing) <= 0.05
 
 
@@ -154,5 +154,5 @@ def test_repeated_looks_rarely_give_a_wrong_conclusion(seed: int, differing: flo
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
 def test_unfinished_reports_rarely_find_false_effects(seed: int) -> None:
-    """Repeated reports find a difference in at most .05 of 200 studies."""
+    """At most 5 % of 200 studies find a difference, although they are reported repeatedly."""
     assert measure_early_findings(seed, 200, questions=120) <= 0.05

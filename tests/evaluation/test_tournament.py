@@ -57,7 +57,10 @@ class Judging:
 
 @pytest.mark.slow
 async def test_pairs_meet_in_both_orders_and_are_ranked(tmp_path: Path) -> None:
-    """Three systems play six games per row, and a repeated call plays none. The judge sees no names."""
+    """Three systems play six games per row, and the judge sees no names.
+
+    Calling the function again plays none.
+    """
     judging = Judging()
     options: Any = {"judge": judging.judge, "store": tmp_path / "t.db"}
     result = await tournament(judging.systems, ROWS, **options)
@@ -76,7 +79,7 @@ async def test_pairs_meet_in_both_orders_and_are_ranked(tmp_path: Path) -> None:
 
 
 async def test_failed_debates_are_repeated(tmp_path: Path) -> None:
-    """Finished arguments are taken from the store."""
+    """Arguments that were completed are taken from the store."""
     judging = Judging(fails=["Question 3?"])
     options: Any = {"judge": judging.judge, "store": tmp_path / "t.db"}
     first = await tournament(judging.systems, ROWS[:5], **options)
@@ -89,7 +92,10 @@ async def test_failed_debates_are_repeated(tmp_path: Path) -> None:
 
 
 async def test_custom_play_functions_can_be_used() -> None:
-    """A function of a persona or a design creates the debate. A judge biased towards one seat ranks nobody."""
+    """A function of a persona or a design creates the debate.
+
+    A judge biased towards one seat ranks nobody.
+    """
 
     def play(_: object, seats: Sequence[Seat[str]]) -> Any:
         sides = [Debater(name, seat.position, role=seat.system) for name, seat in zip("ab", seats, strict=True)]
@@ -105,7 +111,7 @@ async def test_custom_play_functions_can_be_used() -> None:
 
 
 async def test_single_questions_give_strengths_without_intervals() -> None:
-    """The report has the reason; no interval has zero width."""
+    """An interval of zero width would be wrong, so the report gives the reason instead."""
     judging = Judging()
     by_seat = FunctionModel(lambda _: {"reasoning": "-", "winner": "yes", "verdict": "-"}, name="seat")
     result = await tournament(judging.systems, ROWS[:1], judge=by_seat)
@@ -115,7 +121,7 @@ async def test_single_questions_give_strengths_without_intervals() -> None:
 
 
 async def test_tournaments_without_a_verdict_have_no_ranking() -> None:
-    """The reason comes from the first debate."""
+    """The reason is taken from the first debate."""
     judging = Judging(fails=["Question"])
     result = await tournament(judging.systems, ROWS[:1], judge=judging.judge)
     assert (result.games, result.ranking.systems, len(result.failed)) == ([], [], 6)
@@ -134,7 +140,6 @@ async def test_tournaments_without_a_verdict_have_no_ranking() -> None:
     ids=["one system", "no row", "one position", "a text", "no such column"],
 )
 async def test_invalid_tournaments_are_rejected(systems: Any, rows: Any, field: str) -> None:
-    """The error has the field and is raised before any call."""
     with pytest.raises(ConfigurationError) as caught:
         await tournament(systems, rows)
     assert caught.value.field == field

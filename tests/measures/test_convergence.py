@@ -66,7 +66,7 @@ def debates(draw: st.DrawFn) -> Debate:
 
 @given(debates())
 def test_both_measures_are_shares(debate: Debate) -> None:
-    """Values are from 0 to 1. A single proposal is similar to itself, and stability requires earlier texts."""
+    """A single proposal is similar to itself, and stability requires earlier texts."""
     result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
     assert 0 <= result.similarity <= 1
     assert len(set(debate.now.values())) > 1 or result.similarity == 1.0
@@ -77,7 +77,6 @@ def test_both_measures_are_shares(debate: Debate) -> None:
 
 @given(debates(), st.data())
 def test_order_of_agents_does_not_matter(debate: Debate, data: st.DataObject) -> None:
-    """Results are equal to the last bit."""
     order = data.draw(st.permutations(list(debate.now)))
     one = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
     shuffled = {name: debate.now[name] for name in order}
@@ -86,7 +85,10 @@ def test_order_of_agents_does_not_matter(debate: Debate, data: st.DataObject) ->
 
 @given(debates())
 def test_different_positions_never_converge(debate: Debate) -> None:
-    """Similar texts do not matter, and a single agent cannot converge. Stagnation requires differing positions."""
+    """However similar the texts are, agents with different positions have not converged.
+
+    A single agent cannot converge either.
+    """
     result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Level(1.0))
     stated = {
         text.strip(" .\u200b").lower() for name, text in (debate.positions or {}).items() if name in debate.now
@@ -97,7 +99,7 @@ def test_different_positions_never_converge(debate: Debate) -> None:
 
 @given(debates())
 def test_agents_repeating_opposite_answers_are_stagnant(debate: Debate) -> None:
-    """The texts are repeated word for word, however dissimilar they are."""
+    """The texts are repeated word for word, however dissimilar they are to each other."""
     if len(debate.now) < 2:
         return
     positions = dict(zip(debate.now, ["yes", "no"] * 5, strict=False))
@@ -129,7 +131,7 @@ def test_agents_repeating_opposite_answers_are_stagnant(debate: Debate) -> None:
 def test_status_follows_from_both_measures_and_the_positions(
     level: float, before: str | None, positions: dict[str, str], status: str
 ) -> None:
-    """Values at the thresholds are included."""
+    """The cases include values that equal a threshold."""
     now = {"a": "text of a", "b": "text of b", "c": "text of c"}
     earlier = {None: None, "same": now, "other": {name: f"{text}, once" for name, text in now.items()}}[before]
     result = convergence(now, earlier, positions=positions, similarity=Level(level))
@@ -138,14 +140,14 @@ def test_status_follows_from_both_measures_and_the_positions(
 
 
 def test_stability_covers_agents_with_an_earlier_text() -> None:
-    """New agents have no stability, and agents that have left are ignored."""
+    """A new agent has no stability, and an agent that has left is ignored."""
     result = convergence({"a": "x", "b": "y"}, {"b": "other", "c": "gone"}, similarity=Level(0.25))
     assert result.stability == 0.25
     assert convergence({"a": "x"}, {"c": "gone"}, similarity=Level(0.25)).stability is None
 
 
 def test_default_measure_is_the_best_installed_one() -> None:
-    """Opposite stances with similar wording would otherwise have converged."""
+    """Opposite stances in similar words count as converged unless the agents state their positions."""
     now = {"ann": "Rents should be capped now.", "bob": "Rents should not be capped now."}
     alike = convergence(now)
     assert (alike.status, alike.backend) == ("converged", Embeddings.name)
@@ -172,7 +174,7 @@ def test_convergence_survives_serialization() -> None:
     ids=case_id,
 )
 def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) -> None:
-    """Thresholds are shares, with diverging below converged, and at least one proposal is required."""
+    """Both thresholds are shares, diverging must be below converged, and at least one proposal is required."""
     with pytest.raises(ConfigurationError) as caught:
         convergence(options.pop("now", {"a": "x"}), **options)
     assert caught.value.field == field
@@ -198,7 +200,7 @@ class Apart:
 
 
 def test_outliers_prevent_convergence() -> None:
-    """With 19 equal texts and one outlier, the mean similarity is 0.9."""
+    """With 19 equal texts and one outlier, the mean similarity is still 0.9."""
     texts = {f"agent {number}": "same" for number in range(19)}
     assert convergence(texts, similarity=Apart()).status == "converged"
     result = convergence({**texts, "loner": "other"}, similarity=Apart())

@@ -64,17 +64,17 @@ def flip_kinds(*answers: str | None) -> list[FlipKind]:
     ids=case_id,
 )
 def test_wording_determines_the_kind_of_flip(before: str | None, after: str | None, kind: FlipKind | None) -> None:
-    """Answers may be retracted, reversed or qualified; repeated or shortened answers are not flips."""
+    """An answer may be retracted, reversed or qualified, whereas repeating or shortening it is not a flip."""
     assert flip_kinds(before, after) == [kind] * (kind is not None)
 
 
 def test_positions_are_compared_with_the_previous_one() -> None:
-    """A flip and its reversal are two flips. An answer after a retraction is a new start."""
+    """A flip and its reversal are two flips, while an answer after a retraction is a new start."""
     assert flip_kinds("yes", "no", "yes", None, "no") == ["contradiction", "contradiction", "retraction"]
 
 
 def test_long_answers_are_compared_by_the_similarity_measure() -> None:
-    """An embedding compares meanings."""
+    """An embedding compares what the answers mean."""
     reworded = "In every large city rents should rise by no more than 3% each year since wages do not keep up"
     before, after = (
         Position(agent="ann", answer=text, round=number)
@@ -97,7 +97,7 @@ def test_claims_match_regardless_of_spelling() -> None:
 
 @given(histories)
 def test_flips_are_between_two_positions_of_one_agent(history: list[Position]) -> None:
-    """Flips are sorted by round, with the earlier position first."""
+    """Flips are sorted by round, and each begins with the earlier position."""
     detected = flips(history)
     assert [flip.after.round for flip in detected] == sorted(flip.after.round for flip in detected)
     for flip in detected:

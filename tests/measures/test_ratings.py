@@ -21,19 +21,19 @@ def draw_ratings(agents: list[str], data: st.DataObject) -> dict[str, float]:
 
 
 def test_constants_have_their_usual_values() -> None:
-    """An agent without a history has 1500, and a pair plays for 32 points."""
+    """An agent without a history has a rating of 1500, and each pair plays for 32 points."""
     assert (INITIAL_RATING, K_FACTOR) == (1500.0, 32.0)
 
 
 def test_winner_with_consensus_gains_from_two_equal_agents() -> None:
-    """The winner gets two thirds of each pair's points instead of the expected half: 32/6 from each of the two."""
+    """Instead of the expected half, the winner gets two thirds of each pair's points, which is 32/6 more."""
     changes = elo_changes(dict.fromkeys("abc", INITIAL_RATING), winner="a", consensus=True)
     assert changes == pytest.approx({"a": 10.667, "b": -5.333, "c": -5.333}, abs=5e-4)
 
 
 @pytest.mark.parametrize(("consensus", "gain"), [(True, 13.645), (False, 24.312)], ids=["consensus", "none"])
 def test_lower_rated_winners_gain_more_without_consensus(consensus: bool, gain: float) -> None:  # noqa: FBT001
-    """If a 1400 beats a 1600, it gets two thirds of the points with consensus, and all of them without."""
+    """A 1400 that beats a 1600 gets two thirds of the points with consensus and all of them without."""
     changes = elo_changes({"low": 1400, "high": 1600}, winner="low", consensus=consensus)
     assert changes == pytest.approx({"low": gain, "high": -gain}, abs=5e-4)
 
@@ -61,7 +61,7 @@ def test_order_of_agents_does_not_matter(agents: list[str], consensus: bool, dat
 
 @given(names, st.data())
 def test_winners_without_consensus_lose_nothing(agents: list[str], data: st.DataObject) -> None:
-    """Nobody else gains either; with consensus, the others lose less."""
+    """Nobody else gains anything either, and with consensus the others lose less."""
     before = draw_ratings(agents, data)
     winner = data.draw(st.sampled_from(agents))
     alone = elo_changes(before, winner=winner, consensus=False)
@@ -78,7 +78,7 @@ def test_nothing_changes_without_a_winner(agents: list[str], consensus: bool, da
 
 @given(anything, anything)
 def test_two_expectations_add_up_to_one(a: float, b: float) -> None:
-    """For any two ratings, the values are from 0 to 1, and the better one has the higher value."""
+    """For any two ratings, both values are between 0 and 1, and the higher rating has the higher value."""
     one, other = expected(a, b), expected(b, a)
     assert 0 <= one <= 1
     assert one + other == pytest.approx(1)
@@ -117,7 +117,7 @@ def test_voters_without_outcomes_have_no_calibration() -> None:
 
 @given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
 def test_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
-    """A calibration is from 0 to 1, and a vote's factor from a half to one and a half."""
+    """A calibration is between 0 and 1, and it multiplies a vote by between a half and one and a half."""
     factor = calibration(outcomes)
     random.shuffle(outcomes)
     assert factor is not None
@@ -128,7 +128,7 @@ def test_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, b
 
 @given(st.integers(1, 500))
 def test_confident_voters_gain_if_right_and_lose_if_wrong(count: int) -> None:
-    """More outcomes have more effect; a single one changes a vote's weight by less than a twentieth."""
+    """More outcomes have more effect, but a single one changes a vote's weight by less than a twentieth."""
     right, wrong = calibration([(1.0, True)] * count), calibration([(1.0, False)] * count)
     assert right is not None
     assert wrong is not None
@@ -155,6 +155,6 @@ def test_better_forecasts_never_worsen_the_calibration(outcomes: list[tuple[floa
 
 @pytest.mark.parametrize("confidence", [2, -0.1, math.nan, True])
 def test_forecasts_out_of_range_are_rejected(confidence: float) -> None:
-    """Confidences are from 0 to 1."""
+    """A confidence must be between 0 and 1."""
     with pytest.raises(ConfigurationError, match=r"calibration\(\): `confidence` must be a number between 0 and 1"):
         calibration([(confidence, True)])

@@ -40,7 +40,6 @@ def test_equality_of_answers_is_symmetric(one: str, other: str) -> None:
     ids=case_id,
 )
 def test_answers_that_differ_in_spelling_or_detail_are_equal(one: str, other: str) -> None:
-    """Differences in case, punctuation, invisible characters, Unicode form and detail are ignored."""
     assert same_answer(one, other)
 
 
@@ -66,5 +65,5 @@ def test_answers_that_differ_in_spelling_or_detail_are_equal(one: str, other: st
     ids=case_id,
 )
 def test_answers_that_differ_in_meaning_are_not_equal(one: str, other: str) -> None:
-    """Examples are negations, signs, numbers, and words with only the same beginning."""
+    """Negations, signs, numbers, and words that merely begin alike are examples."""
     assert not same_answer(one, other)

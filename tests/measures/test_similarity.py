@@ -26,7 +26,7 @@ def _load_libraries() -> None:
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
 def test_similarities_are_symmetric_matrices_of_shares(backend: str, texts: list[str]) -> None:
-    """For any strings, values are from 0 to 1, and exactly 1.0 for identical texts."""
+    """For any strings, the values are between 0 and 1 and exactly 1.0 for identical texts."""
     matrix = MEASURES[backend](texts)
     assert [len(row) for row in matrix] == [len(texts)] * len(texts)
     for row, one in zip(matrix, texts, strict=True):
@@ -40,7 +40,6 @@ def test_similarities_are_symmetric_matrices_of_shares(backend: str, texts: list
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts, st.data())
 def test_order_of_texts_only_affects_the_order_of_results(backend: str, texts: list[str], data: st.DataObject) -> None:
-    """Results are equal to the last bit."""
     order = data.draw(st.permutations(range(len(texts))))
     matrix = MEASURES[backend](texts)
     assert MEASURES[backend]([texts[place] for place in order]) == [[matrix[i][j] for j in order] for i in order]
@@ -73,7 +72,7 @@ def test_order_of_long_texts_does_not_change_the_results(backend: str) -> None:
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
 def test_repeated_texts_do_not_affect_the_others(backend: str, texts: list[str]) -> None:
-    """Repetition is not evidence."""
+    """Repeating a text adds no evidence."""
     matrix = MEASURES[backend](texts)
     extended = MEASURES[backend]([*texts, *texts[:1]])
     assert [row[: len(texts)] for row in extended[: len(texts)]] == matrix
@@ -90,7 +89,7 @@ def test_texts_on_the_same_subject_are_more_similar_than_others(backend: str) ->
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_texts_in_scripts_without_spaces_are_compared(backend: str) -> None:
-    """A sentence in Japanese or Thai is more than one long word."""
+    """A sentence in Japanese or Thai consists of more than one long word."""
     for sentence, alike, far in (
         ("家賃に上限を設けるべきだ", "家賃に上限を設けるべきではない", "バナナは黄色い"),
         ("ควรจำกัดค่าเช่าบ้าน", "ควรจำกัดค่าเช่าห้อง", "กล้วยเป็นสีเหลือง"),
@@ -101,7 +100,7 @@ def test_texts_in_scripts_without_spaces_are_compared(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_opposite_stances_can_be_similar(backend: str) -> None:
-    """Similarity is not agreement: a negation is closer than a paraphrase."""
+    """Similarity is not agreement, and a negation is often closer to a text than its paraphrase."""
     negated, reworded = MEASURES[backend](
         ["Rents should be capped now.", "Rents should not be capped now.", "A limit on what landlords ask is right."]
     )[0][1:]
@@ -110,14 +109,14 @@ def test_opposite_stances_can_be_similar(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_blank_texts_are_similar_only_to_themselves(backend: str) -> None:
-    """Blank texts have no content to compare."""
+    """There is no content that could be compared."""
     assert MEASURES[backend](["", " ", "\n"]) == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     assert MEASURES[backend]([]) == []
 
 
 @given(texts)
 def test_only_blank_texts_have_no_words(text: str) -> None:
-    """Symbols count as words if there are no words."""
+    """Symbols count as words if a text has nothing else."""
     assert bool(text_words(text)) is bool("".join(text.split()))
     assert text_words(text) == text_words(text.swapcase()) or not text.isascii()
 
@@ -154,7 +153,10 @@ def run_python(code: str) -> str:
     ids=["no wordllama", "none"],
 )
 def test_next_best_measure_is_used_without_a_library(modules_: list[str], best: str) -> None:
-    """The library is hidden from the process; requesting the measure by name says what to install."""
+    """The library is hidden from the process.
+
+    Requesting the measure by name results in an error that says what to install.
+    """
     tried = "TfIdf" if "sklearn" in modules_ else "Embeddings"
     code = HIDE.format(hidden=modules_) + f"print(best_similarity())\ntry: {tried}()\nexcept ValueError as e: print(e)"
     first, second = run_python(code).splitlines()
@@ -163,7 +165,7 @@ def test_next_best_measure_is_used_without_a_library(modules_: list[str], best: 
 
 
 def test_libraries_are_imported_on_the_first_call() -> None:
-    """Neither importing the measures nor creating one imports the libraries."""
+    """Neither importing the measures nor creating one may import the libraries."""
     code = (
         "import sys; from flowdebate.measures import Embeddings, TfIdf, best_similarity;"
         "Embeddings(), TfIdf(), best_similarity(); print({'numpy', 'sklearn', 'wordllama'} & set(sys.modules))"

@@ -45,7 +45,6 @@ def elections(draw: st.DrawFn) -> tuple[dict[str, int], int]:
     ids=case_id,
 )
 def test_grades_follow_the_thresholds_in_the_table(counts: list[int], eligible: int, word: Strength) -> None:
-    """Values at the thresholds are included."""
     assert strength(dict(enumerate(counts)), eligible=eligible) == word  # type: ignore[arg-type] # keys do not matter
 
 
@@ -53,7 +52,10 @@ def test_grades_follow_the_thresholds_in_the_table(counts: list[int], eligible: 
 def test_more_agreement_never_has_a_weaker_grade(
     one: tuple[dict[str, int], int], other: tuple[dict[str, int], int]
 ) -> None:
-    """For any number of voters, grades follow the order of shares. Split and contested both mean no majority."""
+    """Whatever the number of voters, grades follow the order of shares.
+
+    Both split and contested mean that there is no majority.
+    """
     shares, words = zip(
         *(
             (agreement(counts, eligible), ORDER[strength(counts, eligible=eligible)])
@@ -66,7 +68,7 @@ def test_more_agreement_never_has_a_weaker_grade(
 
 @given(elections())
 def test_grades_above_split_require_a_majority(election: tuple[dict[str, int], int]) -> None:
-    """The majority is among all eligible voters; "contested" means that no proposal has a second vote."""
+    """The majority is one of all eligible voters, and "contested" means that no proposal has a second vote."""
     counts, eligible = election
     word = strength(counts, eligible=eligible)
     assert word in get_args(Strength)

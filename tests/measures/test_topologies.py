@@ -51,7 +51,7 @@ def expected_count(topology: Topology, count: int, sparsity: float) -> int:
 def test_topologies_have_the_edges_in_their_definition(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
-    """For one to ten agents with any names, in any round, no edge is missing or repeated."""
+    """The names are arbitrary, and no edge may be missing or repeated for one to ten agents in any round."""
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     assert len(result) == len(set(result)) == expected_count(topology, len(agents), sparsity)
 
@@ -60,7 +60,7 @@ def test_topologies_have_the_edges_in_their_definition(
 def test_live_proposals_have_a_critic_other_than_the_author(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int, data: st.DataObject
 ) -> None:
-    """All edges go from agents who can review to agents with a proposal."""
+    """Edges lead from agents who can review to agents with a proposal."""
     live = data.draw(st.sets(st.sampled_from(agents)))
     able = data.draw(st.sets(st.sampled_from(agents)))
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity, targets=live, critics=able)
@@ -73,7 +73,7 @@ def test_live_proposals_have_a_critic_other_than_the_author(
 def test_edges_are_in_the_declared_order_of_names(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
-    """Edges are sorted by critic and then by target, in any topology."""
+    """In any topology, edges are sorted by critic and then by target."""
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     assert result == sorted(result, key=lambda edge: (agents.index(edge[0]), agents.index(edge[1])))
 
@@ -82,7 +82,7 @@ def test_edges_are_in_the_declared_order_of_names(
 def test_declared_order_of_agents_does_not_affect_the_edges(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int, data: st.DataObject
 ) -> None:
-    """Neighbors, hubs and draws depend on names."""
+    """Neighbors, hubs and random draws depend only on the names."""
     shuffled = data.draw(st.permutations(agents))
     one = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     other = edges(topology, shuffled, round=number, random=Random(seed), sparsity=sparsity)
@@ -91,7 +91,7 @@ def test_declared_order_of_agents_does_not_affect_the_edges(
 
 @given(names)
 def test_round_robin_reviews_each_pair_once_over_all_rounds(agents: list[str]) -> None:
-    """Each agent has one critic and one target per round, and N - 1 rounds cover all pairs."""
+    """Each agent has one critic and one target per round, so N - 1 rounds cover all pairs."""
     rounds_ = [edges("round-robin", agents, round=number, random=Random(0)) for number in range(1, len(agents))]
     for round_edges in rounds_:
         assert (
@@ -111,7 +111,7 @@ def test_sparse_is_the_same_in_every_round(agents: list[str], one: int, other: i
 
 
 def test_random_graphs_are_drawn_per_round_from_the_seed() -> None:
-    """Ten rounds with ten agents are not all equal, but repeat with the same seed."""
+    """With ten agents, ten rounds are not all equal, but the same seed repeats them."""
     graphs = [
         [edges("random-graph", LETTERS, round=number, random=random, sparsity=0.3) for number in range(10)]
         for random in (Random(7), Random(7))
@@ -122,7 +122,6 @@ def test_random_graphs_are_drawn_per_round_from_the_seed() -> None:
 
 @given(names, st.data())
 def test_hub_and_other_agents_review_each_other(agents: list[str], data: st.DataObject) -> None:
-    """The hub is the configured agent, or the first by name."""
     hub = data.draw(st.none() | st.sampled_from(agents))
     result = edges("star", agents, round=1, random=Random(0), hub=hub)
     center = hub or min(agents)
@@ -131,7 +130,7 @@ def test_hub_and_other_agents_review_each_other(agents: list[str], data: st.Data
 
 
 def test_rings_join_neighbors_by_name() -> None:
-    """Names are in alphabetical order, and the last one is next to the first."""
+    """The names are sorted alphabetically, and the last one is next to the first."""
     result = edges("ring", ["c", "a", "d", "b"], round=3, random=Random(0))
     pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
     assert set(result) == {*pairs, *((other, one) for one, other in pairs)}
@@ -142,7 +141,7 @@ def test_rings_join_neighbors_by_name() -> None:
     [(2 / 3, 4, 2), (1 / 3, 4, 1), (0.29, 101, 29), (0.5, 10, 4), (0, 5, 1), (1, 5, 4), (1.0, 2, 1), (0.99, 3, 1)],
 )
 def test_share_of_critics_is_rounded_down_exactly(sparsity: float, count: int, critics: int) -> None:
-    """Two thirds of three is two, and 0.29 of a hundred is 29 despite floating-point arithmetic."""
+    """Two thirds of three is two, and 0.29 of a hundred is 29 in spite of floating-point arithmetic."""
     agents = [f"{number:03}" for number in range(count)]
     assert len(edges("sparse", agents, round=1, random=Random(0), sparsity=sparsity)) == count * critics
 
@@ -188,7 +187,7 @@ def test_topologies_are_separate_functions(agents: list[str], number: int, seed:
 
 @given(names, seeds, st.data())
 def test_proposals_without_a_critic_get_one(agents: list[str], seed: int, data: st.DataObject) -> None:
-    """Edges from a custom function are kept, and each remaining proposal gets one critic."""
+    """The edges from a custom function are kept, and each remaining proposal gets one critic."""
     drawn_edges = data.draw(st.sets(st.sampled_from(all_to_all(agents, 1, Random(0)) or [("", "")])))
     own_edges = [] if len(agents) == 1 else sorted(drawn_edges)
     result = edges(lambda names, number, random: own_edges, agents, round=1, random=Random(seed))
@@ -198,7 +197,7 @@ def test_proposals_without_a_critic_get_one(agents: list[str], seed: int, data: 
 
 
 def test_added_critics_are_spread_evenly() -> None:
-    """A function without edges results in one review per proposal."""
+    """If the function returns no edges, each agent writes one review."""
     result = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0))
     assert result == [("a", "d"), ("b", "a"), ("c", "b"), ("d", "c")]
     few = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0), critics=["a", "b"])
@@ -240,7 +239,6 @@ REFUSED = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
 def test_invalid_topologies_are_rejected(case: Refused) -> None:
-    """The error is raised before anything is drawn, and names the field."""
     options: dict[str, Any] = {"topology": "ring", "names": ["a", "b"], "round": 1, "random": Random(0)} | case.options
     with pytest.raises(ConfigurationError, match=r"edges\(\)") as caught:
         edges(options.pop("topology"), options.pop("names"), **options)
@@ -274,8 +272,6 @@ def test_invalid_edges_from_a_function_are_an_output_error(given_edges: Any, mes
 
 
 def test_errors_in_a_custom_topology_reach_the_caller() -> None:
-    """The exception is unchanged, and any callable is allowed."""
-
     def broken(names: Sequence[str], number: int, random: Random, *, why: str) -> list[Edge]:
         raise LookupError(why)
 

@@ -58,7 +58,7 @@ def elections(draw: st.DrawFn) -> Election:
 
 @given(elections())
 def test_votes_are_counted_once(election: Election) -> None:
-    """Valid, spoiled and failed votes add up to the voters, and only valid ones are in the counts."""
+    """Valid, spoiled and failed votes add up to the number of voters, and only valid ones are in the counts."""
     result = election.count()
     assert result.valid + result.spoiled + result.failed == result.eligible == len(election.eligible)
     assert min(result.valid, result.spoiled, result.failed) >= 0
@@ -69,7 +69,6 @@ def test_votes_are_counted_once(election: Election) -> None:
 
 @given(elections(), st.data())
 def test_order_of_ballots_and_voters_does_not_matter(election: Election, data: st.DataObject) -> None:
-    """Sums are exact, so results are equal to the last bit."""
     result = election.count(
         ballots=data.draw(st.permutations(election.ballots)), eligible=data.draw(st.permutations(election.eligible))
     )
@@ -87,7 +86,7 @@ def test_order_of_choices_only_affects_the_order_of_results(election: Election, 
 
 @given(elections())
 def test_confidence_is_the_share_of_voters_confident_in_the_winner(election: Election) -> None:
-    """The share is of all eligible voters, and at most the winner's share."""
+    """The confidence is a share of all eligible voters and never exceeds the winner's share."""
     result = election.count()
     assert 0 <= result.confidence <= 1
     if result.winner is None:
@@ -100,7 +99,6 @@ def test_confidence_is_the_share_of_voters_confident_in_the_winner(election: Ele
 
 @given(elections())
 def test_winner_leads_with_a_quorum(election: Election) -> None:
-    """A tie or a vote without a quorum has no winner, and only a winner can satisfy a rule."""
     result = election.count()
     assert result.quorum_met is (result.valid >= result.quorum)
     leads = result.weights if election.rule == "weighted" else result.counts
@@ -116,7 +114,7 @@ def test_winner_leads_with_a_quorum(election: Election) -> None:
 
 @given(elections())
 def test_rules_require_a_share_of_all_voters(election: Election) -> None:
-    """More than half, two thirds, or all are required; failed and spoiled votes do not help."""
+    """More than half, two thirds, or all are required, to which failed and spoiled votes do not contribute."""
     result = election.count()
     if election.rule == "weighted" or result.winner is None:
         return
@@ -137,7 +135,7 @@ def test_stricter_rules_imply_weaker_ones(election: Election) -> None:
 
 @given(elections(), st.data())
 def test_failed_votes_never_create_a_consensus(election: Election, data: st.DataObject) -> None:
-    """A result not reached with a vote is not reached without it, unless the vote was for another proposal."""
+    """Without a vote, no consensus arises that did not exist with it, unless the vote was for another proposal."""
     if not election.ballots:
         return
     missing_ballot = data.draw(st.sampled_from(election.ballots))
@@ -157,7 +155,7 @@ def test_equal_weights_equal_a_majority_vote(election: Election, weight: float) 
 
 @given(elections(), st.data())
 def test_tie_breaks_choose_between_tied_proposals(election: Election, data: st.DataObject) -> None:
-    """A tie break needs a quorum, never creates a consensus, and is ignored without a tie."""
+    """A tie break needs a quorum, never creates a consensus, and is ignored if there is no tie."""
     result = election.count()
     choice = data.draw(st.sampled_from(result.tied or ["nobody"]))
     broken = election.count(tie_break=choice)
@@ -172,7 +170,7 @@ def test_tie_breaks_choose_between_tied_proposals(election: Election, data: st.D
 
 @given(elections())
 def test_default_quorum_is_half_of_the_voters_but_at_least_two(election: Election) -> None:
-    """A single voter needs one vote; a higher quorum can be requested."""
+    """A single voter needs one vote, and a higher quorum can be requested."""
     size = len(election.eligible)
     assert election.count(quorum=None).quorum == (1 if size == 1 else max(2, math.ceil(size / 2)))
     assert election.count(quorum=12).quorum == 12
@@ -276,7 +274,7 @@ def test_tallies_follow_the_rules(case: Case) -> None:
 
 
 def test_ballots_without_a_choice_are_spoiled() -> None:
-    """The ballot was received but supports no proposal."""
+    """The ballot was received, but it supports no proposal."""
     result = tally([Ballot(voter="a", choice=None)], choices=["a"], eligible=["a"])
     assert (result.valid, result.spoiled, result.failed, result.winner) == (0, 1, 0, None)
 
@@ -344,19 +342,19 @@ def test_tallies_survive_serialization() -> None:
     ],
 )
 def test_vote_weights_follow_the_formula(elo: float | None, calibration: float | None, weight: float) -> None:
-    """Rating and calibration count within bounds, and an empty history weighs 1."""
+    """Rating and calibration count within bounds, and an empty history has a weight of 1."""
     assert vote_weight(elo, calibration) == pytest.approx(weight)
 
 
 @given(st.floats(0, 3000), st.floats(0, 3000), st.floats(0, 1), st.floats(0, 1))
 def test_better_histories_never_weigh_less(one: float, other: float, sure: float, unsure: float) -> None:
-    """Weights are between 0.1 and 5, and grow with rating and calibration."""
+    """Weights are between 0.1 and 5 and grow with rating and calibration."""
     low, high = sorted((one, other)), sorted((sure, unsure))
     assert 0.1 <= vote_weight(low[0], high[0]) <= vote_weight(low[1], high[1]) <= 5
 
 
 @pytest.mark.parametrize(("elo", "calibration"), [(math.nan, None), (math.inf, None), (None, math.nan), (True, None)])
 def test_invalid_histories_are_rejected(elo: Any, calibration: Any) -> None:
-    """An invalid history would otherwise give a meaningless weight."""
+    """An invalid history would otherwise result in a meaningless weight."""
     with pytest.raises(ConfigurationError, match="a finite number"):
         vote_weight(elo, calibration)

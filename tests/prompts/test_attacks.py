@@ -164,7 +164,7 @@ def test_attacks_have_a_unique_name_and_a_text() -> None:
 
 @given(st.sampled_from(ATTACKS), st.text(anything), st.text(anything), st.text(anything))
 def test_fields_in_an_attack_are_filled_once(attack: Attack, own_stance: str, other: str, question: str) -> None:
-    """Stances and questions are inserted unchanged, even if they look like a field."""
+    """Stances and questions are inserted unchanged, even if they look like a field of the template."""
     parts = re.split("«(own|other|question)»", attack.template)
     values = {"own": own_stance, "other": other, "question": question}
     expected = "".join(values[part] if index % 2 else part for index, part in enumerate(parts))
@@ -185,7 +185,7 @@ def test_attacked_transcripts_can_be_parsed(attack: Attack, names: bool) -> None
 @each_argument
 @each_view
 def test_views_have_no_forged_line(attack: Attack, view: Callable[[str], str]) -> None:
-    """A prompt has four tags, two headings, and as many other lines as without an attack."""
+    """The prompt has four tags, two headings, and as many other lines as it would have without an attack."""
     rendered, harmless = view(attack.written()), view(HARMLESS)
     assert tags(rendered) == 4
     assert headings(rendered) == 2
@@ -209,7 +209,7 @@ def test_views_can_be_sent(attack: Attack, view: Callable[[str], str]) -> None:
 
 @given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
 def test_quoted_text_has_no_control_tokens_and_can_be_parsed(text: str) -> None:
-    """Neither surrounding text nor overlaps matter."""
+    """Neither the surrounding text nor overlapping tokens matter."""
     rendered = quoted(text)
     assert not any(token in rendered for token in CONTROL_TOKENS)
     assert unquoted(rendered) == text
@@ -217,7 +217,6 @@ def test_quoted_text_has_no_control_tokens_and_can_be_parsed(text: str) -> None:
 
 @given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
 def test_messages_for_the_local_model_have_no_control_tokens(text: str) -> None:
-    """Unrendered text, such as a tool result, is included."""
     cleaned = without_control_tokens(text)
     assert not any(token in cleaned for token in CONTROL_TOKENS)
     assert unescaped(cleaned) == unescaped(text)
@@ -230,7 +229,7 @@ def test_ordinary_punctuation_is_unchanged_for_the_local_model(text: str) -> Non
 
 @each_called
 def test_attacks_in_names_or_stances_stay_on_their_line(attack: Attack) -> None:
-    """Tags, rosters, positions and each view's system message are checked."""
+    """Tags, rosters and the system message of each view are checked."""
     text = attack.written()
     transcript = [entry(1, text, "for", HARMLESS), entry(1, "ben", text, HARMLESS), entry(2, text, text, HARMLESS)]
     for names in (True, False):
@@ -298,7 +297,7 @@ def run_debate(text: str, *, anna: str = "anna", stance: str = "for") -> tuple[R
 
 @each_argument
 def test_arguments_never_reach_a_system_message(attack: Attack) -> None:
-    """Message roles and system texts are the same as in a harmless debate, byte for byte."""
+    """The message roles and system messages are the same as in a harmless debate, byte for byte."""
     attacked, _ = run_debate(attack.written())
     harmless, _ = run_debate(HARMLESS)
     assert attacked.systems == harmless.systems
@@ -329,7 +328,7 @@ def test_only_judge_and_moderator_decide_a_debate(attack: Attack) -> None:
 
 @each_argument
 def test_messages_are_sent_as_rendered(attack: Attack) -> None:
-    """Nothing between a view and the model parses, fills in or changes a message."""
+    """Nothing between a view and the model may parse, fill in or change a message."""
     recording, result = run_debate(attack.written())
     raw = result.raw
     expected: list[tuple[str, str, str]] = []
@@ -360,7 +359,7 @@ def test_messages_are_sent_as_rendered(attack: Attack) -> None:
 
 @each_called
 def test_attacking_debaters_are_rejected_or_contained(attack: Attack) -> None:
-    """System messages have as many lines as with a harmless name, and the judge's answer is the same."""
+    """The system messages have as many lines as with a harmless name, and the judge's answer is the same."""
     text = attack.written()
     options = {"anna": text} if attack.place == "name" else {"stance": text}
     try:
@@ -397,7 +396,7 @@ def document_of(attack: Attack) -> DebateDocument:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_attacks_have_no_effect_on_a_terminal(attack: Attack) -> None:
-    """Apart from line breaks, the output has no control or invisible characters."""
+    """Apart from line breaks, the output has no control characters or invisible characters."""
     stream = io.StringIO()
     document = document_of(attack)
     render(document, Page(stream, document.speakers, environ={}))
@@ -407,7 +406,7 @@ def test_attacks_have_no_effect_on_a_terminal(attack: Attack) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_attacks_are_not_markup_in_a_report(attack: Attack) -> None:
-    """The parsed Markdown has its own headings, quotes and lists, but no HTML, link, image or table."""
+    """The parsed Markdown contains the report's headings, quotes and lists, but no HTML, link, image or table."""
     document = document_of(attack)
     tokens = MARKDOWN.parse(report(document))
     everything = [inner for token in tokens for inner in (token, *(token.children or ()))]
@@ -418,7 +417,6 @@ def test_attacks_are_not_markup_in_a_report(attack: Attack) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_attacks_survive_being_saved(attack: Attack) -> None:
-    """A saved debate can be loaded unchanged, and its file is harmless in a terminal."""
     document = document_of(attack)
     saved = document.to_json()
     assert DebateDocument.model_validate_json(saved) == document

@@ -110,7 +110,7 @@ def test_first_rounds_with_simultaneous_turns_answer_nobody(pattern: str) -> Non
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin", "deliberation", "handoff"])
 def test_later_speakers_are_asked_to_answer_others(pattern: str) -> None:
-    """The request comes with the first turn that has something to answer."""
+    """The request is added to the first turn that has something to answer."""
     assert re.search(r"(?i)strongest (?:arguments|points)", prompts(pattern, "debater")[-1].turn)
 
 
@@ -158,7 +158,6 @@ def test_prompts_for_small_models_forbid_concession() -> None:
 
 
 def test_debaters_build_on_a_transcript_with_positions_but_no_names() -> None:
-    """The transcript includes earlier rounds and earlier turns in the same round."""
     fifth = prompts("debate", "debater")[4]
     assert re.findall(r"^\[([^\]]*)\] I say", fifth.turn, re.MULTILINE) == ["for", "against", "neither", "for"]
     assert not any(re.search(rf"\b{name}\b", str(fifth)) for name in ("ann", "cy"))
@@ -179,7 +178,6 @@ def test_moderators_open_the_first_round_with_all_speakers_and_a_briefing() -> N
 
 
 def test_moderators_read_names_and_their_own_decisions() -> None:
-    """Names and decisions appear from the second round on."""
     second = prompts("debate", "moderator")[1].turn
     assert "[ann, for] I say" in second
     assert "Your earlier decisions:\n- round 1, briefing: Rents rose by 4%." in second
@@ -187,7 +185,7 @@ def test_moderators_read_names_and_their_own_decisions() -> None:
 
 
 def test_moderators_with_tools_look_up_facts_and_brief_everyone() -> None:
-    """A moderator without tools has a prompt that mentions none."""
+    """The prompt for a moderator without tools mentions none."""
 
     def search(query: str) -> str:
         """Search."""
@@ -203,14 +201,13 @@ def test_moderators_with_tools_look_up_facts_and_brief_everyone() -> None:
 
 
 def test_judges_read_the_whole_debate_without_names() -> None:
-    """By default, positions replace names."""
     judged = str(prompts("debate", "judge")[0])
     assert len(re.findall(r"^\[(?:for|against|neither)\] I say", judged, re.MULTILINE)) == 6
     assert not any(re.search(rf"\b{name}\b", judged) for name in NAMES)
 
 
 def test_proposed_sides_are_worded_by_their_supporters() -> None:
-    """There are two to four mutually exclusive positions."""
+    """Two to four positions are proposed, and they exclude each other."""
     for words in ("at most four", "must exclude each other", "word each position as its supporters would"):
         assert words in SIDE_PROPOSER.system
 
@@ -245,7 +242,7 @@ def test_panelists_defend_no_position() -> None:
 
 
 def test_roles_without_an_article_get_one_in_a_sentence() -> None:
-    """Prompts for small models show how to begin a sentence."""
+    """Prompts for small models show them how to begin a sentence."""
     people = [Persona("ann", "economist"), Persona("bob", "a mayor"), Persona("cy")]
     block = round_robin(
         name="x", debaters=people, max_rounds=1, synthesizer=False, prompts=PromptOptions(profile="concise")
@@ -277,7 +274,6 @@ DELIBERATION = {
 
 @pytest.mark.parametrize("demand", DELIBERATION)
 def test_deliberation_prompts_meet_the_requirements(demand: str) -> None:
-    """The prompts state the purpose of the personas and the moderator."""
     role, words = DELIBERATION[demand]
     assert re.search(words, str(prompts("deliberation", role)[-1])), demand
 
@@ -294,7 +290,7 @@ def test_personas_have_their_own_system_prompt_and_the_full_history() -> None:
 
 
 def test_moderators_without_a_schema_are_asked_for_three_lines() -> None:
-    """SUMMARY, STATUS and DECISION are parsed from the text."""
+    """Without a schema, SUMMARY, STATUS and DECISION are parsed from the text."""
     requests = run_and_record_requests(
         deliberation(name="x", debaters=[{"name": "ann"}, {"name": "bob"}], report="text", max_rounds=1)
     )
@@ -315,7 +311,7 @@ HANDOFF = {
 @pytest.mark.parametrize("form", HANDOFF)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_speaker_prompts_explain_the_handover(form: Any, profile: Any) -> None:
-    """The prompt has each form of handover, and excludes the speaker from the options."""
+    """The prompt describes the form of handover and does not offer the speaker as an option."""
     people = [{"name": name} for name in NAMES]
     prompt = PromptOptions(profile=profile)
     block = handoff(name="x", debaters=people, transition=form, max_turns=1, on_invalid="random", prompts=prompt)
@@ -326,7 +322,6 @@ def test_speaker_prompts_explain_the_handover(form: Any, profile: Any) -> None:
 
 
 def test_speaker_prompts_have_the_proposition() -> None:
-    """The speaker's own text says whether it agrees, disagrees or is neutral."""
     people = [Persona("ann", system_prompt="You agree with this: {proposition}"), Persona("bob")]
     block = handoff(name="x", debaters=people, max_turns=1, on_invalid="random")
     system = system_of(run_and_record_requests(block, "AI may decide.")[0])
@@ -335,7 +330,7 @@ def test_speaker_prompts_have_the_proposition() -> None:
 
 
 def test_small_models_speak_briefly_as_a_real_person() -> None:
-    """The concise profile sets the default length to a few sentences."""
+    """The concise profile limits the default length to a few sentences."""
     system = prompts("handoff", "debater", "concise")[0].system
     assert "Speak in plain text, as a real person would: two or three short sentences" in system
 
@@ -372,7 +367,7 @@ def test_proposals_are_made_independently() -> None:
 
 
 def test_agents_see_the_results_of_earlier_debates() -> None:
-    """Prompts have the history with its dissent, critique patterns, and research."""
+    """The prompts contain the history with its dissent, the critique patterns, and the research."""
     context = ConsensusContext.model_validate(
         {
             "past_debates": [
@@ -401,7 +396,6 @@ def test_agents_see_the_results_of_earlier_debates() -> None:
 
 
 def test_tie_judges_choose_between_tied_proposals() -> None:
-    """The answer is the author's name."""
     talkers = Talkers()
 
     def reply(request: ModelRequest) -> Any:
@@ -437,7 +431,6 @@ INDEPENDENT = {
 
 @pytest.mark.parametrize("demand", INDEPENDENT)
 def test_council_and_review_prompts_meet_the_requirements(demand: str) -> None:
-    """The prompts state the purpose of members, chair, reviewers and examiners."""
     pattern, role, words = INDEPENDENT[demand]
     assert re.search(words, str(prompts(pattern, role)[0])), demand
 
@@ -459,7 +452,7 @@ def test_prompts_mark_other_speakers_texts_as_data(pattern: str, profile: str) -
 
 @pytest.mark.parametrize(("pattern", "profile"), EVERY)
 def test_rules_are_full_sentences(pattern: str, profile: str) -> None:
-    """A rule begins with a capital letter and ends with a period; tags and names are exempt."""
+    """A rule begins with a capital letter and ends with a period."""
     for request in requests_of(pattern, profile):
         system = system_of(request)
         _, _, rules = system.partition("Rules for every turn:\n")

@@ -18,7 +18,7 @@ def test_quoted_text_can_be_parsed(text: str) -> None:
 
 @given(texts)
 def test_further_lines_in_quoted_text_begin_with_a_bar(text: str) -> None:
-    """Whatever the kind of line break, only the first line can begin without a bar."""
+    """Whatever the kind of line break, only the first line may begin without a bar."""
     first, *further = ("label: " + quoted(text)).splitlines()
     assert first.startswith("label: ")
     assert all(line.startswith("  | ") for line in further)
