@@ -27,14 +27,14 @@ def test_further_lines_in_quoted_text_begin_with_a_bar(text: str) -> None:
 
 @given(texts)
 def test_quoted_text_can_be_encoded(text: str) -> None:
-    """Lone surrogates are escaped, so every prompt can be encoded."""
+    """Lone surrogates are escaped, because a prompt could not be sent otherwise."""
     for escaped in (quoted(text), tag_text(text), tag_name(text)):
         assert escaped.encode().decode() == escaped
 
 
 @given(texts | texts.map(quoted))
 def test_invalid_quotations_are_rejected(text: str) -> None:
-    """Each quoted text has exactly one original; anything else is a `ViewError`."""
+    """Each quoted text has exactly one original, and anything else is a `ViewError`."""
     try:
         plain = unquoted(text)
     except ViewError:
@@ -46,7 +46,7 @@ def test_invalid_quotations_are_rejected(text: str) -> None:
     "text", ["⟦", "⟦U+000A⟧", "⟦U+0041⟧", "⟦U+110000⟧", "⟦U+2028", "a\nb", "a\rb", "a\n b", "\ud800"]
 )
 def test_text_resembling_a_quotation_is_rejected(text: str) -> None:
-    """Examples are an unnecessary escape, a bare mark, and a line without a bar."""
+    """An unnecessary escape, a bare mark, and a line without a bar are examples."""
     with pytest.raises(FlowDebateError, match="expected quoted text"):
         unquoted(text)
 
@@ -66,13 +66,13 @@ def test_text_resembling_a_quotation_is_rejected(text: str) -> None:
     ],
 )
 def test_common_text_is_unchanged(text: str) -> None:
-    """Accents, other scripts, emoji, code and backslashes reach the model byte for byte."""
+    """Accents, other scripts, emoji, code and backslashes must reach the model byte for byte."""
     assert quoted(text) == text
     assert quoted(f"{text}\n{text}") == f"{text}\n  | {text}"
 
 
 def test_characters_that_break_lines_or_cannot_be_sent_are_escaped() -> None:
-    """All line breaks, control characters, bidirectional controls and lone surrogates in Unicode are covered."""
+    """This covers every line break, control character, bidirectional control and lone surrogate in Unicode."""
     turning = set(range(0x202A, 0x202F)) | set(range(0x2066, 0x206A))
     controls = (set(range(0x20)) | set(range(0x7F, 0xA0))) - {0x09, 0x0A}
     halves = set(range(0xD800, 0xE000))
@@ -83,7 +83,7 @@ def test_characters_that_break_lines_or_cannot_be_sent_are_escaped() -> None:
 
 @given(texts)
 def test_tags_are_one_line_without_brackets(text: str) -> None:
-    """Neither a stance nor a name can close its tag, and a name cannot end before its comma."""
+    """Neither a stance nor a name may close its tag, and a name cannot end before its comma."""
     assert not set(tag_text(text)) & set("[]\n")
     assert not set(tag_name(text)) & set("[],\n")
     assert len(f"x{tag_text(text)}x".splitlines()) == 1

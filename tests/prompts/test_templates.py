@@ -53,7 +53,6 @@ from tests.prompts.nasty import texts
 def test_unsafe_templates_are_rejected_when_created(
     template: type[Template], part: str, text: Any, message: str
 ) -> None:
-    """Unknown fields, fields from another part, and positions where text could imitate the prompt are rejected."""
     with pytest.raises(ConfigurationError) as failure:
         template(**{part: text})
     assert message in str(failure.value)
@@ -62,7 +61,7 @@ def test_unsafe_templates_are_rejected_when_created(
 
 @pytest.mark.parametrize("template", [DEBATER, MODERATOR, JUDGE, SYNTHESIZER], ids=lambda parts: type(parts).__name__)
 def test_template_parts_list_their_fields(template: Template) -> None:
-    """A typo is reported when the template is created, not in the middle of a debate."""
+    """A typo is therefore reported when the template is created and not in the middle of a debate."""
     for part in fields(template):
         with pytest.raises(ConfigurationError):
             replace(template, **{part.name: "x {no_such_field}"})
@@ -86,7 +85,7 @@ def test_other_braces_are_unchanged() -> None:
 
 @given(texts)
 def test_filled_values_are_not_parsed_again(text: str) -> None:
-    """Braces and backslashes in a question are kept."""
+    """Braces and backslashes in a question must stay as they are."""
     assert filled("Q: {question} ({round})", question=text, round=1) == f"Q: {text} (1)"
     system = render_debater_system(question=text, stances=["for"], max_rounds=1)
     assert f"\nQuestion: {quoted(text)}\n" in system

@@ -41,7 +41,7 @@ async def recall_ids(archive: Archive, task: str, limit: int = 9) -> list[str]:
 
 
 async def test_debates_on_similar_tasks_are_recalled_by_similarity() -> None:
-    """Shared words of the tasks count; tasks without any are not recalled."""
+    """Only tasks that share words with the new one are recalled."""
     archive = Archive()
     tasks = ("How can rents be affordable?", "How can trams be on time?", "Are rents too high?", "Affordable rents now")
     for number, task in enumerate(tasks):
@@ -61,7 +61,6 @@ async def test_latest_of_equally_similar_debates_comes_first() -> None:
 
 @pytest.mark.parametrize("task", ["Why?", "?!", "家賃に上限", "", "A or B", "Soll es so?"])
 async def test_debates_on_the_same_task_are_always_recalled(task: str) -> None:
-    """The task may be short and in any script."""
     archive = Archive()
     await archive.past_debates.add(past_debate(1, task))
     assert await recall_ids(archive, task) == ["1"]
@@ -73,7 +72,7 @@ async def test_debates_on_the_same_task_are_always_recalled(task: str) -> None:
     limit=st.integers(0, 7),
 )
 def test_limit_bounds_the_recalled_debates(tasks: list[str], query: str, limit: int) -> None:
-    """The results are the first of an unlimited recall, without duplicates, and include the same task."""
+    """The results are the first ones of an unlimited recall, without duplicates, and include the same task."""
     archive = Archive()
     for number, task in enumerate(tasks):
         run(archive.past_debates.add(past_debate(number, task, at=number)))
@@ -100,7 +99,10 @@ def critique_point(issue: str, suggestion: str = "", *, successes: int = 0, uses
 
 
 async def test_points_that_helped_most_come_first() -> None:
-    """With equal successes, points with fewer uses come first. Points that never helped are omitted."""
+    """If two points have helped equally often, the one with fewer uses comes first.
+
+    Points that never helped are left out.
+    """
     archive = Archive()
     await archive.critique_patterns.record(
         "1",
@@ -117,7 +119,7 @@ async def test_points_that_helped_most_come_first() -> None:
 
 
 async def test_points_match_regardless_of_spelling() -> None:
-    """Counts add up, and the first critic's wording is kept."""
+    """The counts of all spellings add up, and the first critic's wording is kept."""
     archive = Archive()
     await archive.critique_patterns.record("1", [critique_point("It is dear.", "Say who pays.", successes=1)])
     await archive.critique_patterns.record("2", [critique_point("it  is DEAR.", "say who pays.", successes=1, uses=2)])
@@ -146,7 +148,7 @@ def test_points_in_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> 
 
 
 async def test_only_agents_with_a_history_have_a_rating() -> None:
-    """The caller assumes a rating for unknown names."""
+    """The caller chooses a rating for unknown names."""
     archive = Archive()
     await archive.ratings.apply("1", {"ann": 16.0, "bob": -16.0})
     assert dict(await archive.ratings.of(["bob", "zoe"])) == {"bob": Rating(elo=1484.0, debates=1)}
@@ -155,7 +157,7 @@ async def test_only_agents_with_a_history_have_a_rating() -> None:
 
 @given(st.lists(st.tuples(ids, st.dictionaries(names, st.floats(-64, 64))), max_size=8))
 def test_rating_changes_add_up_once_per_debate(reports: list[tuple[str, dict[str, float]]]) -> None:
-    """Ratings start at 1500; a second report of the same debate changes nothing."""
+    """Ratings start at 1500, and a second report of the same debate changes nothing."""
     archive = Archive()
     elo: dict[str, float] = {}
     debates: set[str] = set()
@@ -172,7 +174,6 @@ def test_rating_changes_add_up_once_per_debate(reports: list[tuple[str, dict[str
 
 @given(st.lists(st.tuples(ids, st.lists(st.tuples(names, st.integers(1, 3)), max_size=4)), max_size=5))
 def test_positions_keep_their_insertion_order(reports: list[tuple[str, list[tuple[str, int]]]]) -> None:
-    """Each agent's positions are separate, and each debate counts once."""
     archive = Archive()
     stored: list[Position] = []
     debates: set[str] = set()
@@ -231,7 +232,7 @@ async def test_archives_are_independent() -> None:
 
 @pytest.mark.parametrize("patience", [0, -1, True, "10", None, float("nan")])
 def test_patience_must_be_a_number_of_seconds(patience: Any) -> None:
-    """The number must be positive, and limits how long a debate waits for a store."""
+    """The number limits how long a debate waits for a store, and it must be positive."""
     with pytest.raises(ConfigurationError) as caught:
         Archive(patience=patience)
     assert (caught.value.location, caught.value.field) == ("Archive", "patience")

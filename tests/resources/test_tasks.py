@@ -103,7 +103,6 @@ def try_action(work: Watched, action: TaskAction) -> None:
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("status", TASK_STATUSES)
 def test_transitions_follow_the_table(work: Watched, status: TaskStatus, action: TaskAction, max_attempts: int) -> None:
-    """A legal action has the table's outcome and one event; any other action changes and emits nothing."""
     before = create_task(work.tasks, status, max_attempts)
     assert before.status == status
     work.events.clear()
@@ -124,7 +123,7 @@ def test_transitions_follow_the_table(work: Watched, status: TaskStatus, action:
 
 
 def test_table_covers_every_status_action_and_change() -> None:
-    """Each status is reachable, each action has an outcome, each change has an event, and terminal states are final."""
+    """Each status can be reached, each action has an outcome, each change has an event, and final states are final."""
     outcomes = [outcome for actions_ in TRANSITIONS.values() for outcome in actions_]
     assert set(TASK_STATUSES) == set(get_args(TaskStatus)) == {outcome.status for outcome in outcomes}
     assert {action for _, action in TRANSITIONS} == set(ACTIONS)
@@ -136,7 +135,6 @@ def test_table_covers_every_status_action_and_change() -> None:
 
 
 def test_new_tasks_are_pending_and_keep_their_fields(work: Watched) -> None:
-    """All fields passed in are kept, and the others have initial values."""
     work.tasks.add_task("first")
     task = work.tasks.add_task(
         "argue for",
@@ -162,7 +160,7 @@ def test_new_tasks_are_pending_and_keep_their_fields(work: Watched) -> None:
 
 
 def test_ids_are_derived_from_the_collection_and_the_order(work: Watched) -> None:
-    """The same calls give the same ids, and a derived id never collides with a custom one."""
+    """Repeating the same calls gives the same ids, and a derived id never collides with a custom one."""
     work.tasks.add_task("a")
     work.tasks.add_task("b", id="work-3")
     work.tasks.add_task("c")
@@ -230,7 +228,7 @@ def test_invalid_tasks_are_rejected(work: Watched, case: Refused) -> None:
 
 
 def test_earliest_task_is_claimed_first(work: Watched) -> None:
-    """Creation order decides, and a retried task keeps its place."""
+    """A task keeps the place it got when it was created, even if it is retried."""
     for name in ("one", "two", "three"):
         work.tasks.add_task(name, id=name, max_attempts=2)
     first = work.tasks.claim()
@@ -241,7 +239,7 @@ def test_earliest_task_is_claimed_first(work: Watched) -> None:
 
 
 def test_assigned_tasks_are_only_for_their_assignee(work: Watched) -> None:
-    """A task without an assignee is for anybody; others cannot get an assigned one even by request."""
+    """Nobody else can get an assigned task, even by id, while a task without an assignee is for anybody."""
     work.tasks.add_task("for pro", id="pro", assignee="pro")
     work.tasks.add_task("for anybody", id="any")
     with pytest.raises(IllegalTransition, match=r"cannot claim task 'pro': it is for 'pro', not for 'con'"):
@@ -251,7 +249,7 @@ def test_assigned_tasks_are_only_for_their_assignee(work: Watched) -> None:
 
 
 def test_assignees_get_own_and_unassigned_tasks_in_order(work: Watched) -> None:
-    """Assignment gives no priority over creation order."""
+    """An assigned task has no priority over one that was created earlier."""
     for name, assignee in [("any", None), ("own", "pro"), ("other", "con"), ("last", None)]:
         work.tasks.add_task(name, id=name, assignee=assignee)
     claims = [work.tasks.claim(assignee="pro") for _ in range(4)]
@@ -259,13 +257,12 @@ def test_assignees_get_own_and_unassigned_tasks_in_order(work: Watched) -> None:
 
 
 def test_claims_by_id_need_no_assignee(work: Watched) -> None:
-    """With only `task_id`, the dispatcher decides."""
+    """If only `task_id` is given, the dispatcher decides."""
     work.tasks.add_task("for pro", id="turn", assignee="pro")
     assert work.tasks.claim(task_id="turn", by="runner") is work.tasks.get("turn")
 
 
 def test_claims_can_require_labels(work: Watched) -> None:
-    """Only a task with all required labels is claimed, and the others stay in the queue."""
     for name, labels in [("plain", ""), ("a", "a"), ("b", "b"), ("ab", "ab")]:
         work.tasks.add_task(name, id=name, labels=tuple(labels))
     with pytest.raises(IllegalTransition, match=r"it lacks the labels \['b'\]"):
@@ -279,7 +276,7 @@ def test_claims_can_require_labels(work: Watched) -> None:
 
 
 def test_failures_are_retried_within_max_attempts(work: Watched) -> None:
-    """The next attempt has the earlier errors as feedback, and the last failure becomes the task's error."""
+    """The next attempt gets the earlier errors as feedback, and the last failure becomes the task's error."""
     work.tasks.add_task("try", id="it", max_attempts=3)
     work.tasks.claim(by="anna")
     retried = work.tasks.fail("it", "one")
@@ -315,7 +312,7 @@ def test_reviews_can_accept_reject_or_request_changes(work: Watched) -> None:
 
 
 def test_workers_without_a_claim_cannot_change_the_task(work: Watched) -> None:
-    """Calls with the former worker's name are rejected, and the new holder is not affected."""
+    """Calls with the former worker's name are rejected, so they do not affect the worker that now holds the task."""
     work.tasks.add_task("slow", id="it", max_attempts=2)
     work.tasks.claim(by="anna")
     work.tasks.fail("it", "no answer")
@@ -338,7 +335,6 @@ def test_workers_without_a_claim_cannot_change_the_task(work: Watched) -> None:
 
 
 def test_unknown_ids_are_named(work: Watched) -> None:
-    """Every method that takes an id names the missing one and its collection."""
     calls: list[Callable[[], object]] = [
         lambda: work.tasks.get("x"),
         lambda: work.tasks.claim(task_id="x"),
@@ -351,7 +347,7 @@ def test_unknown_ids_are_named(work: Watched) -> None:
 
 
 def test_tasks_are_listed_by_creation_and_can_be_filtered(work: Watched) -> None:
-    """Filters can be combined, and changes do not move a task."""
+    """Filters can be combined, and a change does not move a task within the list."""
     for name, assignee, labels in [("a", "pro", "x"), ("b", "con", "xy"), ("c", "pro", "xy")]:
         work.tasks.add_task(name, id=name, assignee=assignee, labels=tuple(labels))
     work.tasks.claim(task_id="a")
@@ -373,7 +369,7 @@ def test_unknown_statuses_are_rejected(work: Watched) -> None:
 
 
 def test_texts_must_be_strings(work: Watched) -> None:
-    """An exception object is rejected before it corrupts the audit trail."""
+    """An exception object is rejected before it can corrupt the audit trail."""
     task = work.tasks.add_task("it", id="it", max_attempts=2)
     error: Any = ValueError("x")
     calls: list[Callable[[], object]] = [
@@ -392,7 +388,7 @@ def test_texts_must_be_strings(work: Watched) -> None:
 
 
 def test_listeners_are_called_after_the_change_is_in_place() -> None:
-    """The listener sees a collection at least as new as the event, even if one call makes two changes."""
+    """When a listener is called, the collection is at least as new as the event, even if one call makes two changes."""
     statuses: list[str] = []
     tasks = TaskCollection("work", on_change=lambda event: statuses.append(tasks.get(event.task.id).status))
     tasks.add_task("a")
@@ -402,7 +398,7 @@ def test_listeners_are_called_after_the_change_is_in_place() -> None:
 
 
 def test_listeners_may_change_the_collection() -> None:
-    """The listener receives events for its own changes later, in order."""
+    """Events for the listener's own changes are delivered to it later and in order."""
     calls: list[str] = []
 
     def follow(event: TaskChanged) -> None:
@@ -417,7 +413,7 @@ def test_listeners_may_change_the_collection() -> None:
 
 
 def test_raising_listeners_get_all_events() -> None:
-    """The exception reaches the caller after all events are delivered. The change and the listener remain."""
+    """The exception reaches the caller after all events have been delivered, and both change and listener remain."""
     calls: list[str] = []
 
     def hates(event: TaskChanged) -> None:
@@ -437,7 +433,7 @@ def test_raising_listeners_get_all_events() -> None:
 
 
 def test_interrupts_leave_pending_events_for_the_next_change() -> None:
-    """A `BaseException` is raised at once, and pending events are delivered with the next ones."""
+    """A `BaseException` is raised at once, and pending events are delivered along with the next ones."""
     calls: list[str] = []
 
     def interrupted(event: TaskChanged) -> None:
@@ -453,7 +449,7 @@ def test_interrupts_leave_pending_events_for_the_next_change() -> None:
 
 
 def test_listener_is_optional() -> None:
-    """`on_change` may be omitted, and the default clock is the wall clock."""
+    """Without `on_change`, changes are simply not reported, and the default clock is the wall clock."""
     tasks = TaskCollection("w")
     task = tasks.add_task("a")
     tasks.claim()
@@ -478,7 +474,7 @@ class Scope:
 
 
 def test_each_run_has_its_own_collection() -> None:
-    """Opening the resource gives a new, empty collection each time, and changes are events in the run."""
+    """Opening the resource always results in a new, empty collection, and changes to it are events in the run."""
     resource = create_task_collection("rent")
     scope = Scope()
     one, two = resource.open(scope), resource.open(Scope())
@@ -490,7 +486,7 @@ def test_each_run_has_its_own_collection() -> None:
 
 
 def test_resources_with_equal_key_and_collection_are_equal() -> None:
-    """Independently created blocks share a collection if key and id are equal."""
+    """Blocks that were created independently share a collection if its key and id are the same."""
     assert create_task_collection("rent") == create_task_collection("rent")
     assert len({create_task_collection("rent"), create_task_collection("rent")}) == 1
     assert create_task_collection("rent") != create_task_collection("rent", key="todo")
@@ -499,7 +495,7 @@ def test_resources_with_equal_key_and_collection_are_equal() -> None:
 
 @pytest.mark.parametrize("wrong", ["", "  ", None, 3])
 def test_collections_need_a_name(wrong: Any) -> None:
-    """A blank id is rejected when the resource is created, not when a run opens it."""
+    """A blank id is rejected when the resource is created and not when a run opens it."""
     with pytest.raises(ConfigurationError, match=r"`collection_id` (must not be blank|is required|must be text)"):
         create_task_collection(wrong)
     with pytest.raises(ConfigurationError, match="`collection_id`"):
@@ -574,7 +570,7 @@ def circular_list() -> list[Any]:
     ids=["model", "dataclass", "set and nan", "bytes", "surrogate", "surrogates", "circle", "bool", "float"],
 )
 def test_any_output_can_be_serialized(work: Watched, output: object, written: object) -> None:
-    """Values without a JSON form are written as text."""
+    """A value without a JSON form is written as text."""
     work.tasks.add_task("it", id="it")
     work.tasks.claim()
     wire = work.tasks.complete("it", output).to_wire()

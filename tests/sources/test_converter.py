@@ -64,7 +64,7 @@ REST = [pytest.param(*case, marks=pytest.mark.slow) for case in cases() if case 
 def test_hostile_documents_are_read_or_rejected_within_limits(
     converter: Converter, kind: str, name: str, make: Make
 ) -> None:
-    """A single clear error names the file, and the next document is read normally."""
+    """A single error names the file, and the next document is read normally."""
     data = make()
     start = time.monotonic()
     try:
@@ -93,7 +93,7 @@ def test_documents_that_need_too_much_memory_are_reported() -> None:
 
 @pytest.mark.slow
 def test_documents_that_crash_the_converter_are_reported(converter: Converter) -> None:
-    """A library may terminate the whole process when it cannot allocate memory."""
+    """A library may terminate the whole process if it cannot allocate memory."""
     with pytest.raises(BadFile, match=r"^a\.pdf: ends the process that reads it: .* takes more than 400 MB of memory"):
         converter.convert("a.pdf", CORPUS["compression"]["twice.pdf"](), ".pdf")
 
@@ -125,7 +125,7 @@ def test_child_processes_are_reused_and_replaced_after_a_fault(converter: Conver
 
 @pytest.mark.slow
 def test_slow_documents_do_not_block_others() -> None:
-    """Ten documents never finish while a person waits for another one."""
+    """Ten documents never finish while somebody is waiting for another one."""
     converter = Converter(seconds=4.0)
     problems: list[str] = []
 
@@ -175,7 +175,7 @@ if sys.stdin.readline() == "work\\n":
     ],
 )
 def test_children_do_not_outlive_their_parent(tmp_path: Path, ending: signal.Signals | None, work: str) -> None:
-    """The parent may end normally, by Ctrl-C, or by SIGKILL, while the child is working or idle."""
+    """The parent may end normally, by Ctrl-C or by SIGKILL, while the child is working or idle."""
     (tmp_path / "a.pdf").write_bytes(ENDLESS())
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with start_process([sys.executable, "-c", PROGRAM], cwd=tmp_path, text=True, **pipes) as parent:
@@ -200,7 +200,7 @@ def test_children_do_not_outlive_their_parent(tmp_path: Path, ending: signal.Sig
 
 @linux
 def test_children_know_none_of_their_parents_secrets(monkeypatch: pytest.MonkeyPatch, converter: Converter) -> None:
-    """A hostile document may control the child, so it has neither keys nor store addresses."""
+    """A hostile document may control the child, so it is given neither keys nor addresses of stores."""
     monkeypatch.setenv("OPENAI_API_KEY", "canary")
     monkeypatch.setenv("FLOWDEBATE_STORE", "postgresql://canary")
     before = get_children(os.getpid())

@@ -62,7 +62,7 @@ def added_lines(source: Source) -> list[str]:
 
 @pytest.mark.parametrize("commits", ["main..branch", "main...branch"])
 def test_branches_are_compared_with_their_merge_base(repository: Path, commits: str) -> None:
-    """Newer commits on main are not deletions by the branch."""
+    """Newer commits on main must not look like deletions by the branch."""
     base = git(repository, "rev-parse", "HEAD")
     git(repository, "checkout", "-qb", "branch")
     tip = commit(repository, {"branch.py": "two = 2\n"})
@@ -77,7 +77,7 @@ def test_branches_are_compared_with_their_merge_base(repository: Path, commits: 
 
 
 def test_moved_files_are_one_file(repository: Path) -> None:
-    """The lines may be unchanged, or the file may have a new mode."""
+    """The file's lines may be unchanged, and its mode may be new."""
     git(repository, "mv", "old.py", "new name.py")
     commit(repository, {})
     [source] = read(repository).values()
@@ -93,7 +93,7 @@ def test_moved_files_are_one_file(repository: Path) -> None:
 
 
 def test_shallow_clones_explain_how_to_fetch_their_history(repository: Path, tmp_path: Path) -> None:
-    """If commits may be missing, nothing is compared with the empty tree."""
+    """As commits may be missing, the change must not be compared with the empty tree."""
     commit(repository, {"app.py": "two = 2\n"})
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository}", "clone")
     for commits in ("HEAD~1..HEAD", "HEAD^...HEAD", "HEAD~1"):
@@ -102,7 +102,7 @@ def test_shallow_clones_explain_how_to_fetch_their_history(repository: Path, tmp
 
 
 def test_first_commits_are_compared_with_the_empty_tree(repository: Path, tmp_path: Path) -> None:
-    """A repository without commits is compared with the empty tree as well. All files are new."""
+    """The same applies to a repository without commits, where all files are new."""
     for commits in ("HEAD~1..HEAD", "HEAD^..HEAD", "HEAD~..", "main^"):
         assert [*read(repository, commits)] == ["app.py", "old.py"]
     with pytest.raises(BadFile, match="HEAD~7"):
@@ -114,7 +114,6 @@ def test_first_commits_are_compared_with_the_empty_tree(repository: Path, tmp_pa
 
 
 def test_untracked_files_are_reviewed(repository: Path) -> None:
-    """Any folder in the repository works, and the index is unchanged; ignored files are omitted."""
     (repository / ".gitignore").write_text("*.log\n")
     (repository / "deep").mkdir()
     (repository / "deep" / "new.py").write_text("new = 1\n")
@@ -130,7 +129,7 @@ def test_untracked_files_are_reviewed(repository: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "cp1252", "utf-16", "utf-16-be"])
 def test_files_in_other_encodings_are_decoded(repository: Path, encoding: str) -> None:
-    """The contents are readable and the line numbers are correct."""
+    """The contents must be readable and the line numbers correct."""
     mark = "\ufeff" if encoding == "utf-16-be" else ""
     for text in ("# größer\nx = 1\n", "# größer\nx = 1\ny = 2\n"):
         commit(repository, {"a.py": f"{mark}{text}".encode(encoding)})
@@ -164,7 +163,7 @@ def test_changes_cannot_hide_their_lines(repository: Path, way: str) -> None:
 
 
 def test_changed_submodules_are_named(repository: Path) -> None:
-    """`ignore = all` does not hide the new commit."""
+    """`ignore = all` must not hide the new commit."""
     git(repository, "submodule", "add", "-q", str(repository), "sub")
     commit(repository, {})
     git(repository / "sub", "commit", "-qm", "nothing", "--allow-empty")
@@ -174,7 +173,7 @@ def test_changed_submodules_are_named(repository: Path) -> None:
 
 
 def test_secrets_are_masked_within_their_lines(repository: Path) -> None:
-    """All other lines and their numbers are unchanged."""
+    """All other lines and all line numbers stay unchanged."""
     commit(repository, {"deploy.py": "KEY = '''\n-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA1234\n'''\nrun()\n"})
     source = read(repository)["deploy.py"]
     assert "MIIEpAIBAAKCAQEA1234" not in source.text
@@ -182,7 +181,7 @@ def test_secrets_are_masked_within_their_lines(repository: Path) -> None:
 
 
 def test_git_runs_no_program_configured_by_a_repository(repository: Path) -> None:
-    """Filters and hooks, for example, are not run."""
+    """Reviewing a stranger's repository must not run its filters or hooks, for example."""
     mark = repository.parent / "ran"
     program = repository.parent / "program"
     program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
@@ -204,7 +203,7 @@ def test_git_runs_no_program_configured_by_a_repository(repository: Path) -> Non
 
 
 def test_generated_files_come_last_and_are_folded(repository: Path) -> None:
-    """A long file is cut, with the number of omitted lines.
+    """A long file is cut, and the number of omitted lines is stated.
 
     A short one is complete, and an excluded one is not shown.
     """
@@ -229,7 +228,10 @@ def test_generated_files_come_last_and_are_folded(repository: Path) -> None:
 
 
 def test_excluded_files_are_omitted_with_the_reason(repository: Path) -> None:
-    """If only excluded files changed, there is no change. If only images changed, they cannot be read."""
+    """If only excluded files changed, there is no change.
+
+    If only images changed, they cannot be read.
+    """
     commit(repository, {"package-lock.json": "{}\n" * 3, "docs/a.png": b"\x89PNG\0\1", "b.py": "b = 1\n"})
     sources = read(repository, exclude=["docs/*"])
     assert {name: (source.left_out, source.excluded) for name, source in sources.items()} == {

@@ -127,7 +127,6 @@ def read(folder: Path, name: str, data: bytes) -> Any:
 
 
 def test_quotes_from_a_long_report_are_located_by_page(tmp_path: Path) -> None:
-    """Judge, result and reader see the page. A quote across two lines is found, and an invented one is not."""
     (tmp_path / "report.pdf").write_bytes(make_pdf(PAGES))
     sides = [Debater("ann", "cap rents"), Debater("bob", "free rents")]
     rent = debate(
@@ -161,7 +160,7 @@ def test_quotes_from_a_long_report_are_located_by_page(tmp_path: Path) -> None:
 def test_documents_are_split_into_named_parts(
     tmp_path: Path, name: str, make: Callable[[], bytes], parts: dict[str, str]
 ) -> None:
-    """Each slide, sheet and page has a name. Parts without page text are omitted."""
+    """Slides, sheets and pages have names, and parts without any text are left out."""
     texts = dict(read(tmp_path, name, make()).parts())
     assert texts.keys() == parts.keys()
     assert all(text in texts[part] for part, text in parts.items())
@@ -209,7 +208,7 @@ def run_of(text: str, properties: str = "") -> str:
 
 
 def test_hyphenated_words_are_found(tmp_path: Path) -> None:
-    """The hyphen is kept as on the page, without a replacement character."""
+    """The hyphen is kept as it is on the page, without a replacement character."""
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = io.BytesIO()
@@ -309,7 +308,7 @@ VISIBLE, STYLED = '<w:vanish w:val="0"/>', '<w:rStyle w:val="B"/>'
 def test_word_documents_lose_nothing_silently(
     tmp_path: Path, body: str, parts: dict[str, str], text: str, unread: str | None
 ) -> None:
-    """Invisible content is omitted and reported."""
+    """Invisible content is left out, and the report says so."""
     source = read(tmp_path, "a.docx", office(body, **parts))
     assert " ".join(source.text.split()) == text
     assert source.unread == unread
@@ -335,7 +334,6 @@ def save_book(book: Any) -> bytes:
 
 
 def test_spreadsheets_keep_their_values(tmp_path: Path) -> None:
-    """Values next to a blank cell are read; rows and columns without any value are omitted."""
     rows: list[list[Any]] = [
         ["Progress"],
         [],
@@ -355,7 +353,10 @@ def test_spreadsheets_keep_their_values(tmp_path: Path) -> None:
 
 
 def test_hidden_spreadsheet_parts_are_omitted_and_named(tmp_path: Path) -> None:
-    """Hidden sheets, rows and columns are omitted. Workbooks with macros are read like any other."""
+    """Hidden sheets, rows and columns are left out.
+
+    Workbooks with macros are read like any other.
+    """
     book = sheet([["a", "b"], ["c", "d"], ["e", "f"]])
     book.active.row_dimensions[2].hidden = True
     book.active.column_dimensions["B"].hidden = True
@@ -373,7 +374,7 @@ def test_formulas_without_a_cached_result_are_shown_as_text(tmp_path: Path) -> N
 
 
 def test_hidden_slides_are_omitted_and_empty_ones_named(tmp_path: Path) -> None:
-    """Tables and notes are read."""
+    """The text in tables and notes is read as well."""
     from pptx import Presentation
 
     show = Presentation()
@@ -396,7 +397,7 @@ def test_hidden_slides_are_omitted_and_empty_ones_named(tmp_path: Path) -> None:
 
 
 def test_notebooks_consist_of_their_cells_and_outputs(tmp_path: Path) -> None:
-    """Images are omitted, since their base64 is useless to a reader."""
+    """Images are left out, because a reader cannot use their base64."""
     picture = {"output_type": "display_data", "data": {"image/png": "AAAA" * 9_000, "text/plain": ["<Figure>"]}}
     table = {"output_type": "display_data", "data": {"text/html": "<table></table>"}}
     error = {"output_type": "error", "traceback": ["\x1b[31mValueError\x1b[0m: no"]}
@@ -413,7 +414,7 @@ def test_notebooks_consist_of_their_cells_and_outputs(tmp_path: Path) -> None:
 
 
 def test_hidden_page_text_is_reported(tmp_path: Path) -> None:
-    """Selected form values are read."""
+    """The selected values in forms are read, in contrast."""
     page = (
         '<p>Seen.</p><p style="display: none">Not seen.</p><div hidden>Nor this.</div>'
         '<input value="12"><input type="checkbox" checked>Yes <select><option>A<option selected>B</select>'
@@ -449,7 +450,7 @@ def test_unread_files_are_reported_with_the_actual_reason(tmp_path: Path, name: 
 
 
 def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
-    """Unread parts are reported before any model is called, and in the notes of the result."""
+    """The unread parts are reported before any model is called and in the notes of the result."""
     (tmp_path / "a.docx").write_bytes(office(f"<w:p>{run_of('Seen.')}{run_of('Not seen.', '<w:vanish/>')}</w:p>"))
     options = {"question": "Sign?", "sources": [str(tmp_path / "a.docx")], "model": "openai/gpt-5"}
     plan = make_plan(PATTERNS["debate"], options)
@@ -463,7 +464,7 @@ def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
 
 
 def test_missing_extras_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file inside a folder is omitted with this reason."""
+    """If the file is inside a folder, it is left out for this reason."""
     for module in ("mammoth", "pypdfium2"):
         monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "docs").mkdir()

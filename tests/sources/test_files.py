@@ -115,7 +115,7 @@ def test_files_ignored_by_the_enclosing_repository_are_not_read(folder: Path) ->
 def test_invalid_source_files_are_named_with_the_reason(
     tmp_path: Path, name: str, content: bytes | None, why: str
 ) -> None:
-    """The name is quoted verbatim, before anything else happens, including for an enclosing folder or a link."""
+    """The name is quoted verbatim and before anything else happens, even for an enclosing folder or a link."""
     for secret in (".ssh/config", "me/.docker/notes/config", ".env"):
         (tmp_path / secret).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / secret).write_text("canary")
@@ -130,7 +130,7 @@ def test_invalid_source_files_are_named_with_the_reason(
 
 
 def test_links_pipes_and_folders_without_text_are_rejected(tmp_path: Path) -> None:
-    """A link may point to a file in its folder; special files are not opened."""
+    """A link may point to a file in its own folder, and special files are not opened."""
     (tmp_path / "in").mkdir()
     (tmp_path / "secret.txt").write_text("canary")
     (tmp_path / "in" / "real.txt").write_text("Real.")
@@ -149,7 +149,6 @@ def test_links_pipes_and_folders_without_text_are_rejected(tmp_path: Path) -> No
 
 
 def test_sources_can_be_named_or_come_from_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file has its own name, or another one with NAME=FILE, even if its own name contains an equals sign."""
     (tmp_path / "a.md").write_text("\ufeffOne.\r\nTwo.", newline="")
     (tmp_path / "b=a.md").write_text("Three.")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"Piped."), isatty=lambda: False))
@@ -165,7 +164,7 @@ def test_sources_can_be_named_or_come_from_stdin(tmp_path: Path, monkeypatch: py
 
 
 def test_files_outside_allowed_folders_are_rejected(tmp_path: Path) -> None:
-    """Neither `..`, links, stdin nor a name with the same prefix bypasses the rule."""
+    """Neither `..` nor links, stdin or a name with the same prefix may bypass the rule."""
     inside, beside = tmp_path / "docs", tmp_path / "docs-private"
     for directory in (inside, beside):
         directory.mkdir()
@@ -179,7 +178,6 @@ def test_files_outside_allowed_folders_are_rejected(tmp_path: Path) -> None:
 
 
 def test_sources_can_be_paths_and_texts_in_python(tmp_path: Path) -> None:
-    """Texts by name and lists of paths and sources are accepted; duplicate names and other types are rejected."""
     (tmp_path / "a.md").write_text("A.")
     report = Source.of("report", "B.")
     assert [source.name for source in check_sources([tmp_path / "a.md", report], location="x")] == ["a.md", "report"]
@@ -191,7 +189,7 @@ def test_sources_can_be_paths_and_texts_in_python(tmp_path: Path) -> None:
 
 
 def test_positions_in_a_source_belong_to_a_page() -> None:
-    """A position between the starts of two pages belongs to the first one."""
+    """A position between the beginnings of two pages belongs to the first one."""
     source = Source.of("r", "One. Two. Three.", pages=[Page(start=0, name="page 1"), Page(start=5, name="page 2")])
     assert [source.page_at(place) for place in (0, 4, 5, 15)] == ["page 1", "page 1", "page 2", "page 2"]
     assert list(source.parts()) == [("r, page 1", "One."), ("r, page 2", "Two. Three.")]

@@ -73,7 +73,6 @@ def kept_in(store: Path) -> str:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_pattern_commands_read_a_folder_without_secrets(pattern: str, folder: Path, store: Path) -> None:
-    """The first lines list the sent and the omitted files. No request and no store contains a secret."""
     short = SHORT.get(pattern, ("--max-rounds", "1"))
     with serve_stage(output=OUTPUTS.get(pattern, CHAIR)) as on:
         result = call(on, PATTERNS[pattern].verb, "Should we cap rents?", "--source", "notes", *short)
@@ -101,7 +100,7 @@ def test_pattern_commands_read_a_folder_without_secrets(pattern: str, folder: Pa
 
 
 def test_stdin_can_be_a_question_or_a_source(folder: Path) -> None:
-    """Using it for both raises an error before any model is called."""
+    """Using stdin for both is an error, which is raised before any model is called."""
     options = ("--max-rounds", "1", "--no-synthesizer", "--no-store")
     with serve_stage() as on:
         question_piped = call(on, "debate", "-", "--source", "notes/report.md", *options, text="Should we cap rents?\n")
@@ -116,7 +115,10 @@ def test_stdin_can_be_a_question_or_a_source(folder: Path) -> None:
 
 
 def test_plan_files_name_files_relative_to_them(folder: Path) -> None:
-    """The working directory makes no difference. The texts may also be in the plan."""
+    """The working directory makes no difference.
+
+    The texts may also be written in the plan.
+    """
     plan = 'pattern = "council"\nquestion = "Cap rents?"\nreview = "none"\nsources = ["report.md", "n=report.md"]\n'
     (folder / "notes" / "plan.toml").write_text(plan)
     with serve_stage(output=CHAIR) as on:
@@ -125,7 +127,6 @@ def test_plan_files_name_files_relative_to_them(folder: Path) -> None:
 
 
 def test_batch_rows_may_have_their_own_sources(folder: Path) -> None:
-    """A row's sources replace those of the batch; a missing file is reported before any model is called."""
     rows: list[dict[str, Any]] = [
         {"question": "Should we cap rents?", "sources": ["notes/report.md"]},
         {"question": "Ban cars?", "sources": {"memo": "Cars are loud."}},
@@ -169,7 +170,10 @@ class Reading:
 
 
 def test_http_requests_can_send_texts_or_name_allowed_files(folder: Path) -> None:
-    """Without an allowed folder, no path is read; with one, only paths below it."""
+    """No path is read without an allowed folder.
+
+    If there is one, only paths below it are read.
+    """
     inside, outside = str(folder / "notes" / "report.md"), folder / "notes" / ".." / "secret.txt"
     outside.write_text("canary-env")
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as plain:
@@ -196,7 +200,7 @@ def test_http_requests_can_send_texts_or_name_allowed_files(folder: Path) -> Non
 
 
 def test_services_stay_responsive_while_reading_documents() -> None:
-    """Documents are read in a thread: a sheet with 100,000 cells takes 17 seconds."""
+    """A sheet with 100,000 cells takes 17 seconds, so documents are read in a thread."""
     readers: list[Thread] = []
 
     async def begin() -> None:
@@ -240,7 +244,7 @@ def test_mcp_hosts_can_send_texts_or_name_allowed_files(folder: Path) -> None:
 
 
 def test_excluded_files_in_a_folder_are_not_shown(folder: Path) -> None:
-    """Excluded files do not leave a gate undecided either."""
+    """An excluded file does not leave a gate undecided either."""
     with serve_stage(output=CHAIR) as on:
         result = call(
             on, "review", "--source", "notes", "--exclude", ".env", "--exclude", "deploy.*", "--gate", "no nit"

@@ -73,7 +73,10 @@ def servers() -> Iterator[dict[Any, Vendor]]:
 def test_vendors_receive_the_image_before_the_transcript(
     transport: Any, chart: Path, servers: dict[Any, Vendor]
 ) -> None:
-    """OpenAI's SDK and Anthropic's own SDK are included. The judge receives no image."""
+    """The vendors include OpenAI and Anthropic, through their own SDKs.
+
+    The judge receives no image.
+    """
     pytest.importorskip("anthropic")
     custom_model = OpenAIModel("gpt-5-mini", transport=transport)
     sides = [Debater("pro", "rents rise", model=custom_model)]
@@ -103,7 +106,10 @@ def test_vendors_receive_the_image_before_the_transcript(
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_all_speakers_in_a_pattern_see_the_image(pattern: str, chart: Path) -> None:
-    """Every command is tested. Pages and traces show the request without the image."""
+    """Every command is tested.
+
+    Pages and traces show the request without the image.
+    """
     info = PATTERNS[pattern]
     plan = make_plan(info, {info.subject: info.load_page().example, "sources": ["chart.png"]})
     has_image = [
@@ -130,7 +136,7 @@ def requests_of(pattern: Any, question: str) -> list[Any]:
 
 
 def test_images_are_stored_once_and_restored(chart: Path) -> None:
-    """The run's plan has the data URL, so a resumed run does not need the file."""
+    """The run's plan contains the data URL, so a resumed run does not need the file."""
     plan = make_plan(PATTERNS["debate"], {"question": QUESTION, "sources": ["chart.png"], "model": ["openai/gpt-5"]})
     stored = stored_plan(plan)
     chart.unlink()
@@ -140,7 +146,7 @@ def test_images_are_stored_once_and_restored(chart: Path) -> None:
 
 
 def test_durable_runs_keep_the_image_in_their_journal(chart: Path, tmp_path: Path) -> None:
-    """The journal contains the image once, and a resumed run uses it."""
+    """The journal contains the image only once, and a resumed run uses it."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, sources=["chart.png"])
     store = tmp_path / "runs.sqlite3"
     ended = rent.run_sync(QUESTION, model=FunctionModel(answer_debate), store=store, run_id="r", limits=Limits(calls=1))
@@ -193,7 +199,7 @@ def test_models_without_vision_are_rejected_before_any_call(
 
 
 def test_vision_support_depends_on_the_model_name() -> None:
-    """Models are assumed to support images unless their name excludes it; an option overrides this."""
+    """A model is assumed to support images unless its name shows otherwise, and an option overrides this."""
     for name in ("openai/gpt-5.6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-flash-latest", "ollama/gemma3"):
         assert accepts_images(resolve_model(name)), name
     for name in ("groq/openai/gpt-oss-120b", "mistral/codestral-latest", "ollama/llama3", "openai/o3-mini"):
@@ -207,7 +213,7 @@ def test_vision_support_depends_on_the_model_name() -> None:
 
 @pytest.mark.parametrize("name", BEGINS)
 def test_images_are_recognized_by_their_bytes(name: str, tmp_path: Path) -> None:
-    """The file name makes no difference."""
+    """A misleading file name makes no difference."""
     path = tmp_path / name
     path.write_bytes(BEGINS[name])
     [source] = read_sources([f"figure={path}"])
@@ -217,7 +223,10 @@ def test_images_are_recognized_by_their_bytes(name: str, tmp_path: Path) -> None
 
 
 def test_images_have_limits(tmp_path: Path) -> None:
-    """Limits apply to each image and to all images together; invalid or damaged images are errors."""
+    """There is a limit for each image and one for all of them.
+
+    Invalid or damaged images are errors.
+    """
     big, image = tmp_path / "big.png", tmp_path / "a.png"
     big.write_bytes(png() + bytes(3_750_000))
     image.write_bytes(png() + bytes(3_500_000))
@@ -234,7 +243,7 @@ def test_images_have_limits(tmp_path: Path) -> None:
 
 
 def test_images_in_a_folder_are_omitted(tmp_path: Path) -> None:
-    """Most images in folders are logos; a relevant one can be named explicitly."""
+    """Most images in folders are logos, and one that matters can be named explicitly."""
     (tmp_path / "notes.md").write_text("Rents rose.")
     (tmp_path / "logo.png").write_bytes(png())
     reasons = {source.name: source.left_out for source in read_sources([f"docs={tmp_path}"])}
@@ -242,7 +251,10 @@ def test_images_in_a_folder_are_omitted(tmp_path: Path) -> None:
 
 
 def test_http_requests_can_include_images_as_data_urls() -> None:
-    """The page lists the image, and the prompt on it mentions the image. Invalid images are rejected."""
+    """The page lists the image, and the prompt shown there mentions it.
+
+    Invalid images are rejected.
+    """
     from flowdebate.service import Service
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as server:

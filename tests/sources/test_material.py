@@ -62,7 +62,7 @@ def strip_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
 @each_material
 @pytest.mark.parametrize("numbers", [False, True], ids=["plain", "numbered"])
 def test_material_is_shown_unchanged(name: str, numbers: bool) -> None:  # noqa: FBT001
-    """Apart from the frame, only lines that contain a listed token differ."""
+    """Apart from the frame, the only lines that differ are those with a listed token."""
     lines = strip_frame(render_sources(SOURCES[name], numbers=numbers), name, numbers=numbers)
     expected = lines_of(MATERIAL[name])
     if numbers and expected[-1] == "":
@@ -89,7 +89,7 @@ def test_alterations_are_reported(name: str) -> None:
 
 @each_material
 def test_passages_show_file_lines_unchanged(name: str) -> None:
-    """In every passage, each whole line is a line of the file, with its indentation."""
+    """In every passage, each whole line is a line of the file and keeps its indentation."""
     [source] = SOURCES[name]
     file_lines = {*lines_of(MATERIAL[name])}
     for passage in cut(source):
@@ -127,14 +127,14 @@ def copy_formats(copied: list[str], lines: list[str]) -> list[str]:
 
 @given(copies(), st.data())
 def test_lines_copied_from_a_prompt_are_found(copy: tuple[str, list[str], list[str]], data: Any) -> None:
-    """The quote is located at an equal line of the file, whatever was copied along with it."""
+    """The quote is located at an equal line of the file, whatever else was copied along with it."""
     name, copied, lines = copy
     check_location(name, copied, lines, data.draw(st.sampled_from(copy_formats(copied, lines))))
 
 
 @each_material
 def test_all_lines_in_all_files_are_found(name: str) -> None:
-    """Each line is copied alone and with the next one, in every format."""
+    """In every format, each line is copied both by itself and together with the next one."""
     body = body_of(name)
     for count in (1, 2):
         for begin in range(len(body) - count + 1):
@@ -161,7 +161,7 @@ def check_location(name: str, copied: list[str], lines: list[str], quote: str) -
 def test_faithful_quotes_are_never_unverified(
     copy: tuple[str, list[str], list[str]],
 ) -> None:
-    """In any quotation marks or as a block, a copied line is verified, or too short to prove anything."""
+    """A line copied in any quotation marks, or as a block, is verified unless it is too short to prove anything."""
     name, _, lines = copy
     for line in filter(str.strip, lines):
         for quotation in (f"It says “{line}”.", f"> {line}", f"«{line}»", f'"{line}"', f"> {unescaped(line)}"):
@@ -177,7 +177,7 @@ def test_faithful_quotes_are_never_unverified(
     "name", ["Index.java", "ring.hpp", "Panel.tsx", "Main.elm", "Windows.java", "chat.rb", "page.html.diff"]
 )
 def test_reviewers_may_quote_their_prompt(name: str) -> None:
-    """Each line that a model copies from the prompt, with its bar and number, is an existing location."""
+    """A line that a model copies from the prompt, with its bar and number, must be an existing location."""
 
     def copy(request: ModelRequest) -> Any:
         system = str(request.messages[0]["content"])
@@ -191,7 +191,7 @@ def test_reviewers_may_quote_their_prompt(name: str) -> None:
 
 
 def test_compared_texts_are_shown_unchanged() -> None:
-    """A reference answer is unchanged as well, because a judge of code reads code."""
+    """A reference answer is unchanged as well, because a judge of code has to read code."""
     prompts: list[str] = []
 
     def judge(request: ModelRequest) -> Any:
@@ -218,7 +218,7 @@ def test_compared_texts_are_shown_unchanged() -> None:
 
 
 def test_arguments_are_still_escaped() -> None:
-    """Texts by other models are escaped by pattern, which also covers unlisted and future tokens."""
+    """Text by another model is escaped by pattern, which also covers unlisted and future tokens."""
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:
@@ -234,7 +234,7 @@ def test_arguments_are_still_escaped() -> None:
 
 @given(st.lists(st.sampled_from([*CONTROL_TOKENS[:60], *"<>[]|/\r\n\f", "s", "\u2028", "\u202e"]), max_size=12))
 def test_frames_can_contain_any_text(pieces: list[str]) -> None:
-    """No listed token and no unframed line remains, and alterations are reported."""
+    """No listed token and no line without a frame remains, and every alteration is reported."""
     text = "".join(pieces)
     rendered = f"[x] {frame(text)}"
     assert not any(token in rendered for token in CONTROL_TOKENS)
@@ -253,7 +253,7 @@ ORDINARY = (
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_is_not_a_control_token(text: str) -> None:
-    """Both the material and the local model's input are tested."""
+    """Both the material and the input of the local model are tested."""
     assert frame(text) == text
     assert without_control_tokens(text, listed=True) == text
     assert explain_escapes(text) == ""
@@ -261,7 +261,7 @@ def test_ordinary_text_is_not_a_control_token(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["INST", "/INST", "gMASK", "SYSTEM_PROMPT", "|user|"])
 def test_file_names_cannot_be_control_tokens(name: str) -> None:
-    """Brackets around a name do not create a token."""
+    """The brackets around a name must not create a token."""
     for tag in (tag_text(name), tag_name(name)):
         assert f"[{tag}]" not in CONTROL_TOKENS
         assert unescaped(tag) == name

@@ -45,7 +45,7 @@ LONG = Source.of(
 
 @given(st.text(alphabet="ab .\n", max_size=6_000), st.lists(st.integers(0, 6_000), max_size=5))
 def test_passages_cover_the_whole_text(text: str, starts: list[int]) -> None:
-    """Passages are in order, none is too long or spans two pages, and only whitespace is missing."""
+    """Passages are in order, none is too long or spans two pages, and only whitespace may be missing between them."""
     begins = sorted({start for start in starts if start < len(text)})
     source = Source.of("s", text, pages=[Page(start=start, name=f"page {start}") for start in begins])
     passages = list(cut(source))
@@ -57,7 +57,7 @@ def test_passages_cover_the_whole_text(text: str, starts: list[int]) -> None:
 
 
 def test_relevant_passages_are_found_with_their_pages() -> None:
-    """Passages fill the budget in the order of the source, and are the same for the same question."""
+    """The same question always results in the same passages, which fill the budget in the order of the source."""
     passages = find_passages((LONG,), ["What about the harbour?"], 3_000)
     assert passages == find_passages((LONG,), ["What about the harbour?"], 3_000)
     assert {passage.page for passage in passages} == {"page 4"}
@@ -81,7 +81,7 @@ def test_passages_fill_their_budget() -> None:
 def test_readers_share_sources_that_are_too_long(readers: int, room: int, files: int) -> None:
     """No reader exceeds its budget.
 
-    All get the best half, and the other halves overlap only if nothing else is left.
+    All of them get the best half, and the other halves overlap only if nothing else is left.
     """
     sources = tuple(Source.of(f"f{number:02}.py", f"limit_{number} = {number}\n" * 60) for number in range(files))
     shares = [find_passages(sources, ["What is the limit?"], room, share=(one, readers)) for one in range(readers)]
@@ -113,7 +113,7 @@ def test_panels_read_more_than_a_single_member(pattern: str) -> None:
 
 
 def test_files_without_a_passage_are_counted_but_not_named() -> None:
-    """With many files, their names would take the space of passages."""
+    """With many files, the names would take up the space of passages."""
     files = tuple(Source.of(f"src/file_{number}.py", "x = 1\n" * 30) for number in range(2_000))
     listed = render_sources(files, complete=False).partition("\n\n")[0]
     assert listed.startswith("Sources:\n2,000 sources with 360,000 characters, too long to be shown in full")
@@ -122,7 +122,7 @@ def test_files_without_a_passage_are_counted_but_not_named() -> None:
 
 
 def test_model_context_determines_the_size_of_passages() -> None:
-    """The local model's context is known, even behind a policy; a function model's is not."""
+    """The local model's context is known, even behind a policy, while a function model's is not."""
     assert context_of(LocalModel(Path("a.gguf"))) == context_of(Retrying(LocalModel(Path("a.gguf")))) == 8192
     assert context_of(FunctionModel(lambda _: "")) is None
 
@@ -164,7 +164,7 @@ def test_turns_see_the_best_passages_of_long_sources(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["debate", "consensus"])
 def test_resumed_runs_use_the_recorded_passages(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if a search would now give other results, no call is repeated, and every answer matches its prompt."""
+    """A new search might give other results, but then an answer would no longer match its prompt."""
     talkers, calls = Talkers(), 0
 
     def failing(request: ModelRequest) -> Any:
@@ -196,7 +196,7 @@ def test_resumed_runs_use_the_recorded_passages(pattern: str, tmp_path: Path, mo
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No call is made with an arbitrary part of the sources."""
+    """No call may be made with an arbitrary part of the sources."""
     monkeypatch.setitem(sys.modules, "bm25s", None)
     talkers, second = Talkers(), Source.of("other", LONG.text)
     with pytest.raises(ConfigurationError, match=r"flowdebate\[documents\]"):
@@ -220,7 +220,7 @@ def test_passages_are_numbered_line_by_line(text: str, start: int, end: int) -> 
 
 
 def test_long_sources_are_numbered_in_linear_time() -> None:
-    """2 MB in 50,000 lines took 22 s of CPU time when each line copied the rest of the text."""
+    """A file of 2 MB in 50,000 lines took 22 s of CPU time when each line copied the rest of the text."""
     source = Source.of("long.txt", "A line of forty characters, more or less\n" * 50_000)
     before = time.process_time()
     assert numbered(source).count("\n") == 49_999

@@ -104,7 +104,7 @@ def answer_as_model(request: Any) -> Any:
 
 @pytest.mark.parametrize("seat", SEATS)
 def test_people_in_any_role_receive_the_sources(seat: str) -> None:
-    """Each source is complete, but in a terminal the text of a long one does not precede the question."""
+    """Each source is complete, but a terminal does not print the text of a long one before the question."""
     requests: list[HumanRequest] = []
 
     def ask(request: HumanRequest) -> Any:
@@ -122,7 +122,7 @@ def test_people_in_any_role_receive_the_sources(seat: str) -> None:
 
 @pytest.mark.parametrize("seat", SEATS)
 def test_suspended_people_get_sources_from_the_journal(seat: str) -> None:
-    """The stored request is the same as without sources, whose texts are already in the journal."""
+    """The stored request is the same as without sources, because their texts are already in the journal."""
     store = MemoryStore()
     block = SEATS[seat](human(name="ann"))
     model = FunctionModel(answer_as_model)
@@ -136,7 +136,7 @@ def test_suspended_people_get_sources_from_the_journal(seat: str) -> None:
 
 
 def test_two_debates_in_one_run_show_their_own_sources() -> None:
-    """People would otherwise quote sources that readers in their own debate do not have."""
+    """People would otherwise quote sources that the readers in their own debate do not have."""
 
     def of(name: str) -> Block[Any, Any]:
         sides = [Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")]
@@ -184,7 +184,10 @@ def waiting_run() -> Iterator[tuple[Stage, str]]:
 
 
 def test_http_requests_list_sources_and_serve_their_texts(waiting_run: tuple[Stage, str]) -> None:
-    """The request has name, size and kind. The text or the image is served on demand, and no other file is."""
+    """The request states the name, size and kind.
+
+    Only the listed texts and images are served, and only on demand.
+    """
     stage, run_id = waiting_run
     (request,) = stage.get(f"/runs/{run_id}/requests").json()
     text, image = request["sources"]
@@ -201,7 +204,7 @@ def test_http_requests_list_sources_and_serve_their_texts(waiting_run: tuple[Sta
 
 
 def test_the_page_for_a_person_lists_the_sources(waiting_run: tuple[Stage, str]) -> None:
-    """The list is folded and escaped, and has the image.
+    """The list is folded and escaped and contains the image.
 
     The page behind a link shows the same and gives no other access.
     """
@@ -215,7 +218,7 @@ def test_the_page_for_a_person_lists_the_sources(waiting_run: tuple[Stage, str])
 
 
 async def test_mcp_hosts_read_sources_with_the_request() -> None:
-    """The sources are in `shown`, which the host displays to the person."""
+    """The host displays `shown`, which contains the sources."""
     async with Service(store=MemoryStore(), model=FunctionModel(answer_debate)) as service:
         options = {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"], "sources": {"a.md": "Rents rose."}}
         handle = await service.begin("debate", QUESTION, options=options)
@@ -224,7 +227,7 @@ async def test_mcp_hosts_read_sources_with_the_request() -> None:
 
 
 def test_quotes_in_consensus_proposals_and_revisions_are_marked() -> None:
-    """Each quote is marked in its own text; a critique in between does not shift the marks."""
+    """Each quote is marked in the text it belongs to, and a critique in between does not shift the marks."""
 
     def answer_as_model(request: Any) -> Any:
         if request.output_schema is None:

@@ -69,7 +69,10 @@ TEXT = {"text": "Rents rose."}
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
 def test_requests_cannot_set_computed_fields_or_exceed_limits(sources: Any, reason: str) -> None:
-    """The status is 422 with the reason, before a run is stored. Forks are included."""
+    """The server answers with the status 422 and the reason before it stores a run.
+
+    This includes forks.
+    """
     with staged(make_service) as server:
         run_id = server.finished()
         options = {"options": {"sources": sources}}
@@ -82,7 +85,7 @@ def test_requests_cannot_set_computed_fields_or_exceed_limits(sources: Any, reas
 
 
 def test_paths_with_a_nul_byte_are_rejected(tmp_path: Path) -> None:
-    """The path is treated like any path outside the allowed folders."""
+    """Such a path is treated like any other path outside the allowed folders."""
     with staged(make_service, allow_sources=[tmp_path]) as server:
         refused = server.post("/runs", {**BRIEF, "options": {"sources": [f"{tmp_path}/a\0b"]}})
     assert refused.status_code == 422
@@ -90,7 +93,6 @@ def test_paths_with_a_nul_byte_are_rejected(tmp_path: Path) -> None:
 
 
 def test_size_and_hash_describe_the_bytes_of_a_source() -> None:
-    """The source is a text, or the file in a data URL."""
     page = html("<p>Rents rose.</p>")
     with staged(make_service) as server:
         sources = {"memo": "Rents rose.", "page.html": data_url(page)}
@@ -104,7 +106,7 @@ def test_size_and_hash_describe_the_bytes_of_a_source() -> None:
 
 @pytest.mark.parametrize(("verb", "number"), [("begin", 4), pytest.param("fork", 12, marks=pytest.mark.slow)])
 def test_documents_in_one_request_do_not_delay_others(verb: str, number: int) -> None:
-    """While many documents never finish, health, pages, lists and runs with other sources respond within a second."""
+    """While many documents are still loading, the server must answer other requests within a second."""
     endless = {"options": {"max_rounds": 1, "sources": {"a.pdf": data_url(CORPUS["pages"]["empty-pages.pdf"]())}}}
     problems: list[str] = []
     with staged(make_service) as server:
@@ -147,7 +149,7 @@ def test_documents_in_one_request_do_not_delay_others(verb: str, number: int) ->
 
 
 def test_hosts_receive_the_reason_for_unreadable_documents() -> None:
-    """MCP, HTTP and the command line report the reason."""
+    """MCP, HTTP and the command line all report the reason."""
     nested = CORPUS["nesting"]["paragraphs.docx"]()
 
     async def refusal() -> str:
@@ -181,7 +183,7 @@ IN_PLAN: tuple[tuple[str, Callable[[], bytes]], ...] = (
 
 @pytest.mark.parametrize(("name", "make"), IN_PLAN)
 def test_stored_text_is_never_read_as_a_path(tmp_path: Path, name: str, make: Callable[[], bytes]) -> None:
-    """The plan in an export may contain anything: listing, verifying and forking the run convert nothing."""
+    """The plan in an export may contain anything, so listing, verifying and forking the run convert nothing."""
     hostile = data_url(make())
 
     async def forged() -> list[str]:
@@ -208,7 +210,6 @@ def test_stored_text_is_never_read_as_a_path(tmp_path: Path, name: str, make: Ca
 
 
 def test_file_texts_are_stored_for_resumed_runs(tmp_path: Path) -> None:
-    """The text may look like a file in a data URL."""
     looks = data_url(b"Rents rose.")
     (tmp_path / "a.txt").write_text(looks)
     (source,) = read_sources([str(tmp_path / "a.txt")])

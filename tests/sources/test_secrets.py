@@ -70,7 +70,7 @@ KEYS = [
 
 
 def test_files_with_secrets_are_omitted_by_name(tmp_path: Path) -> None:
-    """Files with secrets may be anywhere in a folder. Files with ordinary names are read."""
+    """Such files may be anywhere in a folder, and files with ordinary names are read."""
     for name in (*NAMES, *ORDINARY):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("canary\n" if name in NAMES else "Ordinary.\n")
@@ -90,7 +90,7 @@ def test_private_keys_are_never_read(content: str) -> None:
 
 @pytest.mark.parametrize("token", TOKENS)
 def test_tokens_are_masked_in_place(token: str) -> None:
-    """The text around tokens keeps its line and column, and the line is reported."""
+    """The text around the token keeps its line and column, and the line is reported."""
     text = f"first\n  use {token}, then\nlast\n"
     source = read_content("notes.txt", "notes.txt", text.encode())
     assert CANARY[:12].lower() not in source.text.lower()
@@ -115,12 +115,11 @@ def test_tokens_are_masked_in_place(token: str) -> None:
     ],
 )
 def test_ordinary_text_is_not_masked(text: str) -> None:
-    """Examples are placeholders, variable names, hashes and words."""
     assert mask_secrets(text) == (text, None)
 
 
 def test_masks_are_reported_and_no_token_reaches_a_model(tmp_path: Path) -> None:
-    """The command line reports them next to the file, and so does the run's document."""
+    """The command line reports the masks next to the file, and the run's document lists them too."""
     (tmp_path / "deploy.yml").write_text(f"on: push\ntoken: {TOKENS[0]}\n")
     messages: list[str] = []
 
@@ -142,7 +141,7 @@ def test_masks_are_reported_and_no_token_reaches_a_model(tmp_path: Path) -> None
 
 @given(st.text("ab \n:/@=.-_'\"" + LETTERS[:4]), st.sampled_from(TOKENS), st.text("ab \n,;)"))
 def test_masking_preserves_all_positions(before: str, token: str, after: str) -> None:
-    """Only characters in secrets become stars, and masking is idempotent."""
+    """Only characters in secrets become stars, and masking a text twice changes nothing more."""
     text = f"{before} {token} {after}"
     masked, _ = mask_secrets(text)
     assert len(masked) == len(text)

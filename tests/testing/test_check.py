@@ -50,7 +50,7 @@ SEED = SEEDS[0]
 
 @pytest.mark.parametrize("name", slow_but_first(PLANTED, lambda name: PLANTED[name].promise))
 def test_planted_bugs_are_found_within_a_hundred_examples(name: str) -> None:
-    """The error reports the broken promise."""
+    """Each bug breaks one promise, and the error must report that promise."""
     planted = PLANTED[name]
     finding = search(planted, SEED, max_examples=CHEAP.get(name, EXAMPLES))
     assert finding.broken is not None
@@ -67,7 +67,7 @@ def test_correct_patterns_have_no_bug(name: str) -> None:
 @pytest.mark.parametrize("mirror", [False, True])
 @pytest.mark.parametrize("name", slow_but_first(FORMATS))
 def test_formats_have_no_bug(name: str, mirror: bool) -> None:  # noqa: FBT001
-    """Questions, answers, failures and speaking orders are arbitrary."""
+    """This holds for arbitrary questions, answers, failures and speaking orders."""
     members: Any = list(FORMATS[name].members) or SIDES
     pattern: Any
     if FORMATS[name].pattern == "consensus":
@@ -102,7 +102,7 @@ def test_page_lists_every_planted_bug() -> None:
 
 @pytest.mark.parametrize("pattern", [rent(), rent], ids=["an instance", "a function"])
 def test_debates_can_be_checked_in_two_lines(pattern: Any) -> None:
-    """The argument is a pattern or a function that builds one."""
+    """`check_pattern` takes a pattern or a function that builds one."""
     check_debate(pattern, max_examples=5, seed=1)
 
 
@@ -114,7 +114,7 @@ def check_error(make: Callable[[], Any], **options: Any) -> PromiseBroken:
 
 
 def test_error_has_the_promise_the_example_and_a_reproduction() -> None:
-    """The `AssertionError` has a small example that fails on its own."""
+    """The `AssertionError` contains a small example that also fails without the rest of the check."""
     broken = check_error(PLANTED["`.format` on a question"].make)
     assert isinstance(broken, AssertionError)
     lines = str(broken).splitlines()
@@ -160,7 +160,7 @@ def test_slow_checks_estimate_their_duration(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_leaks_from_an_earlier_question_are_found_in_reused_patterns() -> None:
-    """If the pattern cannot be rebuilt, the leaked words reveal the bug."""
+    """If the pattern cannot be rebuilt, the leaked words still reveal the bug."""
     answers: dict[str, str] = {}
     broken = check_error(rent(lambda request: answers.setdefault("bob", f"About {request.question}: no.")))
     assert broken.promise == "answers_current_question"
@@ -210,7 +210,6 @@ def test_models_never_fail_if_failures_are_disabled() -> None:
 
 
 def test_models_named_by_a_pattern_are_not_called() -> None:
-    """The example's model answers for all of them; a real model as a fallback is rejected."""
     real = ScriptedModel()
     sides = [Debater("ann", "for", model="openai/gpt-5-mini"), Debater("bob", "against", model=real)]
     policy = FailurePolicy(on_failure=StandIn(model="openai/gpt-5-mini"))
@@ -232,7 +231,7 @@ class Deal(BaseModel):
 
 
 def test_users_can_supply_answers() -> None:
-    """Without `answers`, the error names the block that needs one."""
+    """The error raised without `answers` names the block that needs one."""
     deal = debate(name="rent", debaters=SIDES, output_schema=Deal)
     with pytest.raises(ConfigurationError, match=r"a function that answers block rent-synthesizer.*too cheap"):
         check_debate(deal, max_examples=1)
@@ -244,7 +243,7 @@ def test_users_can_supply_answers() -> None:
 
 
 def test_models_use_the_words_that_a_predicate_waits_for() -> None:
-    """String constants in its code, and `texts`, are among the drawn arguments."""
+    """Arguments are also drawn from `texts` and from the string constants in the predicate's code."""
 
     def agreed(ctx: Any) -> bool:
         return bool(entries_of(ctx)[-1].text == "I am convinced.")
@@ -305,7 +304,10 @@ STOPPING: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", slow_but_first(STOPPING))
 def test_any_stop_condition_can_be_checked(kind: str) -> None:
-    """Models use the words that conditions look for. Conditions on time, tokens or flags may stay false."""
+    """Models use the words that conditions look for.
+
+    Conditions on time, tokens or flags may stay false.
+    """
     max_examples = (
         30 if kind == "a part of a function" else 4
     )  # this word must come last; the words for other conditions occur at once
@@ -319,7 +321,7 @@ def test_last_word_judges_do_not_depend_on_reading_order() -> None:
 
 
 def test_nested_debates_do_not_count_as_rounds() -> None:
-    """Only events from the outermost pattern are compared with its output."""
+    """Only the outermost pattern's events are compared with its output."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1)
     cut_off = Example(question="Why?", seed=0, texts=("Yes.",), choices=(0,), faults={2: "cut off"}, delays=())
     check_debate(rent(inner), max_examples=10, seed=1, examples=[cut_off])
@@ -357,7 +359,7 @@ def test_missing_hypothesis_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=example_count(10), suppress_health_check=[HealthCheck.nested_given])
 @given(personas(min_size=2), st.integers(0))
 def test_examples_fit_any_roster(members: Any, seed: int) -> None:
-    """Members' names are drawn as well, and a council ranks them."""
+    """The names of the members are drawn as well, and a council ranks them."""
     finding = find_broken_promise(council(name="x", members=members), failures=False, max_examples=1, seed=seed)
     assert finding.broken is None
 

@@ -112,7 +112,6 @@ def find_all(variant: str, names: Iterable[str]) -> None:
 
 @pytest.mark.parametrize("variant", slow_but_first(VARIANTS))
 def test_broken_promises_are_found_in_every_kind_of_debate(variant: str) -> None:
-    """Stop conditions are an exception, since their bugs are themselves stop conditions."""
     bugs = bugs_in(variant)
     assert PROMISES - {bug.promise for bug in bugs.values()} == NOT_IN.get(variant, set())
     find_all(variant, {bug.promise: name for name, bug in reversed(bugs.items())}.values())

@@ -26,7 +26,7 @@ ASK_FOR = generator(name="ask-for", output_schema=Answer)
 
 
 def test_replies_are_returned_in_order() -> None:
-    """Each call consumes one reply, and its request is recorded."""
+    """Each call uses up one reply, and its request is recorded."""
     model = ScriptedModel("one", "two")
     assert [ASK.run_sync(text, model=model).output for text in ("a", "b")] == ["one", "two"]
     assert [(call.block, call.prompt) for call in model.calls] == [("ask", "a"), ("ask", "b")]
@@ -35,7 +35,7 @@ def test_replies_are_returned_in_order() -> None:
 
 
 def test_calls_beyond_the_script_are_an_error() -> None:
-    """`ScriptError` is also an `AssertionError` and reports the caller and the call's number."""
+    """`ScriptError` is also an `AssertionError` and reports the caller and the number of the call."""
     with pytest.raises(ScriptError, match="call 1 is not in the script, which has 0 replies") as caught:
         ASK.run_sync("a", model=ScriptedModel())
     assert isinstance(caught.value, AssertionError)
@@ -52,13 +52,12 @@ def test_unused_replies_fail_assert_complete() -> None:
 
 @pytest.mark.parametrize("reply", [{"n": 7}, Answer(n=7), '{"n": 7}', ModelResponse(text='{"n": 7}')], ids=repr)
 def test_structured_replies_can_have_several_forms(reply: Any) -> None:
-    """A dict, a pydantic model, JSON text and a complete response are all validated like a model's answer."""
     assert ASK_FOR.run_sync("?", model=ScriptedModel(reply)).output == Answer(n=7)
 
 
 @pytest.mark.parametrize("reply", [{"n": "x"}, "{}", _construct(Answer, n="x")], ids=repr)
 def test_invalid_structured_replies_are_rejected(reply: Any) -> None:
-    """A double cannot bypass the schema, and constructed pydantic models do not cause a warning."""
+    """A double cannot bypass the schema, and pydantic models made with `model_construct` cause no warning."""
     with pytest.raises(SchemaViolation):
         ASK_FOR.run_sync("?", model=FunctionModel(lambda _: reply))
 
@@ -89,7 +88,7 @@ def test_exception_replies_are_raised_unchanged() -> None:
 
 
 def test_tool_calls_can_be_replies() -> None:
-    """A reply may have one call or several, and the next request contains the results."""
+    """A reply may contain one call or several, and the next request contains their results."""
 
     def add(a: int, b: int) -> int:
         """Add."""
@@ -121,7 +120,7 @@ def test_functions_may_be_async() -> None:
 
 
 def test_functions_see_the_schema_and_the_block() -> None:
-    """`output_schema` is the JSON Schema of a structured answer, or None for text."""
+    """`output_schema` is the JSON Schema of a structured answer, or `None` for text."""
     requests: list[tuple[str, Any]] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -136,12 +135,11 @@ def test_functions_see_the_schema_and_the_block() -> None:
 
 
 def test_usage_counts_calls_with_unknown_tokens() -> None:
-    """A double does not invent token counts, but calls are counted."""
+    """A double does not invent token counts, but it does count calls."""
     assert ASK.run_sync("?", model=ScriptedModel("x")).usage == Usage(calls=1)
 
 
 @pytest.mark.parametrize("model", [ScriptedModel("x"), FunctionModel(lambda _: "x")], ids=["scripted", "function"])
 def test_test_doubles_have_a_readable_repr(model: Any) -> None:
-    """Doubles satisfy the model protocol."""
     assert isinstance(model, Model)
     assert model.name in repr(model) or "replies" in repr(model)

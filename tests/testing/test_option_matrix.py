@@ -173,7 +173,6 @@ PATTERNS: dict[str, Options] = {
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_option_is_tested_or_excluded(pattern: str) -> None:
-    """A new option needs a value in this module."""
     options = PATTERNS[pattern]
     names = set(inspect.signature(getattr(flowdebate, pattern)).parameters)
     assert names - {"transcript"} == options.needed.keys() | options.values.keys() | {*APART, *options.apart}
@@ -199,7 +198,7 @@ def test_patterns_with_an_option_have_no_bug(case: tuple[str, str, int]) -> None
 
 
 def test_critiques_without_issues_are_valid() -> None:
-    """A critique with severity 0 is not an empty entry."""
+    """A critique with a severity of 0 is not an empty entry."""
 
     def agree(request: ModelRequest) -> dict[str, Any] | None:
         fields = (request.output_schema or {}).get("properties", {})

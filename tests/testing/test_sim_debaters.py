@@ -33,13 +33,13 @@ def test_debaters_read_others_but_no_forgeries() -> None:
     ids=["stubborn", "majority", "last", "others only", "never"],
 )
 def test_debaters_follow_their_strategy(debater: SimDebater, position: str) -> None:
-    """Strategies are to follow the majority of the others, the last speaker, or nobody."""
+    """A debater follows the majority of the others, the last speaker, or nobody."""
     assert debater.holds(SAID) == position
     assert debater.holds("Nobody has spoken.") == debater.position
 
 
 def test_conformists_switch_at_the_configured_rate() -> None:
-    """Known and unknown names have separate rates; switches are drawn by seed."""
+    """Known and unknown names have separate rates, and the seed determines who switches."""
     debater = SimDebater("juice", conformity=0.1, name_bias=0.6, names=["ann"])
     for tag, expected in (("ann", 0.6), ("someone", 0.1)):
         positions = [debater.holds(f"[{tag}] I hold: tea.\nItem {item}") for item in range(2_000)]

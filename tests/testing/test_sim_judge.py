@@ -72,7 +72,7 @@ def scores_schema(*names: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("judge", [None, "swap", "cyclic", "full", "sampled(3)", JudgeOptions(labels=True)], ids=str)
 def test_simulated_judges_can_judge_a_real_debate(judge: Any) -> None:
-    """The far better side wins with every schedule and both answer forms."""
+    """The far better side wins with every schedule and with both forms of answer."""
     model = SimJudge(slot=1, label=0.5, noise=0.5, quality={side: 9.0 * (side == "build") for side in STANCES})
     assert isinstance(model, Model)
     assert verdict(model, judge).winner == "build"
@@ -88,7 +88,7 @@ def test_slot_biased_judges_prefer_the_first_slot() -> None:
 
 
 def test_label_biased_judges_prefer_their_label() -> None:
-    """The judge reads the labels and their sides."""
+    """The judge can tell from the prompt which label belongs to which side."""
     options = JudgeOptions(schedule="cyclic", labels=True)
     judging = verdict(SimJudge(label={"C": 2.0}, quality=dict.fromkeys(STANCES, 0.0)), options).judging
     assert judging is not None
@@ -99,7 +99,6 @@ def test_label_biased_judges_prefer_their_label() -> None:
 
 
 def test_seeded_judges_do_not_depend_on_earlier_requests() -> None:
-    """Two judges with the same seed agree to the last bit, whatever other requests one of them has served."""
     one, second = SimJudge(noise=1, seed=5), SimJudge(noise=1, seed=5)
     first = verdict(one, "cyclic")
     for seed in range(3):
@@ -116,7 +115,7 @@ async def get_scores(model: SimJudge, request: ModelRequest) -> dict[str, float]
 
 @pytest.mark.anyio
 async def test_different_request_seeds_draw_new_noise() -> None:
-    """A real model behaves alike, and the same seed repeats the noise."""
+    """A real model behaves in the same way, and repeating a seed repeats the noise."""
     texts = {"a": "Yes.", "b": "No."}
     model = SimJudge(noise=1)
     plain, one, same_seed, other_seed = [
@@ -131,7 +130,7 @@ async def test_different_request_seeds_draw_new_noise() -> None:
 
 @pytest.mark.anyio
 async def test_style_length_and_identity_are_read_from_the_text() -> None:
-    """Each feature changes the odds by its configured amount, in either order."""
+    """Each feature changes the odds by the configured amount in either order."""
     texts = {"a": "Ann says it is good! Very good!", "b": "It is bad."}
     cases = {
         "style": (SimJudge(style=1.5, quality=lambda _: 0.0), 1.5),
@@ -177,7 +176,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> No
 
 
 def test_number_of_slots_must_match_the_sides() -> None:
-    """A per-slot bias needs one value per side."""
+    """A bias per slot needs one value for each side."""
     with pytest.raises(ConfigurationError, match="each of 3 places"):
         SimJudge(slot=[1, 0]).log_odds([0, 0, 0], order=[0, 1, 2])
 
@@ -194,7 +193,7 @@ def test_number_of_slots_must_match_the_sides() -> None:
 def test_arrays_match_single_decisions_exactly(
     quality: list[list[float]], schedule: str, slot: float, label: float, noise: float, seed: int, random: Random
 ) -> None:
-    """For equal draws, log-odds and decisions match those of `decide()`."""
+    """If the draws are equal, the log-odds and decisions must match those of `decide()`."""
     sides = len(quality[0])
     judge = SimJudge(slot=slot, label=label, noise=noise, seed=seed)
     orders = orders_of(schedule, sides, random=random, shuffle=True)
@@ -226,7 +225,7 @@ def test_arrays_match_single_decisions_exactly(
 
 
 def test_debates_match_the_arrays() -> None:
-    """The shares in a prompt's view equal the formula's for the same item and view."""
+    """The shares in the view of a prompt equal those from the formula for the same item and view."""
     quality = {side: number / 2 for number, side in enumerate(STANCES)}
     judge = SimJudge(slot=1, noise=0.5, seed=4, quality=quality)
     request = judge_request(dict.fromkeys(STANCES, "Yes."), output=scores_schema(*STANCES))
@@ -243,7 +242,7 @@ def test_debates_match_the_arrays() -> None:
 
 
 def test_draws_are_standard_normal_and_symmetric() -> None:
-    """Mean and spread of 20,000 draws are checked for single draws and arrays."""
+    """The mean and spread of 20,000 draws are checked, both for single draws and for arrays."""
     drawn = [normal(1, item, 0, 0) for item in range(20_000)]
     assert abs(fmean(drawn)) < 0.03
     assert abs(pstdev(drawn) - 1) < 0.02
@@ -252,19 +251,18 @@ def test_draws_are_standard_normal_and_symmetric() -> None:
 
 
 def test_ties_with_the_right_side_are_partly_right() -> None:
-    """If the right side is among them, a tie of two sides counts as a half, and one of three as a third."""
     shares = np.array([[[0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0]], [[1, 1, 1]], [[0.2, 0.1, 0.7]]])
     right = is_right(decide_all(shares), [0, 2, 1, 2])
     assert right.tolist() == pytest.approx([0.5, 0, 1 / 3, 1])
 
 
 def test_text_features_are_measured() -> None:
-    """Emphasis is capped, and a text without words has length zero."""
+    """Emphasis is capped, and the length of a text without words is zero."""
     assert (style_of("!!! **a** **b**"), style_of(""), length_of(""), length_of("a b c d")) == (1.0, 0.0, 0.0, 2.0)
 
 
 def test_visible_names_in_tags_are_read() -> None:
-    """A judge that knows names favors one only where the view shows names."""
+    """A judge that knows names may favor one only where the view shows names."""
     model = SimJudge(identity={"debater-1": 9.0}, quality=dict.fromkeys(STANCES, 0.0))
     sides = [Debater(f"debater-{n}", stance, block=Returns("So.")) for n, stance in enumerate(STANCES)]
     winners = []

@@ -74,7 +74,7 @@ def drawn(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = lamb
 @pytest.mark.parametrize("strategy", [questions(), names(), stances(), arguments()], ids=["q", "n", "s", "a"])
 @given(data=st.data())
 def test_texts_are_valid_non_blank_unicode(strategy: SearchStrategy[str], data: st.DataObject) -> None:
-    """Drawn text can be encoded and passes the library's cleaning unchanged."""
+    """Any drawn text can be encoded, and the library's cleaning leaves it unchanged."""
     text = data.draw(strategy)
     assert text.strip()
     assert text.encode()
@@ -92,7 +92,7 @@ def test_arguments_try_to_forge_the_transcript(needle: str) -> None:
 
 @given(st.data())
 def test_rosters_are_valid(data: st.DataObject) -> None:
-    """A roster has between `min_size` and `max_size` debaters with distinct names accepted by `debate()`."""
+    """A roster has between `min_size` and `max_size` debaters, and `debate()` accepts their distinct names."""
     min_size = data.draw(st.integers(2, 3))
     max_size = data.draw(st.integers(min_size, 5))
     roster = data.draw(debaters(min_size=min_size, max_size=max_size))
@@ -108,7 +108,6 @@ def test_rosters_have_the_requested_kind(as_dicts: bool | None, kinds: set[type]
 
 
 def test_rosters_shrink_to_two_sides() -> None:
-    """The smallest roster has two debaters with the shortest names."""
     assert smallest(debaters(as_dicts=False)) == [Debater("a", "for"), Debater("advocate", "against")]
 
 
@@ -120,7 +119,7 @@ def test_stances_can_come_from_a_custom_strategy() -> None:
 @QUICK
 @given(transcripts(), transcripts(SIDES, max_rounds=2, max_turns=3))
 def test_transcripts_are_consistent(any_: DebateTranscriptState, fixed: DebateTranscriptState) -> None:
-    """Rounds ascend from 1, names keep their stance, and a roster passed in is respected."""
+    """Rounds ascend from 1, names keep their stance, and a roster that is passed in is respected."""
     for transcript in (any_, fixed):
         rounds = [entry.round for entry in transcript.entries]
         assert rounds == sorted(rounds)
@@ -148,7 +147,7 @@ def test_valid_decisions_validate_and_name_only_debaters(decision: Any) -> None:
 
 @pytest.mark.parametrize("roster", [["x", "y"], [{"name": "x", "stance": "s"}], [Debater("x", "s")]], ids=repr)
 def test_rosters_can_be_names_dicts_or_debaters(roster: Any) -> None:
-    """Decisions can be drawn for names alone."""
+    """Decisions can be drawn if only the names are known."""
     speaking = drawn(moderator_decisions(roster), lambda decision: bool(decision.get("next_speakers")))
     assert set(speaking["next_speakers"]) <= {"x", "y"}
 
@@ -215,7 +214,7 @@ def test_predicates_have_a_readable_repr(predicate: StopWhen) -> None:
 @pytest.mark.parametrize("wait", [False, True])
 @pytest.mark.parametrize("measure", ["round", "entries", "calls"])
 def test_predicates_cover_every_kind(measure: str, wait: bool) -> None:  # noqa: FBT001
-    """Sync and async functions read the round, transcript and usage; only hostile ones raise."""
+    """Sync and async functions read the round, transcript and usage, and only hostile ones raise."""
     example = smallest(
         termination_predicates(), lambda predicate: predicate.measure == measure and predicate.wait is wait
     )
@@ -231,14 +230,13 @@ def test_hostile_values_include_exceptions() -> None:
 
 @given(debates())
 def test_user_property_tests_can_run_a_drawn_debate(case: DebateCase) -> None:
-    """`case.run_sync()` runs the debate to its end."""
+    """`case.run_sync()` runs the drawn debate to its end."""
     result = case.run_sync()
     assert result.raw.rounds <= case.max_rounds
 
 
 @pytest.mark.slow
 def test_debates_shrink_to_one_round_with_two_debaters() -> None:
-    """The smallest case has one round, no moderator, default blocks, and short words."""
     case = smallest(debates())
     assert case.roster == (Debater("a", "for"), Debater("advocate", "against"))
     assert (case.max_rounds, case.question, case.seed) == (1, "Why?", 0)
@@ -269,7 +267,6 @@ def test_debates_vary_in_every_part(part: str) -> None:
 
 @given(debates(debaters=SIDES, max_rounds=2, moderated=False, terminate_when=None))
 def test_fixed_options_are_preserved(case: DebateCase) -> None:
-    """A fixed option is in every case; `moderated=False` omits the moderator."""
     raw = case.run_sync().raw
     assert (raw.rounds, raw.moderator_decisions) == (2, [])
     assert {entry.agent_name for entry in raw.transcript} == {"anna", "ben"}
@@ -293,12 +290,12 @@ class Deal(BaseModel):
 
 @given(debates(output_schema=Deal, moderated=True))
 def test_deliverables_are_drawn_from_the_schema(case: DebateCase) -> None:
-    """With an `output_schema`, the model's synthesis is an instance of the schema."""
+    """If there is an `output_schema`, the model's synthesis is an instance of it."""
     assert isinstance(case.run_sync().output, Deal)
 
 
 def test_deliverables_can_be_supplied() -> None:
-    """For a JSON Schema, the application supplies valid values."""
+    """Values for a JSON Schema have to be supplied by the application."""
     schema = {"type": "object", "properties": {"n": {"const": 7}}, "required": ["n"]}
     assert drawn(debates(output_schema=schema, deliverables=st.just({"n": 7}))).run_sync().output == {"n": 7}
 
@@ -309,7 +306,6 @@ def test_custom_judges_can_be_tested(case: DebateCase) -> None:
 
 
 def test_cases_can_be_run_twice() -> None:
-    """Each run has its own model, which starts its answers over."""
     case = drawn(debates(), lambda case: case.max_rounds == 2 and len(set(case.answers.arguments)) == 2)
     first, second = case.run_sync(), case.run_sync()
     assert first.raw == second.raw
@@ -323,7 +319,7 @@ def test_cases_run_in_an_event_loop_too() -> None:
 
 
 def test_answers_fit_the_schema_of_each_block() -> None:
-    """A judge with any name gets a verdict, since the model looks at the schema."""
+    """The model looks at the schema, so a judge with any name gets a verdict."""
     case = drawn(debates(debaters=SIDES, moderated=False, transcript=create_debate_transcript()))
     judge = create_judge(name="elsewhere", stances=["for", "against"], transcript=case.options["transcript"])
     result = debate(**{**case.options, "judge": judge}).run_sync("?", model=case.model())
@@ -362,7 +358,6 @@ def test_hostile_debates_can_fail_in_each_way() -> None:
 
 
 def test_repr_of_a_function_is_its_constructor_call() -> None:
-    """The repr of `Returns` has its values per round, its exceptions and its delays."""
     sides = [Debater("anna", "for", block=Returns("one", {"text": "two"}, wait=True)), SIDES[1]]
     assert repr(sides[0].block) == "Returns('one', {'text': 'two'}, wait=True)"
     verdict = {"verdict": "v", "winner": None, "reasoning": "r"}
@@ -376,5 +371,5 @@ def test_repr_of_a_function_is_its_constructor_call() -> None:
 
 @given(text=arguments())
 def test_arguments_are_not_empty_without_control_tokens(text: str) -> None:
-    """An answer consisting of "<|eot|>" would otherwise be empty."""
+    """An answer that consists of "<|eot|>" would otherwise be empty."""
     assert separate_thinking(text).text.strip()

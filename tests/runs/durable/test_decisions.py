@@ -55,7 +55,7 @@ class Lives:
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 async def test_a_predicate_is_not_evaluated_again(pattern: str, *, wait: bool) -> None:
-    """Recorded answers still hold in a later life, even if the predicate would now decide otherwise."""
+    """Recorded answers remain valid after a restart, even if the predicate would now decide differently."""
     lives, store = Lives(), MemoryStore()
 
     def act(_: Any, ctx: Context) -> None:
@@ -77,7 +77,7 @@ async def test_a_predicate_is_not_evaluated_again(pattern: str, *, wait: bool) -
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
-    """The run is killed after the last round. No argument is added, although the changed predicate would continue."""
+    """The run is killed after the last round, and the predicate is changed so that it would continue."""
     lives, store = Lives(), MemoryStore()
     predicate = lives.answer({1: {1}, 2: set()})
 
@@ -94,7 +94,7 @@ async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
 
 @pytest.mark.parametrize("calls", [1, 100], ids=["stops later", "goes on later"])
 async def test_the_budget_example_keeps_its_number_of_rounds(calls: int) -> None:
-    """The run is killed during the judge's call and resumed with another budget. Only the paid rounds remain."""
+    """The run is killed during the judge's call and resumed with another budget, but only the paid rounds remain."""
     store, rounds = MemoryStore(), list[str]()
     killed = True
 
@@ -148,7 +148,7 @@ def life_debater(lives: Lives) -> Callable[[Any], str]:
 
 
 async def test_function_block_answers_in_a_debate_are_recorded() -> None:
-    """Speakers, arguments and the verdict all date from the life that first produced them."""
+    """Speakers, arguments and the verdict all come from the process that first produced them."""
     lives, store = Lives(), MemoryStore()
     sides = [
         Debater("ann", "for", block=life_debater(lives)),
@@ -179,7 +179,7 @@ async def test_function_block_answers_in_a_debate_are_recorded() -> None:
 
 @pytest.mark.parametrize("kind", ["deliberation", "handoff", "round_robin"])
 async def test_function_block_answers_in_other_patterns_are_recorded(kind: str) -> None:
-    """Answers before the interruption, handoffs and reports are all reused."""
+    """Answers given before the interruption are reused, as are handoffs and reports."""
     lives, store = Lives(), MemoryStore()
 
     def speak(_: Any, ctx: Context) -> Any:
@@ -217,7 +217,7 @@ async def test_function_block_answers_in_other_patterns_are_recorded(kind: str) 
 
 
 async def test_a_rejected_answer_can_be_corrected() -> None:
-    """Only accepted answers are recorded, so the run continues once the function is corrected."""
+    """Only accepted answers are recorded, so the run continues once the function has been corrected."""
     lives, store = Lives(), MemoryStore()
     sides = [
         Debater("ann", "for", block=life_debater(lives)),
@@ -234,7 +234,7 @@ async def test_a_rejected_answer_can_be_corrected() -> None:
 
 
 async def test_pipeline_conditions_and_routers_are_not_evaluated_again() -> None:
-    """Each decision of a sequencer or router is reused, including loops."""
+    """Each decision of a sequencer or router is reused, including those of loops."""
     store, life, calls = MemoryStore(), 1, list[str]()
 
     def decide(name: str, first: str) -> Callable[[Any], bool]:
@@ -277,7 +277,7 @@ async def test_pipeline_conditions_and_routers_are_not_evaluated_again() -> None
 
 
 async def test_a_condition_has_separate_steps_and_draws() -> None:
-    """Skipping a recorded condition in a resumed run does not shift the steps of later ones."""
+    """Skipping a recorded condition in a resumed run must not shift the steps of later ones."""
     store, life = MemoryStore(), 0
     steps: list[tuple[int, float]] = []
 
@@ -309,7 +309,7 @@ class DecisionlessStore(MemoryStore):
 
 
 async def test_a_run_without_recorded_decisions_evaluates_them_again() -> None:
-    """The process died before recording the decision, so it is made when the run is resumed."""
+    """The process ended before the decision was recorded, so the decision is made when the run is resumed."""
     lives, store = Lives(), DecisionlessStore()
 
     def act(_: Any, ctx: Context) -> None:

@@ -63,7 +63,7 @@ def model() -> FunctionModel:
     ],
 )
 async def test_an_invalid_header_field_is_named(field: str, value: object, allowed: str) -> None:
-    """The error names the run, the field and the allowed values. The stored run is unchanged."""
+    """The error names the run, the field and the allowed values, and the stored run is unchanged."""
     store = await imported_store(**{field: value})
     before = await store.run("it")
     with pytest.raises(StoreError, match=rf"run it: `{field}` of its header must {allowed}.* \(got "):
@@ -77,7 +77,7 @@ async def test_an_invalid_header_field_is_named(field: str, value: object, allow
     header_name=values,
 )
 def test_any_imported_header_is_resumed_or_rejected(limits: Any, session: Any, header_name: Any) -> None:
-    """No exception from another library or from Python itself is raised."""
+    """No exception may come from another library or from Python itself."""
 
     async def resume() -> None:
         store = await imported_store(limits=limits, session=session, model=header_name)
