@@ -34,7 +34,7 @@ def messages_of(value: object = "input", *, session: Session | None = None, **sl
 
 
 def test_slots_are_ordered_by_stability() -> None:
-    """The order is system (prompt, then instructions), context from `uses`, history, user."""
+    """A provider caches the beginning of a prompt, so whatever changes least comes first."""
     session = Session(history=[{"role": "assistant", "name": "judge", "content": "earlier"}])
     assert messages_of(
         "input",
@@ -60,7 +60,7 @@ TEXTS = st.text(max_size=5)
 
 @given(st.fixed_dictionaries({"prompt": TEXTS, "instructions": TEXTS, "user": TEXTS}), st.lists(TEXTS, max_size=2))
 def test_slots_can_be_values_or_functions(texts: dict[str, str], context: list[str]) -> None:
-    """Functions may be sync or async, with or without the context; an empty text adds no message."""
+    """Functions may be sync or async and may take the context, and an empty text adds no message."""
 
     def function(value: Any, shape: int) -> Any:
         async def later(_: object, __: Context) -> Any:
@@ -86,7 +86,7 @@ def test_functions_receive_the_blocks_input_and_context() -> None:
 @pytest.mark.parametrize("slot", ["context", "history"])
 @pytest.mark.parametrize("as_function", [False, True])
 def test_single_messages_are_not_split(slot: str, as_function: bool) -> None:  # noqa: FBT001
-    """A string is not split into characters, nor a message into keys."""
+    """A string must not be split into characters, nor a message into its keys."""
     ones: list[Any] = ["abc", {"role": "user", "content": "abc"}]
     for one in ones:
         slots: dict[str, Any] = {slot: (lambda _, one=one: one) if as_function else one}

@@ -55,7 +55,6 @@ async def _import_first() -> None:
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("fault", slow_but_first(FAULTS, catalogue_number), ids=str)
 async def test_each_fault_has_the_documented_outcome(fault: Fault, transport: Transport) -> None:
-    """Requests, errors and waits match, no secret leaks, nothing stays open, and the model still works."""
     await play(fault, transport)
 
 

@@ -45,7 +45,7 @@ def output_modes(request: ModelRequest) -> list[str | None]:
 
 
 async def test_later_calls_skip_only_the_rejected_mode() -> None:
-    """The server supports response formats but not tools, so later calls do not try tools."""
+    """The server supports response formats but not tools, so later calls do not try tools again."""
     right = False
 
     async def serve(exchange: Exchange) -> None:
@@ -97,7 +97,6 @@ def build_answer(schema: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_only_the_first_structured_call_tries_an_unsupported_mode(*, refuses: bool) -> None:
-    """Later calls include those in the next debate, which has a separate model object."""
     async with ChatServer({"m": server_with_modes("tools", refuses=refuses)}) as server:
         for wasted in (1 if refuses else 2, 0):
             sides = [Debater("ann", "for"), Debater("bob", "against")]
@@ -113,7 +112,7 @@ async def test_only_the_first_structured_call_tries_an_unsupported_mode(*, refus
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_modes_adapt_when_a_server_changes(*, refuses: bool) -> None:
-    """The new mode is used for all later calls, and a mode that failed before can be used again."""
+    """The new mode is used for all later calls, and a mode that failed before may be used again."""
     modes = ["tools"]
 
     async def serve(exchange: Exchange) -> None:
@@ -139,7 +138,7 @@ async def test_modes_adapt_when_a_server_changes(*, refuses: bool) -> None:
 
 
 async def test_one_answer_without_json_changes_nothing() -> None:
-    """A single text without JSON, or two answers with wrong fields, do not disable a supported mode."""
+    """Neither a single text without JSON nor two answers with wrong fields may disable a supported mode."""
     texts = ["I refuse to choose.", VERDICT, "{}", "{}", VERDICT, "Never.", VERDICT, VERDICT]
 
     async def serve(exchange: Exchange) -> None:
@@ -174,7 +173,7 @@ async def test_a_rejected_mode_is_not_tried_again() -> None:
 
 
 async def test_model_errors_have_no_unrelated_context() -> None:
-    """Otherwise Python would chain the error to a later one with other causes."""
+    """Python would otherwise chain the error to a later one with other causes."""
     async with ChatServer({"m": answer(b"{oops")}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         for on_text in (None, lambda _: None):
@@ -188,7 +187,7 @@ async def test_model_errors_have_no_unrelated_context() -> None:
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_an_unread_prompt_leaks_no_descriptor(transport: Transport) -> None:
-    """An abandoned connection is closed even if part of the prompt has not been sent."""
+    """An abandoned connection must be closed even if part of the prompt has not been sent."""
     came, leave = asyncio.Event(), asyncio.Event()
 
     async def never_read(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> bool:
@@ -215,7 +214,7 @@ async def test_an_unread_prompt_leaks_no_descriptor(transport: Transport) -> Non
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_certificates_are_verified_after_a_redirect_to_https(transport: Transport) -> None:
-    """Exceptions for plain HTTP do not apply to TLS."""
+    """Exceptions made for plain HTTP do not apply to TLS."""
     async with ChatServer() as plain, ChatServer(tls=self_signed()) as secure:
         model = OpenAIModel("m", retry=None, transport=transport, api_key="none")
         before = os.environ.get("OPENAI_BASE_URL")

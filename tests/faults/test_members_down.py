@@ -178,7 +178,7 @@ def check_paid(raw: Any, served_endpoint: Endpoint) -> None:
 
 @each_fault
 def test_failed_members_are_reported_in_python(case: Case, fault: str, served_endpoint: Endpoint) -> None:
-    """The result or the error has the texts of the other members."""
+    """Either the result or the error contains the text of the other members."""
     plan = make_plan(PATTERNS[case.pattern], {}, file={PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)})
     if not should_complete(case, fault):
         with pytest.raises(FlowDebateError, match=r"503|401|404|empty|no text|nothing") as caught:
@@ -200,7 +200,7 @@ def test_failed_members_are_reported_in_python(case: Case, fault: str, served_en
 def test_failed_members_are_reported_on_the_command_line(
     case: Case, fault: str, served_endpoint: Endpoint, tmp_path: Path
 ) -> None:
-    """The page and the document list missing members above the answer.
+    """The page and the document list the missing members above the answer.
 
     If the run fails, they show the error and the arguments.
     """
@@ -284,9 +284,9 @@ ONE_GONE = ["--member", "Ada=up-ada", "--member", "Ben=up-ben", "--member", "Cle
 
 
 def test_a_council_without_an_endpoint_for_one_of_four(served_endpoint: Endpoint) -> None:
-    """The council has one model per member at a single address and no default.
+    """The council has one model per member at a single address and no default model.
 
-    Its answer first names the missing member.
+    Its answer begins by naming the missing member.
     """
     command = [
         "council",
@@ -309,7 +309,7 @@ def test_a_council_without_an_endpoint_for_one_of_four(served_endpoint: Endpoint
 
 
 def test_a_base_url_needs_a_model_for_every_role(served_endpoint: Endpoint) -> None:
-    """The default model is at another address, so the error names the roles without a model."""
+    """The default model is at another address, so the error names the roles that have no model."""
     arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--model", "ann=up-ann", "--model", "ben=up-ben"]
     refused = CliRunner().invoke(app, ["debate", SUBJECT, *arguments, "--base-url", served_endpoint.url, "--no-store"])
     assert refused.exit_code == 2
@@ -341,7 +341,7 @@ def test_resume_calls_a_failed_judge_again(served_endpoint: Endpoint, tmp_path: 
 
 
 def test_an_openai_client_first_sees_the_missing_members(served_endpoint: Endpoint) -> None:
-    """The plain answer and the full transcript are checked, complete and streamed."""
+    """The plain answer and the full transcript are checked, both complete and streamed."""
     members = [{"name": name, "model": f"openai/{'404' if name == 'cleo' else 'up'}-{name}"} for name in MEMBERS]
 
     panel = PATTERNS["council"].load_factory()(name="panel", members=members)
@@ -357,7 +357,7 @@ def test_an_openai_client_first_sees_the_missing_members(served_endpoint: Endpoi
 
 
 def test_a_notebook_shows_the_missing_members() -> None:
-    """The HTML has the notice, and so does the Markdown for readers without HTML."""
+    """The notice is in the HTML and in the Markdown for readers without HTML."""
     result = make_plan(PATTERNS["council"], {}, file={"question": SUBJECT, **Case("council", ("ann",)).plan("404")})
     html = result.pattern().run_sync(SUBJECT)
     assert "Incomplete: ann did not answer" in (html._repr_html_() or "")
@@ -365,7 +365,7 @@ def test_a_notebook_shows_the_missing_members() -> None:
 
 
 def test_a_default_model_does_not_replace_other_models() -> None:
-    """The `model` of a run is a default, while `override_model` replaces every model."""
+    """The `model` of a run is only a default, while `override_model` replaces every model."""
     plan = make_plan(PATTERNS["council"], {}, file={"question": SUBJECT, **Case("council", ()).plan("404")})
     members = plan.pattern()
     default = members.run_sync(SUBJECT, model="openai/up-default")

@@ -27,7 +27,7 @@ SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 
 async def test_a_second_cancellation_changes_nothing() -> None:
-    """The second cancellation arrives during the cleanup of the first, and leaves no task."""
+    """The second cancellation arrives during the cleanup of the first one and leaves no task."""
     started, cleaning, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
@@ -54,7 +54,7 @@ async def test_a_second_cancellation_changes_nothing() -> None:
 
 
 async def test_a_caller_s_timeout_cancels_the_run() -> None:
-    """The TimeoutError of `asyncio.timeout` around `run` reaches the caller, since the library does not swallow it."""
+    """The library must not swallow the `TimeoutError` of `asyncio.timeout` around `run`."""
     disconnected = asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
@@ -90,8 +90,6 @@ def test_exit_exceptions_are_not_swallowed(ending: type[BaseException]) -> None:
 
 
 def test_a_function_that_blocks_the_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """The log names the function and suggests a fix. An async function that waits is not logged."""
-
     @handler(name="busy")
     def busy(_: object) -> None:
         end = time.perf_counter() + 1.01
@@ -105,7 +103,10 @@ def test_a_function_that_blocks_the_loop_is_logged(caplog: pytest.LogCaptureFixt
 
 
 def test_argument_length_is_limited() -> None:
-    """Otherwise every later turn would include the whole text. The error does not quote it."""
+    """Every later turn would otherwise include the whole text.
+
+    The error does not quote it.
+    """
     sides = [Debater("tenant", "cap rents", block=lambda _: "x" * 1_000_001), SIDES[1]]
     with pytest.raises(OutputError, match="has 1,000,001 characters, and may have 1,000,000") as caught:
         debate(name="rent", debaters=sides).run_sync("Cap?", model=ScriptedModel())
@@ -140,7 +141,7 @@ asyncio.run(main())
 
 
 async def test_running_out_of_descriptors_is_one_clear_error() -> None:
-    """With 100 concurrent calls and 40 free descriptors, each call succeeds or raises ModelUnavailable."""
+    """With 100 concurrent calls and 40 free descriptors, each call succeeds or raises `ModelUnavailable`."""
     async with ChatServer() as server:
         process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -90,7 +90,7 @@ def _collect_output(run: Any) -> str:
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_key_in_a_model_answer_is_redacted(transport: Any, debug_logs: io.StringIO) -> None:
-    """Redaction precedes the transcript, and thus all other models, events, files and screens."""
+    """The key is redacted before the answer is recorded, so it reaches no other model, event, file or screen."""
     async with ChatServer({"telling": _tells_it}) as server:
         model = OpenAIModel("telling", base_url=server.base_url, api_key=KEY, transport=transport)
         result = await debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=1).run("Cap?", model=model)
@@ -109,7 +109,7 @@ async def test_a_key_in_a_model_answer_is_redacted(transport: Any, debug_logs: i
 async def test_a_key_repeated_by_a_server_is_in_no_error(
     scenario: Any, transport: Any, debug_logs: io.StringIO
 ) -> None:
-    """The traceback and the stored run do not contain it either."""
+    """The traceback and the stored run must not contain it either."""
     async with ChatServer({"failing": scenario}) as server:
         model = OpenAIModel("failing", base_url=server.base_url, api_key=KEY, transport=transport, retry=None)
         with pytest.raises(FlowDebateError) as caught:
@@ -182,7 +182,7 @@ def _assert_hidden(text: str, server: ChatServer) -> None:
 async def test_secrets_repeated_by_a_server_appear_nowhere_in_a_run(
     place: str, transport: Any, debug_logs: io.StringIO, tmp_path: Path
 ) -> None:
-    """Results, events, logs, `repr`, stores and exports are checked."""
+    """Results, events, logs, `repr`, stores and exports are searched for the secrets."""
     store = tmp_path / "runs.sqlite3"
     async with ChatServer({"telling": _echoes}) as server:
         model = OpenAIModel("telling", transport=transport, **{"base_url": server.base_url, **_with(server, place)})
@@ -198,7 +198,7 @@ async def test_secrets_repeated_by_a_server_appear_nowhere_in_a_run(
 async def test_secrets_repeated_by_a_server_are_in_no_error(
     place: str, transport: Any, debug_logs: io.StringIO, tmp_path: Path
 ) -> None:
-    """The traceback and the stored run do not contain them either."""
+    """The traceback and the stored run must not contain them either."""
     store = tmp_path / "runs.sqlite3"
     async with ChatServer({"failing": _echoes}) as server:
         model = OpenAIModel("failing", transport=transport, **{"base_url": server.base_url, **_with(server, place)})
@@ -237,7 +237,7 @@ async def test_a_short_secret_in_a_query_is_in_no_log(transport: Any, debug_logs
     ],
 )
 def test_an_invalid_address_is_rejected_without_its_secrets(address: str) -> None:
-    """Creating the model raises ConfigurationError, and the error names the field."""
+    """Creating the model raises a `ConfigurationError` that names the field."""
     with pytest.raises(ConfigurationError, match="`base_url` must be an address that begins with http") as caught:
         OpenAIModel("m", base_url=address)
     assert "hunter2" not in f"{caught.value}{vars(caught.value)}{caught.value!r}"

@@ -50,7 +50,6 @@ def test_changes_add_up_to_zero(agents: list[str], consensus: bool, k: float, da
 
 @given(names, st.booleans(), st.data())
 def test_order_of_agents_does_not_matter(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
-    """Results are equal to the last bit."""
     before = draw_ratings(agents, data)
     shuffled = {name: before[name] for name in data.draw(st.permutations(agents))}
     winner = data.draw(st.sampled_from(agents))

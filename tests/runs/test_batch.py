@@ -107,7 +107,7 @@ async def test_a_batch_has_one_item_per_question_and_limits_concurrency(
     turns: tuple[int, ...],
     lazily: bool,  # noqa: FBT001 - drawn
 ) -> None:
-    """Results are in order, each with its own output or error, and the summary counts them."""
+    """The results are in order, each with its output or error, and the summary counts them."""
     busy = Busy(failing, turns)
     questions = iter(range(count)) if lazily else range(count)
     result = await handler(busy, name="busy").batch(questions, max_concurrency=concurrency).all()
@@ -133,7 +133,7 @@ async def test_a_batch_has_one_item_per_question_and_limits_concurrency(
 async def test_an_interrupted_batch_pays_for_each_answer_once(
     cuts: list[int], failing: float, concurrency: int, name: str
 ) -> None:
-    """A batch that is cancelled at any calls has the same result, and no call is repeated."""
+    """A batch that is cancelled during any calls has the same result in the end, and no call is repeated."""
     pattern, questions = PATTERNS[name](), [f"Question {number}?" for number in range(4)]
     full = Paid(failing=failing)
     undisturbed = await pattern.batch(questions, model=full.model, batch_id="b").all()
@@ -163,7 +163,7 @@ def item_outcome(item: Any) -> Any:
 async def test_an_interrupted_batch_releases_its_runs(
     tmp_path_factory: pytest.TempPathFactory, turns: list[int]
 ) -> None:
-    """If the batch is cancelled while starting or resuming runs, the same process can continue all of them."""
+    """If a batch is cancelled while it is starting or resuming runs, the same process can continue all of them."""
     store = SqliteStore(tmp_path_factory.mktemp("kept") / "runs.sqlite3")
     paid = Paid()
     for wait in turns:
@@ -183,7 +183,7 @@ def stored_batch(store: Any) -> dict[str, Any]:
 
 
 async def test_complete_items_are_returned_without_a_call() -> None:
-    """Complete items are marked and their usage is in the summary. Only later items make calls."""
+    """They are marked as complete, and their usage is in the summary."""
     store, paid = MemoryStore(), Paid()
     first = await short_debate().batch(["a", "b"], **stored_batch(store), model=paid.model).all()
     repeat = await short_debate().batch(["a", "b", "c"], **stored_batch(store), model=paid.model).all()
@@ -197,7 +197,6 @@ async def test_complete_items_are_returned_without_a_call() -> None:
 
 
 async def test_a_batch_can_be_a_table() -> None:
-    """The table has a flat row per item, including failed ones, and the columns of the input. Values are JSON."""
     questions = [{"question": "Rents?", "town": "Graz", "seed": "mine"}, {"question": "Buses?", "town": "Linz"}]
 
     def answer(request: ModelRequest) -> Any:
@@ -221,7 +220,7 @@ async def test_a_batch_can_be_a_table() -> None:
 
 
 async def test_failed_items_are_retried() -> None:
-    """Only the failed call is repeated."""
+    """Only the call that failed is repeated."""
     store, down, up = MemoryStore(), Paid(failing=1.0), Paid()
     failed = await short_debate().batch(["a", "b"], **stored_batch(store), model=down.model).all()
     assert failed.summary.failures == {"ProviderFailed": 2}
@@ -238,7 +237,7 @@ async def test_failed_items_are_retried() -> None:
 
 @pytest.mark.parametrize("make", [list, iter])
 async def test_a_changed_question_is_an_error(make: Any) -> None:
-    """The questions of a list are all compared before any call, those of an iterator one by one."""
+    """All questions in a list are compared before any call, while those from an iterator are compared one by one."""
     store, paid = MemoryStore(), Paid()
     await short_debate().batch(["a", "b"], **stored_batch(store), model=paid.model).all()
     changed = ["a", "B", "c"]
@@ -251,7 +250,7 @@ async def test_a_changed_question_is_an_error(make: Any) -> None:
 
 
 async def test_a_changed_pattern_or_seed_is_an_error_by_default() -> None:
-    """All items of a batch have the same configuration. The seed cannot change."""
+    """All items in a batch have the same configuration, and the seed can never be changed."""
     store, paid = MemoryStore(), Paid()
     await short_debate().batch(["a"], **stored_batch(store), model=paid.model).all()
     longer = debate(name="rent", debaters=SIDES, max_rounds=2, synthesizer=False)
@@ -265,7 +264,7 @@ async def test_a_changed_pattern_or_seed_is_an_error_by_default() -> None:
 
 
 async def test_an_id_of_a_run_outside_the_batch_is_rejected() -> None:
-    """RunChanged is raised if one of the batch's ids belongs to a run outside it."""
+    """`RunChanged` is raised if one of the batch's ids belongs to a run outside it."""
     store, paid = MemoryStore(), Paid()
     seed = (await short_debate().batch(["a"], batch_id="b", model=paid.model).all())[0].seed
     await short_debate().run("a", store=store, run_id="b-0", seed=seed, model=paid.model)
@@ -275,7 +274,10 @@ async def test_an_id_of_a_run_outside_the_batch_is_rejected() -> None:
 
 
 async def test_a_run_started_by_another_process_is_resumed() -> None:
-    """A complete run is returned. If another process is executing the run, the item reports this."""
+    """A complete run is returned.
+
+    If another process is executing the run, the item reports this.
+    """
     store, paid = MemoryStore(), Paid()
     late = short_debate().batch(
         gated_questions(["a", "b"], gate := asyncio.Event()), **stored_batch(store), model=paid.model
@@ -299,7 +301,7 @@ async def gated_questions(questions: list[str], gate: asyncio.Event) -> AsyncIte
 
 
 async def test_the_same_batch_has_the_same_seeds() -> None:
-    """An item's seed is derived from the batch's seed, and the latter from the batch id.
+    """The batch's seed is derived from the batch id, and the seed of each item from the batch's.
 
     A single run can therefore repeat an item.
     """
@@ -316,7 +318,7 @@ async def test_the_same_batch_has_the_same_seeds() -> None:
 
 
 async def test_questions_are_read_only_as_needed() -> None:
-    """The iterator may be endless: running and unread items are limited, even with a slow reader."""
+    """The iterator may be endless, so the number of running and unread items is limited, even for a slow reader."""
     pulled = 0
 
     def endless() -> Iterator[int]:
@@ -340,7 +342,7 @@ async def test_questions_are_read_only_as_needed() -> None:
 
 
 async def test_leaving_a_batch_early_ends_it() -> None:
-    """After `break`, no call continues and all runs are stored as interrupted.
+    """After `break`, no call continues, and all runs are stored as interrupted.
 
     Garbage collection has the same effect.
     """
@@ -384,7 +386,7 @@ async def test_an_error_in_the_question_iterator_is_raised() -> None:
 
 
 async def test_on_error_raise_ends_the_batch_at_the_first_failure() -> None:
-    """The failure is raised with a note. The other runs can be resumed."""
+    """The failure is raised with a note, and the other runs can be resumed."""
     busy = Busy(failing=frozenset({1}), turns=(1000, 2))
     with pytest.raises(ValueError, match="1") as caught:
         await handler(busy, name="busy").batch(range(4), on_error="raise", batch_id="b").all()
@@ -414,7 +416,7 @@ async def test_a_question_that_cannot_be_stored_is_a_failed_item() -> None:
 
 
 async def test_a_conflicting_run_id_is_a_failed_item() -> None:
-    """The error concerns only this item."""
+    """The error affects only this item."""
 
     def clash(question: str, ctx: Context) -> None:
         raise RunExists("elsewhere", "another")
@@ -424,7 +426,7 @@ async def test_a_conflicting_run_id_is_a_failed_item() -> None:
 
 
 async def test_closing_waits_for_slow_cleanup_despite_cancellation() -> None:
-    """A block that cleans up after its cancellation is not left behind."""
+    """A block that cleans up after its cancellation must not be left behind."""
     started, cleaned, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def tidy(question: int, ctx: Context) -> None:
@@ -448,7 +450,7 @@ async def test_closing_waits_for_slow_cleanup_despite_cancellation() -> None:
 
 
 async def test_a_closed_batch_ends_for_its_reader() -> None:
-    """An externally cancelled worker ends the batch, since its question has no item."""
+    """A worker that is cancelled from outside ends the batch, because its question has no item."""
     started = asyncio.Event()
 
     async def hang(question: int, ctx: Context) -> None:
@@ -496,13 +498,12 @@ async def test_a_batch_can_be_iterated_once() -> None:
     ],
 )
 def test_invalid_options_are_rejected_at_once(wrong: dict[str, Any], message: str) -> None:
-    """The error is raised when the batch is created, before anything runs."""
     with pytest.raises(ConfigurationError, match=message):
         short_debate().batch(**{"questions": ["a"], **wrong})
 
 
 async def test_rows_have_fields_and_labels() -> None:
-    """`question` selects the field with the question. StoreOptions configure how runs are stored."""
+    """`question` selects the field with the question, and `StoreOptions` configures how runs are stored."""
     store, paid = MemoryStore(), Paid()
     rows = [{"id": "x", "ask": "a"}, {"id": "y", "ask": "b"}]
     keeping = StoreOptions(store=store, labels={"of": "me"})
@@ -514,7 +515,7 @@ async def test_rows_have_fields_and_labels() -> None:
 
 
 async def test_the_environment_selects_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The rules are those of a single run. The value False means no store."""
+    """The rules are the same as for a single run, so `False` means no store."""
     monkeypatch.setenv("FLOWDEBATE_STORE", "memory:")
     paid = Paid()
     batch = short_debate().batch(["a"], model=paid.model)
@@ -525,7 +526,7 @@ async def test_the_environment_selects_the_store(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_progress_is_reported_after_each_run_and_can_end_the_batch() -> None:
-    """Once `until` is true, no further question is read. Running questions finish."""
+    """Once `until` is true, no further question is read, but running questions finish."""
     told_of: list[BatchSummary] = []
     paid = Paid()
     batch = short_debate().batch(
@@ -579,7 +580,7 @@ async def test_outcomes_of_patterns_are_counted() -> None:
 
 
 def test_a_summary_estimates_the_remaining_time() -> None:
-    """The estimate uses the rate of new runs; without new runs it is None."""
+    """The estimate is based on the rate of new runs and is `None` if there are none."""
     summary = BatchSummary(total=10, done=6, replayed=2, seconds=8.0)
     assert (summary.rate, summary.remaining) == (0.5, 8.0)
     assert BatchSummary(total=10, done=2, replayed=2, seconds=8.0).remaining is None
@@ -588,7 +589,6 @@ def test_a_summary_estimates_the_remaining_time() -> None:
 
 
 def test_scripts_need_no_loop() -> None:
-    """`batch_sync` returns everything as a sequence with a summary."""
     result = handler(Busy(), name="busy").batch_sync(range(3), max_concurrency=2)
     assert ([item.output for item in result], len(result), result[0].index) == ([0, -1, -2], 3, 0)
     assert repr(result) == "<BatchResult of 3, 0 failed>"

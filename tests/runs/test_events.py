@@ -44,7 +44,7 @@ def test_every_event_has_a_path_and_a_time() -> None:
 
 
 def test_every_event_has_a_wire_form() -> None:
-    """The wire form is JSON data with camelCase keys, begins with the kind, and contains all fields of the event."""
+    """It is JSON data with camelCase keys, begins with the kind, and contains all fields of the event."""
     events = tool_events()
     for event in events:
         wire = event.to_wire()
@@ -57,7 +57,7 @@ def test_every_event_has_a_wire_form() -> None:
 
 
 def test_any_output_has_a_wire_form() -> None:
-    """Values without a JSON form are written as text."""
+    """A value without a JSON form is written as text."""
     assert BlockAnswered(block="a", output={"set": {1}, "of": (object, 1.5)}).to_wire()["output"]["of"][1] == 1.5
 
 

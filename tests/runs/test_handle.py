@@ -39,7 +39,7 @@ def counting_block(steps: int, *, fails: bool = False) -> Any:
 
 @given(st.integers(0, 4), st.booleans(), st.lists(st.integers(0, 8), min_size=1, max_size=3))
 def test_every_reader_gets_every_event(steps: int, fails: bool, late: list[int]) -> None:  # noqa: FBT001
-    """Any number of readers, however late, get the events from RunStarted to RunFinished. Then iteration ends."""
+    """Any number of readers, however late, get every event from `RunStarted` to `RunFinished`."""
 
     async def scenario() -> None:
         handle = counting_block(steps, fails=fails).start(0)
@@ -67,7 +67,7 @@ def test_every_reader_gets_every_event(steps: int, fails: bool, late: list[int])
 
 
 async def test_events_can_be_read_during_a_run_and_after_its_failure() -> None:
-    """Events before a failure are not lost."""
+    """A failure must not discard the events that precede it."""
     go = asyncio.Event()
 
     async def wait(_: object, ctx: Context) -> None:
@@ -91,7 +91,7 @@ async def test_events_can_be_read_during_a_run_and_after_its_failure() -> None:
 
 
 async def test_a_run_has_started_when_start_returns() -> None:
-    """The id, the status and the first event are available."""
+    """The id, the status and the first event are already available."""
     handle = counting_block(1).start(0)
     assert [type(event) for event in handle.events] == [RunStarted]
     assert handle.status == "running"
@@ -100,9 +100,9 @@ async def test_a_run_has_started_when_start_returns() -> None:
 
 @pytest.mark.parametrize("steps", range(8))
 async def test_a_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
-    """This includes runs that have not started.
+    """This includes runs that have not started yet.
 
-    Iteration ends, awaiting raises CancelledError, and the events agree.
+    Iteration ends, awaiting raises `CancelledError`, and the events agree.
     """
     handle = counting_block(5).start(0)
     for _ in range(steps):
@@ -129,7 +129,7 @@ async def test_cancelling_a_finished_run_changes_nothing() -> None:
 
 
 async def test_a_cancelled_waiter_cancels_the_run() -> None:
-    """`asyncio.timeout` around `await handle` ends the run, since nothing else waits for it."""
+    """Nothing else waits for the run, so `asyncio.timeout` around `await handle` ends it."""
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def hang(_: object) -> None:
@@ -150,7 +150,6 @@ async def test_a_cancelled_waiter_cancels_the_run() -> None:
 
 
 async def test_a_reader_that_stops_reading_does_not_stop_the_run() -> None:
-    """The reader receives no further events."""
     handle = counting_block(3).start(0)
     reader = aiter(handle)
     await anext(reader)
@@ -161,7 +160,7 @@ async def test_a_reader_that_stops_reading_does_not_stop_the_run() -> None:
 
 
 async def test_a_model_streams_only_while_there_are_readers() -> None:
-    """Only current readers receive pieces; a late reader gets complete answers."""
+    """Only current readers receive chunks, while a late reader receives complete answers."""
     streamed: list[bool] = []
 
     def answer(request: ModelRequest) -> str:
@@ -178,13 +177,13 @@ async def test_a_model_streams_only_while_there_are_readers() -> None:
 
 
 def test_start_requires_a_running_loop() -> None:
-    """ConfigurationError names the alternative, and no coroutine is left un-awaited."""
+    """The `ConfigurationError` names an alternative, and no coroutine is left that was never awaited."""
     with pytest.raises(ConfigurationError, match=r"count.start\(\): .*Call it from async code, or use run_sync"):
         counting_block(1).start(0)
 
 
 async def test_a_run_is_cancelled_when_its_loop_closes() -> None:
-    """The caller's loop closes. Its runs end and report this."""
+    """The caller's loop closes, so its runs end and report this."""
 
     def other_loop() -> RunHandle[Any]:
         async def leave() -> RunHandle[Any]:
@@ -207,7 +206,7 @@ async def test_a_run_is_cancelled_when_its_loop_closes() -> None:
 
 @pytest.mark.parametrize("begin", ["run", "start", "batch"])
 async def test_runs_that_start_together_do_not_block_the_loop(begin: str) -> None:
-    """Each run prepares its first call in a separate loop iteration, so answers are read in between."""
+    """Each run prepares its first call in a separate iteration of the loop, so answers can be read in between."""
     turns = 0
     prepared: list[int] = []
     answering = asyncio.Event()
@@ -247,7 +246,7 @@ async def await_run(handle: RunHandle[Any]) -> Any:
 
 
 async def test_a_run_cancelled_before_its_start_blocks_nothing() -> None:
-    """The run ends as interrupted without a call, and later runs start."""
+    """It ends as interrupted without a call, and later runs can start."""
     block = generator(name="ask")
     handles = [block.start("?", model=ScriptedModel("yes")) for _ in range(5)]
     await asyncio.sleep(0)
@@ -261,7 +260,7 @@ async def test_a_run_cancelled_before_its_start_blocks_nothing() -> None:
 
 
 async def test_current_readers_see_the_start_of_a_call() -> None:
-    """Readers see each call once, with block, model, path and time. It is not among the recorded events."""
+    """The start of a call is shown to readers, but it is not among the recorded events."""
     called, go = asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
@@ -296,7 +295,7 @@ async def test_current_readers_see_the_start_of_a_call() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_late_reader_sees_only_the_end_of_a_call(fails: bool) -> None:  # noqa: FBT001
-    """This holds for answered and failed calls, since a finished call is no longer in progress."""
+    """A call that has finished, whether or not it succeeded, is no longer in progress."""
 
     def answer(_: ModelRequest) -> str:
         if fails:

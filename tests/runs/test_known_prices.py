@@ -51,7 +51,10 @@ def million_tokens(**more: int) -> Usage:
 
 
 def test_cached_tokens_are_priced_separately() -> None:
-    """Cache reads are cheaper and cache writes more expensive. The local model and servers on this machine are free."""
+    """Cache reads are cheaper, and cache writes are more expensive.
+
+    The local model and servers on this machine are free.
+    """
     plain = known_price("anthropic/claude-haiku-4-5", million_tokens())
     read = known_price("anthropic/claude-haiku-4-5", million_tokens(cached_tokens=900_000))
     written = known_price("anthropic/claude-haiku-4-5", million_tokens(cache_written_tokens=900_000))
@@ -65,7 +68,7 @@ def test_cached_tokens_are_priced_separately() -> None:
 
 
 def test_costs_have_a_currency_and_the_date_of_their_prices(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """Custom prices have no known currency, and free models have no date."""
+    """The currency of custom prices is unknown, and free models need no date."""
     listed = re.fullmatch(r"USD by genai-prices 0\.\d+\.\d+ of (\d{4}-\d\d-\d\d)", prices_source() or "")
     assert listed is not None
     assert "2026-01-01" < listed[1] <= f"{datetime.now(UTC):%Y-%m-%d}"
@@ -93,14 +96,13 @@ def test_fetched_prices_have_the_date_of_the_download() -> None:
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "groq", "mistral", "xai", "deepseek", "openrouter"])
 def test_default_models_have_a_known_price(name: str) -> None:
-    """The most frequently used providers are checked."""
     from flowdebate.models import PROVIDERS
 
     assert (known_price(f"{name}/{PROVIDERS[name].default}", million_tokens()) or 0) > 0
 
 
 def test_a_run_reports_its_cost_without_a_price_table(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The cost is the sum over all models. It is unknown if any of them has no known price."""
+    """The cost is the sum over all models, and it is unknown if any of them has no known price."""
     result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"})
     paid = sum(
         known_price("openai/gpt-5-mini", event.usage) or 0
@@ -137,7 +139,7 @@ def test_a_money_budget_names_models_without_a_price(vendor_stubs: dict[VendorNa
 
 
 def test_without_the_package_prices_are_unknown(no_price_package: None, vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The cost and a money budget then require a table of prices. The errors name the package to install."""
+    """Cost and a money budget then require a table of prices, and the errors name the package to install."""
     assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini").cost is None
     with pytest.raises(ConfigurationError, match=r"flowdebate\[prices\]"):
         Limits(cost=1.0)
@@ -147,14 +149,13 @@ def test_without_the_package_prices_are_unknown(no_price_package: None, vendor_s
 
 
 def test_every_front_end_can_set_the_budget() -> None:
-    """The budget is an option of plans."""
+    """The budget is an option of plans, which all front ends use."""
     plan = make_plan(PATTERNS["debate"], {"question": "Q?", "max_cost": 0.25})
     assert plan.limits is not None
     assert plan.limits.cost == 0.25
 
 
 def test_cache_writes_can_have_a_price() -> None:
-    """Cache reads can have a price as well."""
     price = Price(prompt=1.0, completion=2.0, cached=0.1, cache_written=1.25)
     assert price.of(million_tokens(cached_tokens=500_000, cache_written_tokens=400_000)) == pytest.approx(
         0.1 + 0.05 + 0.5 + 2.0

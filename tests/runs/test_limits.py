@@ -42,7 +42,7 @@ def answering_model() -> FunctionModel:
 
 @given(st.integers(1, 3), st.integers(1, 12))
 def test_a_call_limit_is_never_exceeded_and_truncates_the_debate(rounds: int, limit: int) -> None:
-    """The debate ends with a prefix of its unlimited transcript and reports that a limit ended it."""
+    """The debate's transcript is a prefix of the unlimited one, and the debate reports that a limit ended it."""
     full = rent_debate(max_rounds=rounds).run_sync(QUESTION, model=answering_model(), seed=1)
     model = answering_model()
     cut = rent_debate(max_rounds=rounds).run_sync(QUESTION, model=model, seed=1, limits=Limits(calls=limit))
@@ -63,7 +63,6 @@ def test_a_call_limit_is_never_exceeded_and_truncates_the_debate(rounds: int, li
 
 
 def test_a_limit_is_an_error_without_an_output() -> None:
-    """The run reports how it ended."""
     twice = sequencer(name="twice").then(generator(name="one")).then(generator(name="two"))
     with pytest.raises(LimitReached, match=r"calls=1 \(1 used\)") as caught:
         twice.run_sync("?", model=ScriptedModel("first", "second"), limits=Limits(calls=1))
@@ -83,7 +82,7 @@ def test_every_attempt_counts() -> None:
 
 
 async def test_calls_in_flight_are_reserved() -> None:
-    """The limit is not exceeded, no matter how many calls begin at once."""
+    """The limit must not be exceeded, no matter how many calls begin at once."""
     calls = 0
 
     async def answer(_: ModelRequest) -> str:
@@ -99,7 +98,7 @@ async def test_calls_in_flight_are_reserved() -> None:
 
 
 def test_tokens_are_counted_as_reported() -> None:
-    """A call that begins below the limit is made even if it exceeds the limit. The next call is not."""
+    """A call that begins below the limit is made even if it exceeds the limit, but the next call is not."""
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
     model = ScriptedModel(*[answer("yes") for _ in range(10)])
     with pytest.raises(LimitReached) as caught:
@@ -118,7 +117,7 @@ def test_tokens_for_an_answer_are_reserved_before_the_call() -> None:
 
 
 def test_unreported_tokens_are_estimated() -> None:
-    """A server that reports no usage cannot bypass the limit."""
+    """A server that reports no usage must not be a way around the limit."""
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
     model = ScriptedModel(*["yes"] * 10)
     with pytest.raises(LimitReached):
@@ -128,7 +127,7 @@ def test_unreported_tokens_are_estimated() -> None:
 
 @pytest.mark.parametrize("kind", ["table", "function"])
 def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
-    """The cost is reported even without a limit."""
+    """The cost is reported even if there is no limit."""
     price = Price(prompt=1_000, completion=10_000)
     prices: Any = {"scripted": price} if kind == "table" else lambda model, usage: price.of(usage)
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
@@ -151,14 +150,14 @@ def test_a_model_without_a_price_is_not_called() -> None:
 
 
 def test_cached_tokens_are_priced_separately() -> None:
-    """The price comes from the table if it has one."""
+    """The table's price for cached tokens is used if it has one."""
     usage = Usage(calls=1, prompt_tokens=1_000, cached_tokens=800, completion_tokens=0)
     assert Price(prompt=10, completion=0, cached=1).of(usage) == pytest.approx((200 * 10 + 800) / 1e6)
     assert Price(prompt=10, completion=0).of(usage) == pytest.approx(0.01)
 
 
 async def test_the_duration_of_a_run_is_limited() -> None:
-    """Whatever hangs, a debate ends with its output so far. Any other block raises an error."""
+    """Whatever hangs, a debate ends with its output so far, while any other block raises an error."""
 
     async def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-ben"):
@@ -173,7 +172,7 @@ async def test_the_duration_of_a_run_is_limited() -> None:
 
 
 async def test_a_timeout_inside_a_block_is_not_the_run_limit() -> None:
-    """A TimeoutError of the application is raised unchanged."""
+    """A `TimeoutError` in the application is raised unchanged."""
 
     def late(_: object) -> None:
         raise TimeoutError("mine")

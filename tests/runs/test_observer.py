@@ -59,7 +59,7 @@ async def test_each_call_of_every_pattern_is_observed_once(name: str) -> None:
 
 
 async def test_the_error_of_a_failed_call_passes_through() -> None:
-    """The observer sees the error class, and the run continues according to its policy."""
+    """The observer sees the error's class, and the run continues according to its failure policy."""
 
     def failing(request: ModelRequest) -> Any:
         if "bob" in request.block:
@@ -83,7 +83,7 @@ async def test_the_error_of_a_failed_call_passes_through() -> None:
 
 
 async def test_replayed_and_reused_answers_are_not_observed() -> None:
-    """This holds for a resumed run, and for a fork without changes."""
+    """This applies to a resumed run and to a fork without changes."""
     store, notes = MemoryStore(), RecordingObserver()
     model = FunctionModel(answer_to)
     await PATTERNS["debate"]().run(QUESTION, model=model, store=store, run_id="r", observe=notes)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 @given(pipelines(), SMALL)
 def test_every_run_has_start_and_finish_events(recipe: Pipeline, value: int) -> None:
-    """RunStarted is first and RunFinished is last, each occurs once, and the status matches the outcome."""
+    """Each occurs once, as the first or the last event, and the status matches the outcome."""
     listened: list[Any] = []
     peek = handler(lambda _, ctx: listened.append(ctx.run), name="peek")
     block = sequencer(name="all").tap(peek).then(recipe.build(Journal()))
@@ -59,7 +59,6 @@ def test_every_run_has_start_and_finish_events(recipe: Pipeline, value: int) -> 
 
 
 def test_a_result_describes_its_run() -> None:
-    """The result contains output, identity, session, seed, usage and duration."""
     session = Session()
     result = generator(name="ask").run_sync("?", model=ScriptedModel("yes"), session=session, seed=7)
     assert result.output == "yes"
@@ -76,7 +75,7 @@ def test_a_result_describes_its_run() -> None:
 
 
 def test_missing_parts_of_a_run_raise_a_lookup_error() -> None:
-    """An application that reads the part would not expect None."""
+    """An application that reads the part does not expect `None`."""
     result = handler(str).run_sync(5)
     assert result.task_collections == []
     for attempt in (lambda: result.tasks, lambda: result.transcript):
@@ -85,7 +84,7 @@ def test_missing_parts_of_a_run_raise_a_lookup_error() -> None:
 
 
 def test_each_run_has_its_own_id_and_seed() -> None:
-    """The seed can be passed."""
+    """A seed may also be passed to the run."""
     results = [handler(str).run_sync(5) for _ in range(20)]
     assert len({result.run_id for result in results}) == 20
     assert len({result.seed for result in results}) == 20
@@ -93,7 +92,7 @@ def test_each_run_has_its_own_id_and_seed() -> None:
 
 @pytest.mark.parametrize("seed", ["7", 7.0, True, b"7"])
 def test_a_seed_is_an_int(seed: Any) -> None:
-    """Booleans are rejected."""
+    """A bool is rejected, although Python counts it as an integer."""
     with pytest.raises(ConfigurationError, match="run: `seed` must be a whole number"):
         handler(str).run_sync(5, seed=seed)
 
@@ -115,7 +114,7 @@ def drawing_block(name: str = "draw") -> Block[Any, Any]:
     st.lists(st.integers(0, 3), min_size=4, max_size=4),
 )
 def test_a_seed_repeats_the_draws_of_each_path(seed: int, pauses: list[int], second_pauses: list[int]) -> None:
-    """The order of the blocks does not matter. Different paths and different seeds draw different numbers."""
+    """The order of the blocks does not matter, but different paths and different seeds draw different numbers."""
     block = sequencer(name="all").for_each(drawing_block())
     first = dict(block.run_sync(pauses, seed=seed).output)
     second = dict(block.run_sync(second_pauses[: len(pauses)], seed=seed).output)
@@ -125,7 +124,7 @@ def test_a_seed_repeats_the_draws_of_each_path(seed: int, pauses: list[int], sec
 
 
 def test_drawing_leaves_the_global_source_alone() -> None:
-    """The global random state has no influence on the draws either."""
+    """The global random state does not influence the draws either."""
     random.seed(1)
     before = random.getstate()
     drawing_block().run_sync(0, seed=1)
@@ -145,7 +144,7 @@ USAGES = st.builds(
 
 @given(st.lists(USAGES, max_size=4), st.booleans())
 def test_usage_is_summed_and_unknown_is_not_zero(usages: list[Usage], max_concurrency: bool) -> None:  # noqa: FBT001
-    """One call with unknown tokens makes the sum unknown. Without calls it is zero."""
+    """One call with an unknown number of tokens makes the sum unknown, and without calls it is zero."""
     remaining = iter(usages)
     model = FunctionModel(lambda _: ModelResponse(text="x", usage=next(remaining)))
     block = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=None if max_concurrency else 1)
@@ -169,7 +168,7 @@ def test_usage_is_summed_and_unknown_is_not_zero(usages: list[Usage], max_concur
 
 
 async def test_failed_and_cancelled_calls_are_reported_and_counted() -> None:
-    """The usage of a cancelled call is unknown. An unreachable endpoint used nothing."""
+    """The usage of a cancelled call is unknown, while a call to an unreachable endpoint has used nothing."""
     call_started = asyncio.Event()
 
     async def hang(_: ModelRequest) -> str:
@@ -208,13 +207,12 @@ def test_no_event_is_added_after_the_end() -> None:
 
 
 def test_custom_events_are_part_of_the_stream() -> None:
-    """Events can have any type and appear in order."""
+    """An event may have any type and keeps its place in the order."""
     result = handler(lambda _, ctx: [ctx.emit(event) for event in ("one", 2, None)]).run_sync(0)
     assert result.events[1:-1] == ["one", 2, None]
 
 
 def test_a_run_emits_each_warning_once() -> None:
-    """The next run emits it again."""
     block = sequencer(name="all").for_each(lambda item, ctx: ctx.run.warn_once(f"key {item % 2}", f"odd {item % 2}"))
     for _ in range(2):
         with pytest.warns(FlowDebateWarning) as warned:
@@ -223,7 +221,6 @@ def test_a_run_emits_each_warning_once() -> None:
 
 
 def test_a_context_has_its_path() -> None:
-    """The context also has the run's id, seed, session, clock and usage."""
     session = Session(state={"a": 1})
 
     def look(_: object, ctx: Context) -> tuple[Any, ...]:
@@ -267,7 +264,7 @@ def test_a_model_is_opened_once_per_run_and_closed_at_its_end(
     leaves: bool,  # noqa: FBT001
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """This holds for any outcome. A failure to close is logged and hides neither an output nor an error."""
+    """This holds for any outcome, and a failure to close the model is logged without hiding an output or error."""
     block = sequencer(name="all").tap(generator(name="a")).then(generator(name="b"))
     model = Held(leaves=leaves)
     assert block.run_sync("?", model=model).output == "yes"
@@ -280,7 +277,7 @@ def test_a_model_is_opened_once_per_run_and_closed_at_its_end(
 
 
 async def test_concurrent_runs_of_one_block_do_not_mix() -> None:
-    """Blocks contain only configuration. Outputs, sessions, states, events and seeds belong to the run."""
+    """A block contains only configuration, and everything else belongs to the run."""
     together = asyncio.Event()
     arrived: list[int] = []
 
@@ -308,7 +305,7 @@ async def test_concurrent_runs_of_one_block_do_not_mix() -> None:
 
 @given(pipelines(pauses=2), st.lists(SMALL, min_size=2, max_size=4))
 def test_runs_of_a_block_are_independent(recipe: Pipeline, values: list[int]) -> None:
-    """Concurrent runs have the results of separate ones."""
+    """Runs that overlap in time have the same results as separate ones."""
 
     async def scenario() -> None:
         block = recipe.build(Journal())
@@ -326,7 +323,7 @@ def test_runs_of_a_block_are_independent(recipe: Pipeline, values: list[int]) ->
 
 
 async def test_an_unreferenced_run_is_garbage_collected() -> None:
-    """No reference cycle includes a run, so that many runs do not need the garbage collector."""
+    """No reference cycle may include a run, so that many runs do not depend on the garbage collector."""
     rent = debate(name="rent", debaters=[Debater("a", "for"), Debater("b", "against")], max_rounds=1, synthesizer=False)
     verdict = {"verdict": "v", "winner": "for", "reasoning": "r"}
     result = await rent.run("Q?", model=ScriptedModel("one", "two", verdict), session={"held": (witness := Boom())})
@@ -351,7 +348,10 @@ _INSIDE: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", _INSIDE)
 async def test_a_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
-    """The nested run would escape the run's limits, store and model. The error names the alternative."""
+    """The nested run would escape the outer run's limits, store and model.
+
+    The error names the alternative.
+    """
 
     async def wrong(value: str, ctx: Context) -> Any:
         return await result_of(_INSIDE[way](value))
@@ -367,7 +367,7 @@ async def test_a_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
 
 
 async def test_a_model_can_start_nested_runs() -> None:
-    """A model is not a block and has no context for a call."""
+    """A model is not a block and therefore has no context for a call."""
     inner = generator(name="inner", prompt="Say it.")
 
     async def answer(_: ModelRequest) -> str:

@@ -32,7 +32,6 @@ async def boom(_: object) -> None:
 
 
 def test_without_a_loop_run_sync_uses_the_caller_s_thread() -> None:
-    """Errors are not chained to another error."""
     assert handler(thread_block).run_sync("x").output[:2] == ("x", threading.current_thread().name)
     with pytest.raises(RuntimeError, match="boom") as caught:
         handler(boom).run_sync("x")
@@ -40,7 +39,7 @@ def test_without_a_loop_run_sync_uses_the_caller_s_thread() -> None:
 
 
 async def test_inside_a_running_loop_run_sync_uses_another_thread() -> None:
-    """The caller's context variables are available. The result and the errors are the same."""
+    """The result and the errors are the same, and the caller's context variables are available."""
     WORD.set("hello")
     assert handler(thread_block).run_sync("x").output == ("x", "flowdebate-run-sync", "hello")
     with pytest.raises(RuntimeError, match="boom"):
@@ -48,7 +47,6 @@ async def test_inside_a_running_loop_run_sync_uses_another_thread() -> None:
 
 
 async def test_invalid_arguments_are_rejected_with_and_without_a_loop() -> None:
-    """The options are those of `run`."""
     block: Any = handler(thread_block)
     with pytest.raises(ConfigurationError, match="`session` must be"):
         block.run_sync("x", session=5)
@@ -60,7 +58,7 @@ async def test_invalid_arguments_are_rejected_with_and_without_a_loop() -> None:
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 async def test_exit_exceptions_reach_the_caller_from_the_thread(kind: type[BaseException]) -> None:
-    """Exit exceptions are raised unchanged."""
+    """An exit exception is raised unchanged."""
 
     async def end(_: object) -> None:
         raise kind
@@ -71,7 +69,7 @@ async def test_exit_exceptions_reach_the_caller_from_the_thread(kind: type[BaseE
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals for one thread are POSIX's")
 def test_interrupting_the_caller_ends_the_run() -> None:
-    """In a notebook, model calls must not continue behind the user's back."""
+    """In a notebook, model calls must not continue unnoticed."""
     ended = threading.Event()
     caller = threading.get_ident()
 
@@ -95,7 +93,7 @@ def test_interrupting_the_caller_ends_the_run() -> None:
 
 
 def test_the_output_s_repr_is_not_computed() -> None:
-    """The `repr` is not needed and could take a large part of the run's time."""
+    """Computing the `repr` is unnecessary and could take up a large part of the run's time."""
     formatted: list[object] = []
 
     class Long:

@@ -21,7 +21,7 @@ def counting_block(_: object, ctx: Context) -> int:
 
 
 def test_a_session_is_shared_by_its_runs() -> None:
-    """The session is the same object, so blocks see changes made by the application."""
+    """Blocks see changes that the application makes to the session, because it is the same object."""
     session = Session(state={"count": 5})
     assert [handler(counting_block).run_sync(0, session=session).output for _ in range(2)] == [6, 7]
     session.state["count"] = 0
@@ -29,7 +29,7 @@ def test_a_session_is_shared_by_its_runs() -> None:
 
 
 def test_a_dict_can_be_a_session_s_state() -> None:
-    """The session holds the same object, not a copy."""
+    """The session holds the same dict and not a copy of it."""
     state: dict[str, Any] = {"count": 5}
     result = handler(counting_block).run_sync(0, session=state)
     assert (result.output, state) == (6, {"count": 6})
@@ -41,7 +41,7 @@ def test_without_a_session_each_run_has_a_new_one() -> None:
 
 
 def test_any_mutable_mapping_can_be_a_state() -> None:
-    """The application may store the mapping elsewhere."""
+    """The application may keep the mapping's contents elsewhere."""
     state: Any = UserDict(count=1)
     assert handler(counting_block).run_sync(0, session=state).output == 2
     assert state["count"] == 2
@@ -49,7 +49,6 @@ def test_any_mutable_mapping_can_be_a_state() -> None:
 
 @pytest.mark.parametrize("session", [5, "session", [], (), frozenset(), Session, object()])
 def test_other_sessions_are_rejected(session: Any) -> None:
-    """ConfigurationError is raised before any block acts."""
     acted: list[object] = []
     with pytest.raises(ConfigurationError, match=r"run: `session` must be a Session or its state as a dict"):
         handler(acted.append).run_sync(0, session=session)

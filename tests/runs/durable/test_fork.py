@@ -60,7 +60,7 @@ def two_sides(**options: Any) -> Any:
 @given(seed=st.integers(0, 2**20), failing=st.sampled_from([0.0, 0.1]))
 @settings(max_examples=example_count(3))
 async def test_an_unchanged_fork_makes_no_call_and_has_the_same_result(name: str, seed: int, failing: float) -> None:
-    """This holds in every pattern, even if providers fail, and for a fork of the fork."""
+    """This holds in every pattern, even if providers fail, and also for a fork of the fork."""
     store, pattern, calls = MemoryStore(), PATTERNS[name](), Calls()
     try:
         first = await pattern.run(
@@ -85,7 +85,7 @@ async def test_an_unchanged_fork_makes_no_call_and_has_the_same_result(name: str
 @given(drawn=st.integers(0, 10**6))
 @settings(max_examples=example_count(4))
 async def test_an_edit_repeats_only_dependent_calls(name: str, drawn: int) -> None:
-    """Each request of the fork differs from the parent's request at the same path."""
+    """The test compares the fork's requests with the parent's requests at the same paths."""
     store, calls = MemoryStore(), Calls()
     await PATTERNS[name]().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=1)
     rows = {row.key: row for row in await store.steps("first")}
@@ -107,7 +107,6 @@ async def test_an_edit_repeats_only_dependent_calls(name: str, drawn: int) -> No
 
 
 async def test_a_changed_judge_repeats_only_the_judge_call() -> None:
-    """Blocks that depend on the verdict are called again too."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     calls.clear()
@@ -119,7 +118,7 @@ async def test_a_changed_judge_repeats_only_the_judge_call() -> None:
 
 
 async def test_a_changed_judge_model_repeats_only_the_judge_call() -> None:
-    """Another model answers the same request differently. A fork of the fork has both answers."""
+    """Another model answers the same request differently, and a fork of the fork keeps both answers."""
     store, calls = MemoryStore(), Calls()
     chat, judge = recording_model(calls), recording_model(judged := Calls())
     judge.name = "another"
@@ -133,7 +132,7 @@ async def test_a_changed_judge_model_repeats_only_the_judge_call() -> None:
 
 
 async def test_more_rounds_add_only_new_calls() -> None:
-    """The fork decides again whether to stop if its pattern differs from the parent's."""
+    """If its pattern differs from the parent's, the fork decides again whether to stop."""
     store, calls = MemoryStore(), Calls()
     first = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.rounds(1), synthesizer=False)
     await first.run(QUESTION, model=recording_model(calls), store=store, run_id="first")
@@ -157,7 +156,7 @@ async def test_the_parent_never_changes_and_may_be_in_progress() -> None:
 
 
 async def test_a_fork_at_a_step_repeats_everything_after_it() -> None:
-    """Calls with unchanged requests are repeated as well."""
+    """Even calls with unchanged requests are repeated."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     rows = await store.steps("first")
@@ -167,7 +166,7 @@ async def test_a_fork_at_a_step_repeats_everything_after_it() -> None:
 
 
 async def test_a_killed_fork_is_resumed_without_its_parent() -> None:
-    """Reused answers are recorded in the fork before anything that follows."""
+    """Reused answers are recorded in the fork before anything that follows them."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=3)
     rows = await store.steps("first")
@@ -188,7 +187,7 @@ async def test_a_killed_fork_is_resumed_without_its_parent() -> None:
 
 
 async def test_an_imported_fork_reuses_nothing_from_this_store() -> None:
-    """A run of this store may have the parent's id, since the author of the file can choose any id."""
+    """The author of an imported file can choose any id, so a run in this store may have the parent's."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     await two_sides().fork("first", model=recording_model(calls), store=store, fork_id="fork")
@@ -206,7 +205,7 @@ async def test_an_imported_fork_reuses_nothing_from_this_store() -> None:
 
 
 async def test_an_edited_answer_with_fields_is_validated() -> None:
-    """The answer is validated against the step's schema."""
+    """The answer is validated against the schema of its step."""
     store, calls = MemoryStore(), Calls()
     await two_sides(synthesizer=False).run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     judge = (await store.steps("first"))[-1].key
@@ -234,7 +233,7 @@ async def test_an_edited_answer_with_fields_is_validated() -> None:
     ],
 )
 async def test_invalid_edits_are_rejected_before_anything_is_stored(options: dict[str, Any], words: str) -> None:
-    """The error names the field, its value, and the allowed values."""
+    """The error names the field and its value, and lists the allowed values."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     with pytest.raises(ConfigurationError, match=words):
@@ -259,7 +258,7 @@ async def assert_fork_rejected(
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_a_rejected_edit_leaves_no_run(name: str) -> None:
-    """This holds for each kind of step in every pattern. The corrected fork can use the same id."""
+    """The corrected fork can therefore use the same id, whatever the kind of step."""
     store, calls = MemoryStore(), Calls()
     await PATTERNS[name]().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=1)
     bodies = {row.key: json.loads(row.body or "{}") for row in await store.steps("first") if row.kind == "call"}
@@ -276,7 +275,7 @@ async def test_a_rejected_edit_leaves_no_run(name: str) -> None:
 
 
 async def test_a_pattern_can_reject_an_edit() -> None:
-    """The type is correct, but the revised proposal is blank."""
+    """The edited proposal has the right type but is blank."""
     store = MemoryStore()
     await PATTERNS["consensus"]().run(QUESTION, model=recording_model(Calls()), store=store, run_id="first", seed=1)
     revision = next(row for row in await store.steps("first") if row.key.endswith("plan-revise-ann"))
@@ -285,7 +284,7 @@ async def test_a_pattern_can_reject_an_edit() -> None:
 
 
 async def test_an_edit_after_repeated_calls_is_rejected() -> None:
-    """The edit is rejected before a repeated call is paid for, including if the judge's request differs."""
+    """The edit is rejected before a repeated call is paid for, even if the judge's request differs."""
     store, first = MemoryStore(), "rent/round[1]/rent-turn-ann/rent-debater-ann"
     await two_sides().run(QUESTION, model=recording_model(Calls()), store=store, run_id="first")
     await assert_fork_rejected(store, two_sides(), {first: "I was wrong.", JUDGE: {"winner": "the audience"}})
@@ -299,7 +298,7 @@ async def test_an_edit_after_repeated_calls_is_rejected() -> None:
 
 
 async def test_an_edit_must_be_a_valid_human_answer() -> None:
-    """A judge's verdict has fields, and an argument is text."""
+    """An edited verdict must have a verdict's fields, and an edited argument must be text."""
     store = MemoryStore()
 
     def people() -> Any:
@@ -351,7 +350,7 @@ def _effects(done: list[str]) -> Callable[[Any, Any], Any]:
 
 
 async def test_side_effects_are_reused_until_the_first_difference() -> None:
-    """Side effects have no requests to compare."""
+    """A side effect has no request that could be compared."""
     store, calls = MemoryStore(), Calls()
     done: list[str] = []
 
@@ -409,7 +408,7 @@ async def test_limits_of_a_fork_count_only_new_calls() -> None:
 
 
 async def test_the_clock_of_a_fork_continues_from_its_parent() -> None:
-    """A pattern's time limit does not count the days between a run and its fork."""
+    """The days between a run and its fork do not count towards a pattern's time limit."""
     store, calls = MemoryStore(), Calls()
     first = await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     fork = await two_sides().fork("first", model=recording_model(calls), store=store)

@@ -109,7 +109,7 @@ class Model:
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_a_human_can_take_any_role(role: str) -> None:
-    """The run suspends as often as necessary, and the result is the same as with immediate answers."""
+    """The run is suspended as often as necessary, and the result is the same as with immediate answers."""
     pattern, store, models = ROLES[role](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, seed=1, store=store, run_id="it")
     waits = 0
@@ -132,7 +132,7 @@ async def test_a_human_can_take_any_role(role: str) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_a_run_without_a_store_is_rejected_before_any_cost(role: str) -> None:
-    """This holds for any role of the human, even one that is never needed."""
+    """This holds for any role given to a human, even one that is never needed."""
     models = Model()
     with pytest.raises(ConfigurationError, match="`store` is required"):
         await ROLES[role]().run(QUESTION, model=models.model)
@@ -140,7 +140,7 @@ async def test_a_run_without_a_store_is_rejected_before_any_cost(role: str) -> N
 
 
 async def test_concurrent_work_finishes_before_suspension() -> None:
-    """Personas speak at once. The models' answers are stored, and all humans receive a request."""
+    """Personas speak simultaneously, so the models' answers are stored, and every human receives a request."""
     pattern, store, models = ROLES["two"](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, store=store, run_id="it")
     assert [request.block for request in result.pending] == ["ann", "cy"]
@@ -150,7 +150,6 @@ async def test_concurrent_work_finishes_before_suspension() -> None:
 
 
 async def test_a_failed_run_does_not_wait_for_a_human() -> None:
-    """If another speaker of the round fails, the task waiting for the human is cancelled with the reason."""
     rent = debate(name="rent", debaters=make_sides(ann=human(name="ann")), turn_order="simultaneous", synthesizer=False)
     with pytest.raises(ProviderFailed) as failed:
         await rent.run(QUESTION, model=ScriptedModel(ProviderFailed("503")), store=MemoryStore())
@@ -163,7 +162,7 @@ async def test_a_failed_run_does_not_wait_for_a_human() -> None:
 @LAW
 @given(data=st.data())
 async def test_the_result_does_not_depend_on_the_order_of_answers(data: st.DataObject) -> None:
-    """Neither the order of answers nor resuming in between changes the result."""
+    """Resuming the run in between does not change the result either."""
 
     def made() -> Any:
         return deliberation(name="deal", debaters=make_people("ann", "bob", "cy"), max_rounds=2)
@@ -215,7 +214,7 @@ async def test_only_the_first_answer_counts() -> None:
 
 
 async def test_invalid_answers_are_rejected_with_their_fields() -> None:
-    """Nothing is recorded, and the run still waits."""
+    """Nothing is recorded, and the run is still waiting for an answer."""
     pattern, store = debate(name="rent", debaters=make_sides(), judge=human(name="jo"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     for given_answer, message in (
@@ -235,7 +234,7 @@ async def test_invalid_answers_are_rejected_with_their_fields() -> None:
 
 
 async def test_an_answer_that_breaks_a_rule_is_requested_again() -> None:
-    """JSON Schema cannot express the moderator's own rules, so the human receives the reason and a second request."""
+    """JSON Schema cannot express the moderator's own rules, so the human is told the reason and asked again."""
     pattern = debate(name="rent", debaters=make_sides(), moderator=human(name="mo"), max_rounds=1, synthesizer=False)
     store, models = MemoryStore(), Model()
     await pattern.run(QUESTION, model=models.model, store=store, run_id="it")
@@ -249,7 +248,10 @@ async def test_an_answer_that_breaks_a_rule_is_requested_again() -> None:
 
 
 async def test_hostile_human_answers_are_escaped() -> None:
-    """Forged lines are quoted and control sequences are escaped. Blank and huge answers are rejected."""
+    """Forged lines are quoted, and control sequences are escaped.
+
+    Blank and huge answers are rejected.
+    """
     pattern = debate(name="rent", debaters=make_sides(ann=human(name="ann")), judge=human(name="jo"), max_rounds=1)
     store, models = MemoryStore(), Model()
     await pattern.run(QUESTION, model=models.model, store=store, run_id="it")
@@ -267,7 +269,7 @@ async def test_hostile_human_answers_are_escaped() -> None:
 
 
 async def test_one_of_several_open_requests_must_be_named() -> None:
-    """An answer names the block or path of its request. An answer to an unknown request is rejected."""
+    """An answer names the block or the path of its request, and an answer to an unknown request is rejected."""
     pattern, store = deliberation(name="deal", debaters=make_people("ann", "cy"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     with pytest.raises(NotAwaited, match=r"is waiting for several answers: say which one") as caught:
@@ -285,7 +287,7 @@ async def test_one_of_several_open_requests_must_be_named() -> None:
 
 
 async def test_a_running_run_accepts_no_answer() -> None:
-    """The run belongs to its executor."""
+    """While a process is executing a run, only that process may change it."""
     pattern, store = debate(name="rent", debaters=make_sides(ann=human(name="ann"))), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     await store.take("it")
@@ -294,7 +296,7 @@ async def test_a_running_run_accepts_no_answer() -> None:
 
 
 async def test_a_human_who_answers_at_once_gets_one_request() -> None:
-    """The answer is a step of the run, and the audit trail contains no review."""
+    """The answer is a step of the run, so the audit trail contains no review."""
     requests: list[HumanRequest] = []
 
     def ask(request: HumanRequest) -> str:
@@ -337,7 +339,7 @@ else:
 
 
 def test_three_processes_run_one_debate(tmp_path: Path) -> None:
-    """The run is started in one, answered in a second, and resumed in a third. No argument is repeated."""
+    """One process starts the run, another answers it, and a third resumes it without repeating an argument."""
 
     def run_program(verb: str) -> str:
         return warm.run_warm(_PROGRAM, verb, str(tmp_path / "runs.sqlite3")).stdout.strip()
@@ -350,7 +352,7 @@ def test_three_processes_run_one_debate(tmp_path: Path) -> None:
 
 
 async def test_a_human_judge_sees_no_names() -> None:
-    """Like a model, the human sees stances, and aliases inside arguments. Showing names is an option of the debate."""
+    """Like a model, a human judge reads stances and aliases, unless the debate has an option to show names."""
     verdict, prompts = {"reasoning": "-", "winner": None, "verdict": "-"}, list[str]()
 
     def ask(request: HumanRequest) -> dict[str, Any]:

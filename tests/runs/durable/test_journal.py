@@ -76,7 +76,6 @@ async def interrupt_run(pattern: Any, store: Any, *, stop: int = 3, **options: A
 
 
 async def test_answered_calls_are_not_repeated() -> None:
-    """Only the missing calls are made. Usage, calls and events cover the whole run."""
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     second = Counting()
@@ -91,7 +90,7 @@ async def test_answered_calls_are_not_repeated() -> None:
 
 
 async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
-    """Followers of a resumed run only see calls that are actually made."""
+    """Listeners to a resumed run are told only about calls that are actually made."""
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     handle = await rent_debate().start_resume("it", model=Counting().model, store=store)
@@ -102,7 +101,7 @@ async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
 
 
 async def test_a_resumed_run_reports_the_original_times() -> None:
-    """The run has its original start, and its tasks have their original end times."""
+    """The run keeps its original start, and its tasks keep the times at which they ended."""
     store = MemoryStore()
     first = await rent_debate().run("Cap rents?", model=Counting().model, store=store)
     resumed = await rent_debate().resume(first.run_id, model=Counting().model, store=store)
@@ -112,8 +111,6 @@ async def test_a_resumed_run_reports_the_original_times() -> None:
 
 
 async def test_the_duration_of_a_run_is_the_same_everywhere() -> None:
-    """The last event, the result and the store agree, no matter how long writing takes."""
-
     class Slow(MemoryStore):
         async def finish(self, run_id: str, status: Any, outcome: Any) -> None:
             await asyncio.sleep(0.05)
@@ -141,7 +138,10 @@ async def test_a_run_is_found_by_its_question() -> None:
 
 
 async def test_a_changed_configuration_is_rejected_and_shown() -> None:
-    """The error shows the differing lines of the outline. With `allow_changes`, the run continues."""
+    """The error shows the lines of the outline that differ.
+
+    With `allow_changes`, the run continues.
+    """
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     changed = rent_debate(debaters=[*SIDES, Debater("cy", "abstain")])
@@ -167,7 +167,7 @@ async def test_an_answer_is_not_reused_for_another_request() -> None:
 
 
 async def test_a_call_in_flight_can_be_an_error() -> None:
-    """The error names the call and the number of times it was started."""
+    """The error names the call and states how many times it was started."""
     store = MemoryStore()
     await interrupt_run(rent_debate(), store, stop=4)
     model = Counting()
@@ -181,7 +181,7 @@ async def test_a_call_in_flight_can_be_an_error() -> None:
 
 
 async def test_a_failed_call_is_retried_when_the_run_is_resumed() -> None:
-    """A failed call is not uncertain: its end is recorded, and its requests count."""
+    """A failed call is not uncertain, because its end is recorded, and its requests count."""
     store, first = MemoryStore(), Counting(stop=2, failure=ProviderFailed("down", status=503))
     with pytest.raises(ProviderFailed):
         await rent_debate().run("Cap rents?", model=first.model, store=store, run_id="it")
@@ -197,7 +197,7 @@ async def test_a_failed_call_is_retried_when_the_run_is_resumed() -> None:
 
 
 async def test_limits_include_earlier_usage() -> None:
-    """The run's limits are in its header. Higher limits let it continue."""
+    """The limits are in the run's header, and raising them lets the run continue."""
     store = MemoryStore()
     first = await rent_debate().run("Q?", model=Counting().model, store=store, run_id="it", limits=Limits(calls=3))
     assert (first.status, (await store.run("it")).status) == ("limit", "limit")
@@ -208,7 +208,6 @@ async def test_limits_include_earlier_usage() -> None:
 
 
 async def test_a_limit_error_of_a_block_is_raised_again() -> None:
-    """The run has no output."""
     store = MemoryStore()
     pair: Any = sequencer(name="pair").then(generator(name="one")).then(generator(name="two"))
     with pytest.raises(LimitReached):
@@ -217,7 +216,10 @@ async def test_a_limit_error_of_a_block_is_raised_again() -> None:
 
 
 async def test_a_resumed_run_restores_the_session() -> None:
-    """The session's state and history are restored. If they could not be stored, the session must be passed again."""
+    """Both state and history are restored.
+
+    If they could not be stored, the session must be passed again.
+    """
     store = MemoryStore()
     block = generator(name="ask", history=True)
 
@@ -237,7 +239,7 @@ async def test_a_resumed_run_restores_the_session() -> None:
 
 
 async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
-    """A second attempt to resume it raises a clear error, and the first continues."""
+    """A second attempt to resume the run raises an error, and the first one continues."""
     stores = [SqliteStore(tmp_path / "runs.db") for _ in range(2)]
     await interrupt_run(rent_debate(), stores[0])
     started, end = asyncio.Event(), asyncio.Event()
@@ -261,7 +263,7 @@ async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
 
 
 async def test_a_run_that_keeps_crashing_its_process_is_abandoned() -> None:
-    """The run stays readable and can be revived."""
+    """The run can still be read and may be revived."""
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     for _ in range(MAX_RECOVERIES + 1):
@@ -288,7 +290,7 @@ class Fact(BaseModel):
     [("x", None), (None, None), ({"a": [1, 2.5, True, None]}, None), (Fact(text="x"), Fact), ((1, 2), tuple[int, int])],
 )
 async def test_a_replayed_step_returns_its_recorded_value(value: Any, returns: Any) -> None:
-    """The value is plain data or an instance of the declared type. The step is not executed again."""
+    """The value is plain data or an instance of the declared type, and the step is not executed again."""
     done: list[int] = []
 
     async def act(_: object, ctx: Context) -> bool:
@@ -306,8 +308,6 @@ async def test_a_replayed_step_returns_its_recorded_value(value: Any, returns: A
 
 
 async def test_values_that_cannot_be_stored_are_errors() -> None:
-    """The error names the path of the value and suggests a remedy."""
-
     async def act(_: object, ctx: Context) -> Any:
         async def do() -> Any:
             return Fact(text="x")
@@ -348,7 +348,7 @@ async def test_a_step_failure_can_be_recorded() -> None:
 
 
 def test_errors_survive_storage() -> None:
-    """All fields of an error are restored, so patterns treat it like the original."""
+    """All fields of an error are restored, so a pattern treats it like the original."""
     error = ProviderFailed("down", status=503, retry_after=2.0, model="m", block="b")
     error.add_note("in block 'b'")
     decoded = failure_of(failure_text(error))
@@ -357,7 +357,7 @@ def test_errors_survive_storage() -> None:
 
 
 async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
-    """The call and its answer form a step."""
+    """A tool call and its answer together form a step."""
     topics: list[str] = []
 
     def look(topic: str) -> str:
@@ -380,7 +380,7 @@ def _then_cancelled(request: ModelRequest, call: ToolCall) -> ToolCall:
 
 
 async def test_the_environment_selects_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FLOWDEBATE_STORE is used if no store is given. The value False means no store."""
+    """`FLOWDEBATE_STORE` is used if no store is given, whereas `False` means no store."""
     monkeypatch.setenv("FLOWDEBATE_STORE", str(tmp_path / "deep" / "runs.db"))
     await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="kept")
     await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="not", store=False)
@@ -393,7 +393,10 @@ async def test_the_environment_selects_the_store(tmp_path: Path, monkeypatch: py
 async def test_the_default_model_is_recorded_by_name(
     variable: str, model: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run can be resumed with the same model elsewhere. A blank name means no model."""
+    """The run can therefore be resumed with the same model elsewhere.
+
+    A blank name means no model.
+    """
     monkeypatch.setenv("FLOWDEBATE_MODEL", variable)
     store = MemoryStore()
     await handler(lambda value, ctx: value, name="same").run("q", store=store, run_id="it")
@@ -409,7 +412,6 @@ async def test_invalid_stores_are_rejected(store: Any) -> None:
 
 
 async def test_run_ids_are_unique() -> None:
-    """A second run with the same id is rejected, and an unknown id is not found."""
     store = MemoryStore()
     block = generator(name="ask")
     await block.run("q", model=ScriptedModel("a"), store=store, run_id="it")
@@ -426,7 +428,7 @@ async def test_run_ids_are_unique() -> None:
 
 
 async def test_an_answer_that_cannot_be_stored_is_not_used() -> None:
-    """The store's error ends the run."""
+    """The error raised by the store ends the run."""
 
     class Full(MemoryStore):
         async def commit(self, *_: Any) -> None:
@@ -452,7 +454,7 @@ async def test_a_run_survives_a_failure_to_store_its_end() -> None:
     "body", ["", "{", "[]", "{}", '{"kind": "told", "name": "X"}', '{"text": 1, "finish": "stop"}']
 )
 async def test_an_unreadable_record_is_reported_with_its_path(body: str) -> None:
-    """No call is made and nothing is made up, no matter who wrote the record."""
+    """Whoever wrote the record, no call is made, and nothing is made up."""
     store, copy = MemoryStore(), MemoryStore()
     await generator(name="ask").run("q", model=ScriptedModel("a"), store=store, run_id="it")
     (step,) = await store.steps("it")
@@ -464,7 +466,6 @@ async def test_an_unreadable_record_is_reported_with_its_path(body: str) -> None
 
 @pytest.mark.parametrize("kind", ["told", "annotations", "no such error", "FlowDebateWarning"])
 def test_a_stored_failure_of_any_kind_becomes_an_exception(kind: str) -> None:
-    """Error names from a file are looked up only among the library's errors."""
     record = {"kind": kind, "name": "Odd", "said": "x", "facts": {}, "tuples": []}
     error = failure_of(json.dumps(record))
     assert (type(error).__name__, str(error)) == ("Odd", "x")

@@ -35,14 +35,17 @@ def assert_nothing_lost(report: dict[str, Any]) -> None:
 
 
 def test_a_run_killed_at_any_moment_has_the_same_result() -> None:
-    """Kills happen at random and at each named point. Parallel patterns and failing providers are included."""
+    """The process is killed at random moments and at each named point.
+
+    Parallel patterns and failing providers are included.
+    """
     report = run_killed("--kills", "12", "--seed", "11")
     assert report["kills"] == 12
     assert_nothing_lost(report)
 
 
 def test_twenty_kills_in_a_row_do_no_harm() -> None:
-    """A run that is killed each time it is resumed still completes."""
+    """Even if it is killed each time it is resumed, the run completes in the end."""
     report = run_killed("--kills", "20", "--in-a-row", "20", "--point", "before", "--seed", "1")
     assert report["kills"] == 20
     assert report["runs"] == 1
@@ -51,7 +54,7 @@ def test_twenty_kills_in_a_row_do_no_harm() -> None:
 
 @pytest.mark.slow
 def test_runs_survive_kills_on_postgresql(postgres_server: Server) -> None:
-    """The server outlives its killed clients."""
+    """The PostgreSQL server outlives the clients that are killed."""
     report = run_killed("--kills", "4", "--seed", "5", "--store", postgres_server.url)
     assert report["kills"] == 4
     assert_nothing_lost(report)

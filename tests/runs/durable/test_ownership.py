@@ -110,7 +110,7 @@ async def test_a_run_whose_end_was_not_written_can_be_resumed(tmp_path: Path, tr
 
 
 async def test_a_run_whose_end_did_not_reach_the_server_can_be_resumed(postgres_server: Server) -> None:
-    """PostgreSQL is unavailable for longer than the store's patience. Afterwards the same object resumes the run."""
+    """PostgreSQL is unavailable for longer than the store waits, and the same object resumes the run afterwards."""
     # a busy server takes a while to come back
     store, counter = PostgresStore(postgres_server.url, schema="ownership", patience=2.0, grace=0.0), CountingModel()
     try:
@@ -126,7 +126,7 @@ async def test_a_run_whose_end_did_not_reach_the_server_can_be_resumed(postgres_
 
 
 async def test_a_running_run_cannot_be_resumed_by_its_own_process(tmp_path: Path) -> None:
-    """This holds before and after a failure to write its end. A second journal would pay for the calls again."""
+    """A second journal would pay for the calls again, whether or not the first one failed to write its end."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.2)
     holding = lock_file(path)
@@ -184,7 +184,7 @@ async def test_aliases_of_a_file_are_one_store(tmp_path: Path, monkeypatch: pyte
 
 
 async def test_a_file_with_two_hard_links_is_rejected(tmp_path: Path) -> None:
-    """SQLite would keep a log next to each name and lose the other log's contents."""
+    """SQLite would keep a log next to each name and lose what is in the other log."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await make_calls().run("q", model=CountingModel().model, store=store, run_id="it")
@@ -224,7 +224,10 @@ def replace(path: Path) -> None:
 async def test_a_run_whose_file_was_deleted_is_not_complete(
     tmp_path: Path, remove: Callable[[Path], None], at: int | None
 ) -> None:
-    """The run raises StoreLost, since its record is lost. Later runs get a new store at the same path."""
+    """The record is lost, so the run raises `StoreLost`.
+
+    Later runs get a new store at the same path.
+    """
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await store.runs()
@@ -240,7 +243,7 @@ async def test_a_run_whose_file_was_deleted_is_not_complete(
 
 
 async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> None:
-    """If a store is given by path, the object whose file was deleted is not used again."""
+    """If a store is given by its path, the object whose file was deleted is not used again."""
     path = tmp_path / "runs.sqlite3"
     with pytest.raises(StoreLost):
         await make_calls(path.unlink).run("q", model=CountingModel().model, store=path, run_id="it")
@@ -252,9 +255,9 @@ async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> N
 
 
 async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path) -> None:
-    """Each reader resumes it with a separate store object, as another process would.
+    """Each reader resumes the run with a separate store object, as another process would.
 
-    No call is made and nothing is written.
+    No call is made, and nothing is written.
     """
     path, counter = tmp_path / "runs.sqlite3", CountingModel()
     store = SqliteStore(path)
@@ -271,7 +274,7 @@ async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path)
 
 
 async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
-    """The run's block has grown. If two processes resume the run, only one makes the new call."""
+    """The run's block has been extended, and if two processes resume the run, only one makes the new call."""
     store, counter = MemoryStore(), CountingModel()
     await make_calls().run("q", model=counter.model, store=store, run_id="it")
     arrived = asyncio.Barrier(2)

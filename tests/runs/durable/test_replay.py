@@ -221,7 +221,10 @@ LIVES = st.builds(
 
 @given(LIVES, st.data())
 async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data: st.DataObject) -> None:
-    """The order is the same except for concurrent calls. No call is made, and no effect is repeated."""
+    """The order may differ only for concurrent calls.
+
+    No call is made, and no side effect is repeated.
+    """
     done = Forbidden()
     pattern, store, handle, options = await live_out(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
@@ -244,7 +247,7 @@ async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data:
 
 @given(LIVES, st.data())
 async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataObject) -> None:
-    """The follower continues from the last step it has read, and leaves nothing behind."""
+    """A follower continues from the last step it has read and leaves nothing behind."""
     done = Forbidden()
     pattern, store, _, options = await live_out(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
@@ -264,7 +267,7 @@ async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataO
 
 
 async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -> None:
-    """The number of polls of the journal makes no difference."""
+    """It makes no difference how often the journal is polled."""
     done = Forbidden()
     pattern, store, _, options = await live_out(Life("debate"), done)
     follower = Follower(pattern, **options)
@@ -278,7 +281,7 @@ async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -
 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
 async def test_the_memory_of_a_replay_is_linear_in_the_text() -> None:
-    """A replay does not render prompts, since each of them contains the whole transcript so far."""
+    """A replay does not render prompts, each of which contains the whole transcript so far."""
     peaks = [await measure_replay(rounds) for rounds in (20, 80)]
     assert peaks[1] < 5 * peaks[0]
     assert peaks[1] < 10 * 80 * 2 * 4_000
@@ -300,7 +303,7 @@ async def measure_replay(rounds: int) -> int:
 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
 async def test_a_long_replay_does_not_block_the_loop() -> None:
-    """The event loop gets control at least once per call."""
+    """The event loop regains control at least once per call."""
     turns, (store, block) = 0, (MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=30))
     await block.run(QUESTION, store=store, model=FunctionModel(answer_to), run_id="r")
 
@@ -328,7 +331,6 @@ async def replay_run(block: Any, **options: Any) -> tuple[Any, Any]:
 
 
 async def test_a_cancelled_replay_leaves_nothing_behind() -> None:
-    """The replay may be cancelled at any moment, and no warning reports an un-awaited branch."""
     problems: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
     life = Life("lookups", interrupted=3)
@@ -351,7 +353,7 @@ async def test_a_cancelled_replay_leaves_nothing_behind() -> None:
 
 
 async def test_a_replay_waits_for_a_thread() -> None:
-    """The events after the thread's work are replayed."""
+    """Events that follow the work in the thread are replayed too."""
 
     async def measured(value: str) -> str:
         await asyncio.to_thread(time.sleep, 0.05)
@@ -362,7 +364,7 @@ async def test_a_replay_waits_for_a_thread() -> None:
 
 
 async def test_a_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that waits for time to pass ends the replay. The events before it are available."""
+    """A block that waits for time to pass ends the replay, but the events before it are available."""
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     waits = asyncio.Event()
     waits.set()
@@ -387,8 +389,6 @@ async def test_a_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_an_exception_in_a_block_ends_only_its_replay() -> None:
-    """The reader gets the events so far and the stored end."""
-
     def wrong(_: object) -> str:
         raise ValueError
 
@@ -404,13 +404,13 @@ async def test_an_exception_in_a_block_ends_only_its_replay() -> None:
 
 
 async def test_a_run_with_a_time_limit_is_replayed_completely() -> None:
-    """Neither the duration of the replay nor the load of the machine makes a difference."""
+    """Neither the duration of the replay nor the load on the machine makes a difference."""
     replayed_run, result = await replay_run(rent(), limits=Limits(seconds=1e-9))
     assert journaled_events(replayed_run.events) == journaled_events(result.events)
 
 
 async def test_a_replay_uses_the_prompts_of_the_model_object() -> None:
-    """Without the object, a replay uses the model's name, and the profile for that name determines the next steps."""
+    """Without it, a replay would use the profile for the model's name, which determines the next steps."""
     repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)
     result = await block.run(QUESTION, store=store, model=repeating, run_id="r")
@@ -420,7 +420,7 @@ async def test_a_replay_uses_the_prompts_of_the_model_object() -> None:
 
 
 async def test_replaying_a_suspended_run_makes_no_call() -> None:
-    """Open requests are shown. Blocks that answer immediately are not called again."""
+    """The open requests are shown, and blocks that answer immediately are not called again."""
     done = Forbidden()
     pattern, store, handle, options = await live_out(Life("people"), done)
     run, steps, _ = store.looks[-1]

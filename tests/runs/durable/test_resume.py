@@ -78,7 +78,7 @@ def strip_times(value: Any) -> Any:
 async def test_a_run_interrupted_at_any_call_has_the_same_result(
     name: str, data: st.DataObject, failing: float, seed: int
 ) -> None:
-    """A run cancelled at any calls, any number of times, makes each call once in total."""
+    """However often and wherever a run is cancelled, each call is made once in total."""
     pattern = PATTERNS[name]()
     full = Paid(failing=failing)
     undisturbed = await run_outcome(pattern.run(QUESTION, model=full.model, seed=seed))
@@ -114,7 +114,7 @@ async def test_a_run_interrupted_at_any_call_has_the_same_result(
     [("by letter", ["ballot"] * 4 + ["quote"] * 2), ("reasons and letter", ["reasons", "ballot"] * 2)],
 )
 async def test_a_letter_judge_interrupted_at_any_call_has_the_same_verdict(name: str, calls: list[str]) -> None:
-    """Ballots, reasons and quotes are separate steps, so none is paid for again, whichever was last."""
+    """Ballots, reasons and quotes are separate steps, so none of them is paid for again."""
     pattern = PATTERNS[name]()
     full = Paid()
     undisturbed = await run_outcome(pattern.run(QUESTION, model=full.model, seed=1))
@@ -159,7 +159,7 @@ async def run_outcome(call: Awaitable[RunResult[Any]]) -> Any:
 async def test_a_resumed_run_uses_its_original_models(
     options: Any, variable: str | None, own_model: str, open_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An override replaces the models of blocks. A changed default or environment model does not affect them."""
+    """Only an override replaces the models of blocks, while a changed default or environment does not."""
     names: list[list[str]] = []
 
     @handler(name="asks")

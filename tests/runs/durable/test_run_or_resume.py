@@ -46,7 +46,7 @@ def rent_debate(rounds: int = 1) -> Any:
 
 
 async def test_a_restarted_script_pays_only_for_missing_calls() -> None:
-    """One call starts the run, resumes it after a crash, and returns the result once it is complete."""
+    """The same call starts the run, resumes it after a crash, and returns the result once it is complete."""
     store, dying, living = MemoryStore(), Counted(fail_at=2), Counted()
     with pytest.raises(KeyboardInterrupt):
         await rent_debate().run(QUESTION, model=dying.model, store=store, run_id="city-1", if_exists="resume")
@@ -63,7 +63,6 @@ async def test_a_restarted_script_pays_only_for_missing_calls() -> None:
     [("Where do we meet?", 1, 7, "question"), (QUESTION, 2, 7, "outline"), (QUESTION, 1, 8, "seed")],
 )
 async def test_a_different_run_is_not_resumed_by_accident(question: str, rounds: int, seed: int, part: str) -> None:
-    """RunChanged names the differences before any call is paid for."""
     store, counted = MemoryStore(), Counted()
     await rent_debate().run(QUESTION, model=counted.model, store=store, run_id="city-1", seed=7)
     with pytest.raises(RunChanged) as caught:
@@ -75,7 +74,6 @@ async def test_a_different_run_is_not_resumed_by_accident(question: str, rounds:
 
 
 async def test_without_the_option_a_used_id_is_an_error() -> None:
-    """RunExists is raised, so that no run is resumed unintentionally."""
     store, counted = MemoryStore(), Counted()
     await rent_debate().run(QUESTION, model=counted.model, store=store, run_id="city-1")
     with pytest.raises(RunExists):
@@ -84,7 +82,6 @@ async def test_without_the_option_a_used_id_is_an_error() -> None:
 
 
 async def test_a_run_in_progress_is_not_started_twice() -> None:
-    """RunConflict is raised in the second of two processes."""
     store, going, done = MemoryStore(), asyncio.Event(), asyncio.Event()
 
     async def wait(value: str) -> str:
@@ -102,7 +99,7 @@ async def test_a_run_in_progress_is_not_started_twice() -> None:
 
 
 async def test_one_of_two_simultaneous_starts_conflicts() -> None:
-    """Neither start has found a run with this id."""
+    """Both have looked for a run with this id and found none."""
     done = asyncio.Event()
 
     @handler(name="slow")
@@ -126,7 +123,10 @@ async def test_one_of_two_simultaneous_starts_conflicts() -> None:
 
 
 async def test_a_run_of_another_process_is_awaited() -> None:
-    """Both calls return the same result. If the other process ends early, this one continues the run."""
+    """Both calls return the same result.
+
+    If the other process ends early, this one continues the run.
+    """
     store, going, done, calls = MemoryStore(), asyncio.Event(), asyncio.Event(), 0
 
     @handler(name="slow")
