@@ -15,7 +15,7 @@ Case = TypeVar("Case")
 
 
 def slow_but_first(cases: Iterable[Case], kind: Callable[[Case], object] = lambda _: None) -> list[object]:
-    """Mark all cases as slow except the first of each kind; without `kind`, all cases are of the same kind."""
+    """Mark all cases as slow except the first of each kind; without `kind`, all cases count as one kind."""
     seen = set[object]()
     marked = list[object]()
     for case in cases:

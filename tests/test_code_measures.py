@@ -42,7 +42,7 @@ def parse(tmp_path: Path) -> Callable[..., list[Module]]:
 
 
 def test_vague_names_are_counted_at_their_binding(parse: Callable[..., list[Module]]) -> None:
-    """Parameters and variables count, but uses do not."""
+    """Parameters and variables are counted where they are bound, not where they are used."""
     modules = parse("def find(given, path):\n    found = given\n    return found, given, path\n")
     assert share_of_vague_names(modules) == pytest.approx(2 / 3)
 
@@ -65,7 +65,7 @@ def test_suppressions_and_calls_of_locals_are_counted(parse: Callable[..., list[
 
 
 def test_a_factory_has_the_name_of_its_folder(parse: Callable[..., list[Module]]) -> None:
-    """Overloads and other functions are skipped. All kinds of parameters count."""
+    """Overloads and other functions are skipped, and parameters of every kind count."""
     parse("def debate(a): ...\n", path="patterns/other/factory.py")
     modules = parse(
         "@overload\ndef debate(a): ...\ndef debate(a, *, b, **c): ...\ndef helper(a): ...\n",
@@ -88,7 +88,7 @@ def test_a_factory_has_the_name_of_its_folder(parse: Callable[..., list[Module]]
 def test_headlines_that_begin_with_a_verb_are_counted(
     parse: Callable[..., list[Module]], docstring: str, share: int
 ) -> None:
-    """Properties are documented as attributes and excluded."""
+    """Properties are documented as attributes, so they are excluded."""
     modules = parse(
         f'def count():\n    """{docstring}"""\nclass A:\n    @property\n    def b(self):\n        """The b."""\n'
     )

@@ -108,7 +108,7 @@ def test_a_model_call_costs_a_bounded_number_of_function_calls(short_count: Coun
 def test_a_call_in_a_long_debate_costs_no_more_than_in_a_short_one(
     short_count: Counter[str], long_count: Counter[str]
 ) -> None:
-    """The cost per call does not grow with the transcript: each of 121 calls costs as much as each of 13."""
+    """Each of 121 calls costs as much as each of 13, so the cost per call does not grow with the transcript."""
     assert long_count.total() / 121 < 1.15 * short_count.total() / 13, (long_count - short_count).most_common(15)
 
 
@@ -129,12 +129,15 @@ def test_the_memory_of_a_result_is_bounded() -> None:
 
 
 def test_each_argument_is_scanned_once_for_names(long_count: Counter[str]) -> None:
-    """There are 100 arguments and the briefing, shown in many prompts."""
+    """There are 100 arguments and the briefing, and each appears in many prompts."""
     assert long_count["Names.find"] == 101
 
 
 def test_each_argument_is_escaped_only_a_few_times(long_count: Counter[str]) -> None:
-    """The forms are those for debaters, moderators and the judge, and for a debater's reply. Short texts add a few."""
+    """Debaters, moderators and the judge each get a separate form, and so does a debater's reply.
+
+    Short texts add a few more.
+    """
     assert long_count["quoted"] < 8 * 121
 
 
@@ -155,7 +158,7 @@ def test_rebuilding_a_pattern_creates_no_new_schema(name: str, monkeypatch: pyte
 
 
 def test_a_finished_pattern_is_garbage_collected() -> None:
-    """Values cached for the next run are freed with the pattern."""
+    """Whatever was cached for its next run is freed with it."""
     pattern = build_debate(2, 1)
     pattern.run_sync("What should we pay for?", model=make_model(2))
     reference = weakref.ref(pattern)

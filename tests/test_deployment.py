@@ -48,7 +48,10 @@ def load_debates(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def test_the_modules_of_the_containers_exist(load_debates: ModuleType) -> None:
-    """The server's command names a function that returns a Service; the workers' command, one for Workers."""
+    """The server's command names a function that returns a Service.
+
+    The workers' command names one that returns Workers.
+    """
     server, worker = COMPOSE["server"]["command"], COMPOSE["worker"]["command"]
     assert server[server.index("--app") + 1] == "debates:service"
     assert worker[-1] == "debates:workers"
@@ -66,7 +69,7 @@ def test_the_commands_are_valid(command: list[str]) -> None:
 
 
 def test_the_health_check_uses_an_endpoint_without_a_token() -> None:
-    """A renamed endpoint would make every container unhealthy."""
+    """If the endpoint were renamed, every container would be unhealthy."""
     application = create_app(Service(store="memory:", model=ScriptedModel()), token="a" * 20)
     (path,) = (path_ for path_ in application.openapi()["paths"] if path_.endswith("/health"))
     assert f"http://127.0.0.1:8377{path}'" in IMAGE.health[-1]
@@ -91,7 +94,7 @@ def test_any_provider_key_reaches_server_and_workers() -> None:
 
 
 def test_the_image_does_not_run_as_root() -> None:
-    """The user has a number, so that Kubernetes can check it. The port is the published one."""
+    """The user is given by number, so that Kubernetes can check it. The port is the published one."""
     assert int(IMAGE.last("USER")) > 0
     assert COMPOSE["server"]["ports"] == [f"127.0.0.1:{IMAGE.last('EXPOSE')}:{IMAGE.last('EXPOSE')}"]
 
@@ -103,7 +106,7 @@ def test_the_image_has_a_supported_python() -> None:
 
 
 def test_files_copied_into_the_image_exist_and_are_not_ignored() -> None:
-    """Dockerfile.dockerignore excludes everything except the paths it names."""
+    """Dockerfile.dockerignore excludes everything except the paths that it names."""
     ignored, *allowed_paths = (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8").splitlines()
     assert ignored == "*"
     copied = [source for name, argument in BUILD.steps if name == "COPY" for source in argument.split()[:-1]]
@@ -112,7 +115,7 @@ def test_files_copied_into_the_image_exist_and_are_not_ignored() -> None:
 
 @pytest.mark.parametrize("name", ["server", "worker"])
 def test_compose_builds_this_repository_and_mounts_its_patterns(name: str) -> None:
-    """Compose resolves paths from its file's folder, and the Dockerfile from the build context."""
+    """Compose resolves paths from the folder of its file, and the Dockerfile from the build context."""
     build = COMPOSE[name]["build"]
     context = (DEPLOY / build["context"]).resolve()
     assert context == ROOT
@@ -122,7 +125,7 @@ def test_compose_builds_this_repository_and_mounts_its_patterns(name: str) -> No
 
 @pytest.mark.parametrize("name", ["image", "build"])
 def test_locked_versions_satisfy_the_project(name: str) -> None:
-    """Each requirement has one exact version with hashes and no address. `make lock` updates them."""
+    """Each requirement has one exact version with hashes and without an address. `make lock` updates them."""
     text = (DEPLOY / "requirements" / f"{name}.txt").read_text("utf-8")
     assert "://" not in text
     entries = [entry for entry in text.replace(" \\\n", "").splitlines() if not entry.startswith("#")]
@@ -154,5 +157,5 @@ def test_locked_versions_satisfy_the_project(name: str) -> None:
     ],
 )
 def test_wheel_hashes_of_the_image_are_locked(tag: str, fits: bool) -> None:  # noqa: FBT001
-    """Wheels are for Linux with glibc on two architectures and the supported Python versions."""
+    """The wheels are for Linux with glibc, on two architectures and all supported Python versions."""
     assert lock.fits(Tag(*tag.split("-", 2))) is fits

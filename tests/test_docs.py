@@ -133,7 +133,7 @@ def test_every_debate_option_is_in_its_table_with_its_default() -> None:
 
 @pytest.mark.parametrize("name", ["consensus", "deliberation", "handoff", "round_robin"])
 def test_every_option_of_other_patterns_is_in_its_table_with_its_default(name: str) -> None:
-    """The first table under "Options" equals the signature."""
+    """The first table under "Options" must agree with the signature."""
     page = TEXTS[ROOT / "docs" / f"{name}.md"]
     table = page.split("## Options")[1].split("| Option |")[1].split("\n\n")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE))
@@ -153,7 +153,7 @@ def test_every_output_field_of_other_patterns_is_in_a_table(output: type[BaseMod
 
 @pytest.mark.parametrize("page", SIBLING_OUTPUTS.values())
 def test_each_event_of_other_patterns_is_on_its_page(page: str) -> None:
-    """Readers can look up every event of a run."""
+    """Readers can then look up every event of a run."""
     try:
         events_module = importlib.import_module(f"flowdebate.patterns.{page}.events")
     except ModuleNotFoundError:
@@ -164,12 +164,12 @@ def test_each_event_of_other_patterns_is_on_its_page(page: str) -> None:
 
 
 def test_every_field_of_a_debater_is_in_its_table() -> None:
-    """The keys of a `Debater` and of its dict form are covered."""
+    """This covers the keys of a `Debater` and of its dict form."""
     assert {field.name for field in fields(flowdebate.Debater)} <= first_cells("debate.md")
 
 
 def test_every_field_of_the_raw_output_is_in_its_table() -> None:
-    """Readers of the wire form find each key explained, and each reason for the end of a debate."""
+    """Readers of the wire form then find an explanation of each key, and of each reason for which a debate can end."""
     assert set(DebateRawOutput.model_fields) <= first_cells("debate.md")
     assert all(f'`"{reason}"`' in TEXTS[ROOT / "docs" / "debate.md"] for reason in get_args(get_args(StopReason)[0]))
 
@@ -196,7 +196,7 @@ def test_every_sequencer_method_is_in_its_table() -> None:
 
 
 def test_every_event_and_every_strategy_is_documented() -> None:
-    """Events serve readers of a run, and strategies serve authors of tests."""
+    """Readers of a run need the events, and authors of tests need the strategies."""
     event_names = [kind.__name__ for kind in get_args(flowdebate.Event)]
     assert [name for name in event_names if f"`{name}`" not in TEXTS[ROOT / "docs" / "service.md"]] == []
     documented = first_cells("testing.md") | set(re.findall(r"`(\w+)\(", TEXTS[ROOT / "docs" / "testing.md"]))
@@ -207,13 +207,12 @@ def test_every_event_and_every_strategy_is_documented() -> None:
 
 
 def test_every_attribute_of_a_result_is_documented() -> None:
-    """The attributes are described on the concepts page, or on the page about nesting."""
+    """Their descriptions are on the concepts page, or on the page about nesting."""
     public = {name for name, _ in inspect.getmembers(RunResult) if not name.startswith("_")}
     assert [name for name in sorted(public) if f"`{name}`" not in DOCS and f"result.{name}" not in DOCS] == []
 
 
 def test_every_provider_is_in_the_table() -> None:
-    """Each row has the key's environment variable and the default model."""
     rows = [row for row in tables(ROOT / "docs" / "models.md") if len(row) == 3]
     for name, provider in PROVIDERS.items():
         (row,) = [row for row in rows if f"`{name}`" in row[0].split(", ")]
@@ -222,14 +221,14 @@ def test_every_provider_is_in_the_table() -> None:
 
 
 def test_the_documented_local_model_hash_is_checked() -> None:
-    """The pages show the hash that a downloaded model is compared with."""
+    """A downloaded model is compared with the hash that the pages show."""
     assert gguf._SHA256 in TEXTS[ROOT / "docs" / "models.md"]
     assert f"as {gguf._PARTS} packages" in TEXTS[ROOT / "docs" / "models.md"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_inside_the_repository_are_valid(page: Path) -> None:
-    """Files exist, and anchors are headings on the linked page."""
+    """The files exist, and the anchors are headings on the linked page."""
     for link in _LINK.findall(prose(page)):
         if link.startswith(("https://", "http://")):
             continue
@@ -261,7 +260,7 @@ def test_every_benchmark_is_described() -> None:
 
 
 def test_documented_make_targets_exist() -> None:
-    """Readers can copy the commands."""
+    """Readers must be able to copy these commands."""
     files = (ROOT / "Makefile", ROOT / "scripts" / "maintenance.mk")
     targets = re.findall(r"^([a-z0-9.%-]+):.*##", "\n".join(file.read_text("utf-8") for file in files), re.MULTILINE)
     named_targets = {command.split()[1] for _, command in commands("make")} | set(
@@ -320,7 +319,7 @@ def test_architecture_links_lead_to_definitions(owner: str, name: str, path: str
 
 
 def test_the_call_stack_has_the_documented_depth() -> None:
-    """Readers of tracebacks can tell which layers lie between a run and its model."""
+    """Readers of tracebacks can then tell which layers lie between a run and its model."""
     stacks: list[list[str]] = []
 
     def reply(_: ModelRequest) -> str:
@@ -348,7 +347,7 @@ def test_each_threat_names_existing_tests() -> None:
 
 
 def test_the_notebook_is_committed_with_its_output() -> None:
-    """The notebook was executed in order, so readers on a code host see reports and tables."""
+    """The notebook was executed in order, so that readers on a code host see its reports and tables."""
     cells = json.loads((ROOT / "examples" / "notebook.ipynb").read_text("utf-8"))["cells"]
     codes = [cell for cell in cells if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in codes] == list(range(1, len(codes) + 1))

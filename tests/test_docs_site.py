@@ -44,7 +44,10 @@ def test_every_public_name_is_in_the_reference(module: str, collected_pages: Pat
 
 
 def test_modules_imported_by_pages_are_in_the_reference(collected_pages: Path) -> None:
-    """Names used in examples can be looked up. Names from modules without exports are on the submodules' pages."""
+    """Readers can then look up every name used in an example.
+
+    Names from modules without exports are on the pages of submodules.
+    """
     for page in (*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")):
         for module, names in re.findall(
             r"^from (flowdebate[\w.]*) import ([\w, ]+)$", page.read_text("utf-8"), re.MULTILINE
@@ -58,7 +61,7 @@ def test_modules_imported_by_pages_are_in_the_reference(collected_pages: Path) -
 
 
 def test_links_stay_inside_the_site(collected_pages: Path) -> None:
-    """Links that point outside docs/ in the repository are rewritten."""
+    """Links to files of the repository outside docs/ are rewritten."""
     for page in collected_pages.rglob("*.md"):
         broken = [
             link
@@ -70,7 +73,7 @@ def test_links_stay_inside_the_site(collected_pages: Path) -> None:
 
 
 def test_llms_txt_lists_every_page(collected_pages: Path) -> None:
-    """Each page of docs/ has a line with a summary and a link to its Markdown."""
+    """Each page in docs/ has a line with a summary and a link to its Markdown."""
     lines = re.findall(r"^- \[.+?\]\((.+?)\): .+$", (collected_pages / "llms.txt").read_text("utf-8"), re.MULTILINE)
     assert {*lines} == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} | {"reference.md"}
     assert all((collected_pages / line).exists() for line in lines)
@@ -91,7 +94,7 @@ TYPED = {
 
 @pytest.mark.parametrize("words", TYPED)
 def test_typical_queries_match_a_section_of_their_page(collected_pages: Path, words: str) -> None:
-    """Sections with all words precede those with some. Words in code are ignored."""
+    """Sections with all words of the query precede those with some. Words in code are ignored."""
     prose = re.sub(
         r"^```.*?^```$", "", (collected_pages / f"{TYPED[words]}.md").read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
     )
@@ -100,9 +103,9 @@ def test_typical_queries_match_a_section_of_their_page(collected_pages: Path, wo
 
 
 def test_search_finds_pages_and_works_from_files(tmp_path: Path) -> None:
-    """The reference is excluded.
+    """The search leaves out the reference.
 
-    A script contains the worker's program, since pages opened from files cannot load workers.
+    Pages opened from files cannot load workers, so a script contains the worker's program.
     """
     workers = tmp_path / "assets" / "javascripts" / "workers"
     workers.mkdir(parents=True)

@@ -61,7 +61,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", errors.__all__)
 def test_an_error_survives_pickling_and_copying(name: str) -> None:
-    """Class, message, notes and every attribute are compared."""
+    """The class, the message, the notes and every attribute are compared."""
     arguments, options = ARGUMENTS.get(name, (("message",), {}))
     error = getattr(errors, name)(*arguments, **options)
     error.add_note("in block 'x'")
@@ -71,7 +71,7 @@ def test_an_error_survives_pickling_and_copying(name: str) -> None:
 
 
 def test_an_unpicklable_attribute_becomes_text() -> None:
-    """An option can be any object, and the message already contains its text."""
+    """An option can be any object, and the error's message already contains its text."""
     error = ConfigurationError("debate", "judge", threading.Lock(), "must be a block")
     other = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert str(other) == str(error)
@@ -80,7 +80,7 @@ def test_an_unpicklable_attribute_becomes_text() -> None:
 
 @pytest.mark.parametrize("lock", [None, threading.Lock()], ids=["with its run", "without a run that cannot be pickled"])
 def test_an_error_with_a_run_can_be_pickled(lock: object) -> None:
-    """The run is included if possible, and the error itself is unchanged."""
+    """The run is included if that is possible, and the error itself does not change."""
     model = ScriptedModel()
     model.lock = lock  # type: ignore[attr-defined]  # as models that hold connections do
     with pytest.raises(ScriptError) as failed:

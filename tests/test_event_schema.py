@@ -63,19 +63,18 @@ def find_definition(kind: type[BaseEvent]) -> dict[str, Any]:
 
 
 def test_the_published_schema_matches_the_classes() -> None:
-    """This shows changes of the wire form as changes of the file in a review."""
+    """Reviewers then see changes to the wire form as changes to the file."""
     assert SCHEMA.read_text("utf-8") == schema_text(), REMEDY
 
 
 def test_the_table_of_events_matches_the_classes() -> None:
-    """The page has each event's name, kind and fields."""
     text = PAGE.read_text("utf-8")
     assert text == page_text(text), REMEDY
     assert all(f"| `{kind.__name__}` | `{kind.kind}` |" in text for kind in KINDS)
 
 
 def test_the_schema_is_valid_and_has_its_version() -> None:
-    """The draft is 2020-12, and the id ends with the version."""
+    """The schema follows draft 2020-12, and its id ends with the version."""
     schema = event_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
@@ -89,7 +88,7 @@ def test_each_call_returns_a_separate_schema() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 def test_each_event_and_each_field_is_described(kind: type[BaseEvent]) -> None:
-    """Path, time and kind are always present. Descriptions use JSON terms."""
+    """Path, time and kind are always present. Descriptions use the terms of JSON."""
     part = find_definition(kind)
     assert event_schema()["discriminator"]["mapping"][kind.kind] == f"#/$defs/{kind.__name__}"
     assert part["properties"]["kind"]["const"] == kind.kind
@@ -120,7 +119,6 @@ class Weighed(BaseEvent):
 
 
 def test_a_new_field_is_in_the_schema_automatically() -> None:
-    """A sparse field is optional, and types follow the annotations."""
     part = generate([Weighed])["$defs"]["Weighed"]
     assert part["required"] == ["kind", "path", "at", "usage"]
     assert part["properties"]["usage"]["$ref"] == "#/$defs/Usage"
@@ -129,7 +127,6 @@ def test_a_new_field_is_in_the_schema_automatically() -> None:
 
 
 def test_later_versions_of_the_format_are_valid() -> None:
-    """Additional keys are valid at any depth. Different types, missing fields and different kinds are not."""
     usage = {"calls": 1, "promptTokens": None, "cachedTokens": None, "completionTokens": None, "reasoningTokens": 7}
     wire = {"kind": "run_started", "path": "a", "at": 1.0, "runId": "r", "block": "a", "seed": 1}
     ended = {"kind": "run_finished", "path": "a", "at": 1.0, "runId": "r", "seconds": 1.0, "error": None}
@@ -145,7 +142,7 @@ def test_later_versions_of_the_format_are_valid() -> None:
 
 
 def test_the_events_of_a_run_are_valid() -> None:
-    """`to_wire()` writes the events of the library's patterns with their kind first."""
+    """`to_wire()` writes the events of the library's own patterns, and always puts their kind first."""
     sides = [Debater("ann", "cap"), Debater("bob", "free")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
     scores = {"reasoning": "So.", "verdict": "Cap.", "scores": {"cap": 60, "free": 40}}
@@ -158,7 +155,7 @@ def test_the_events_of_a_run_are_valid() -> None:
 
 
 def test_an_event_of_a_hostile_output_is_valid() -> None:
-    """A transformed answer can be of any type, and JSON cannot represent most types."""
+    """A transformed answer can be of any type, and most types have no form in JSON."""
     output: dict[object, object] = {
         "stream": count(),
         "self": None,
@@ -246,7 +243,10 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
     ids=lambda value: type(value).__name__,
 )
 def test_a_json_value_is_a_custom_event(value: object, name: str, written: object) -> None:
-    """The kind is the class name. Keys of dataclasses are in camelCase, and pydantic models serialize themselves."""
+    """The kind is the class name.
+
+    The keys of dataclasses are in camelCase, and pydantic models serialize themselves.
+    """
     wire = send_and_receive(wire_of(value))
     assert wire == {"kind": "custom", "name": name, "value": written}
     VALIDATOR.validate(wire)
@@ -361,13 +361,13 @@ def test_a_value_without_a_json_form_is_written_by_name(name: str) -> None:
 
 
 def test_a_value_with_an_uncooperative_class_is_an_object() -> None:
-    """A class may have neither a name nor a hash."""
+    """Such a class may have neither a name nor a hash."""
     assert wire_of(Nameless()) == {"kind": "custom", "name": "object"}
 
 
 @pytest.mark.parametrize("name", slow_but_first(HOSTILE))
 def test_a_hostile_output_is_described_in_place(name: str) -> None:
-    """Events of the library always have all their fields."""
+    """The library's own events always have all of their fields."""
     value = HOSTILE[name]()
     events = [
         BlockAnswered(block="a", output=[1, value], path="a", at=1.0),
@@ -424,7 +424,7 @@ def test_json_data_is_written_unchanged(value: Any) -> None:
 
 @given(value=_ODD)
 def test_every_value_has_a_valid_wire_form(value: Any) -> None:
-    """The value is used as an application's event and as a block's output."""
+    """The value is tried both as an application's event and as the output of a block."""
     for event in (value, BlockAnswered(block="a", output=value, path="a", at=1.0)):
         wire = send_and_receive(wire_of(event))
         VALIDATOR.validate(wire)
@@ -432,7 +432,7 @@ def test_every_value_has_a_valid_wire_form(value: Any) -> None:
 
 
 def test_a_subclass_of_an_event_is_a_custom_event() -> None:
-    """A subclass can have additional fields, so its kind differs."""
+    """A subclass may have additional fields, so it is of a different kind."""
 
     @dataclass(slots=True, kw_only=True)
     class Opened(RunStarted):

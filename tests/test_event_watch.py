@@ -26,7 +26,7 @@ def failed(instead: object) -> RoleFailed:
 
 
 def test_valid_events_are_no_problem() -> None:
-    """Custom events of an application are valid as well."""
+    """An application's custom events are valid as well."""
     watch = Watch()
     for event in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped"), object(), {"a": 1}):
         watch.look(event)
@@ -52,7 +52,7 @@ def test_valid_events_are_no_problem() -> None:
     ids=["type", "path", "time", "closed set", "inner type", "inner closed set"],
 )
 def test_an_invalid_event_is_reported_with_the_reason(event: RoundStarted, problem: str) -> None:
-    """Valid events of the same class may precede the event."""
+    """It may follow valid events of the same class."""
     watch = Watch()
     for other in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped")):
         watch.look(other)
@@ -64,7 +64,7 @@ def test_an_invalid_event_is_reported_with_the_reason(event: RoundStarted, probl
 
 
 def test_each_shape_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The suite emits some hundred thousand events of a few hundred shapes."""
+    """The suite emits some hundred thousand events, but they have only a few hundred shapes."""
     watch = Watch()
     validated: list[str] = []
 
@@ -107,7 +107,7 @@ WRONG = """
 
 
 def test_a_test_with_an_invalid_event_fails(tmp_path: Path) -> None:
-    """Only the emitting test fails, even if its run succeeds or its fixture emitted the event."""
+    """Only the test that emitted it fails, even if its run succeeds or a fixture emitted the event."""
     (tmp_path / "test_wrong.py").write_text(dedent(WRONG), "utf-8")
     options = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-p", "no:randomly"]
     command = (warm.run_module("pytest"), *options, "-p", "tests.event_watch", str(tmp_path))
@@ -120,5 +120,4 @@ def test_a_test_with_an_invalid_event_fails(tmp_path: Path) -> None:
 
 
 def test_this_suite_is_watched(request: pytest.FixtureRequest) -> None:
-    """The plugin is registered in conftest.py."""
     assert request.config.pluginmanager.has_plugin("tests.event_watch")

@@ -89,7 +89,7 @@ def test_no_example_is_missing() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_has_a_description_and_a_main(name: str) -> None:
-    """A script's first line is its summary, and `main` takes a model."""
+    """The first line of a script is its summary, and `main` takes a model."""
     module = load_script(name)
     assert module.__doc__.splitlines()[0].endswith((".", ":"))
     assert "model" in module.main.__annotations__
@@ -97,7 +97,6 @@ def test_an_example_has_a_description_and_a_main(name: str) -> None:
 
 
 def test_the_feature_debate_returns_a_decision(capsys: pytest.CaptureFixture[str]) -> None:
-    """The result has four arguments, a winner, and a typed deliverable."""
     example = load_script("feature_debate")
     winner = "the new search should ship this week"
     result = example.main(make_model(winner, decision="ship", rationale="it holds"))
@@ -108,7 +107,7 @@ def test_the_feature_debate_returns_a_decision(capsys: pytest.CaptureFixture[str
 
 
 def test_the_feature_debate_can_be_moderated(capsys: pytest.CaptureFixture[str]) -> None:
-    """The moderator selects speakers and stops before the maximum. The decision has the same type."""
+    """The moderator selects the speakers and stops before the maximum. The decision has the same type."""
     example = load_script("feature_debate")
     replies = make_model(None, decision="wait", rationale="nobody measured")
 
@@ -136,7 +135,7 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
     rounds: int,
     reason: str,
 ) -> None:
-    """The debate ends after the round that exhausts the session's budget, otherwise at the maximum."""
+    """It ends after the round that exhausts the session's budget, or otherwise at the maximum."""
     replies = make_model(None, decision="wait", rationale="nobody measured")
 
     async def answer(request: ModelRequest) -> Any:
@@ -150,7 +149,7 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
 
 
 def test_the_moderator_s_briefing_uses_its_tool(capsys: pytest.CaptureFixture[str]) -> None:
-    """The briefing is the tool's result. The moderator ends the debate before the maximum."""
+    """The briefing is what the tool returns. The moderator ends the debate before the maximum."""
     example = load_script("moderated_debate")
     raw = example.main(make_model(None))
     assert [decided.next_speakers for decided in raw.moderator_decisions] == [["mover", "stayer"], ["mover"]]
@@ -160,7 +159,7 @@ def test_the_moderator_s_briefing_uses_its_tool(capsys: pytest.CaptureFixture[st
 
 
 def test_the_custom_judge_decides_among_three_sides(capsys: pytest.CaptureFixture[str]) -> None:
-    """The application's judge reads the transcript without names."""
+    """The application's own judge reads the transcript without names."""
     seen: list[str] = []
     replies = make_model("split the reserve evenly", shares_percent=50, cash_percent=50, why="balance")
 
@@ -178,7 +177,6 @@ def test_the_custom_judge_decides_among_three_sides(capsys: pytest.CaptureFixtur
 
 
 def test_a_handler_debates_from_the_shared_transcript(capsys: pytest.CaptureFixture[str]) -> None:
-    """The function's second turn has read the first and uses another figure."""
     raw = load_script("custom_debater").main(make_model("the old parser is too slow"))
     figures = [entry.text for entry in raw.transcript if entry.agent_name == "figures"]
     assert figures == ["Measured: cold start takes 410 ms.", "Measured: large file takes 12 s."]
@@ -189,7 +187,7 @@ def test_a_handler_debates_from_the_shared_transcript(capsys: pytest.CaptureFixt
     ("calls", "rounds", "reason"), [(1, 1, "predicate"), (4, 2, "predicate"), (99, 4, "max_rounds")]
 )
 def test_the_guard_ends_the_debate_at_its_budget(calls: int, rounds: int, reason: str) -> None:
-    """No round follows the one that reaches the budget. Otherwise the maximum applies."""
+    """After the round that reaches the budget, there is no other one. If no round does, the maximum applies."""
     raw = load_script("budget_guard").main(make_model(None), calls=calls)
     assert (raw.rounds, raw.stop_reason) == (rounds, reason)
 
@@ -212,7 +210,7 @@ def test_the_stream_prints_text_as_it_arrives(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_local_server_is_called_at_its_address(capsys: pytest.CaptureFixture[str]) -> None:
-    """The model is created for the address without a call, and can be replaced."""
+    """Creating the model for the address makes no call, and the model can be replaced."""
     example = load_script("own_server")
     assert resolve_model(example.server()).name == "gemma3"
     assert example.main(make_model("a hot dog is a sandwich")).verdict.winner == "a hot dog is a sandwich"
@@ -225,7 +223,7 @@ def fail_call(request: ModelRequest) -> Reply:
 
 
 def test_the_resilient_debate_uses_its_fallback(capsys: pytest.CaptureFixture[str]) -> None:
-    """With a fallback, no turn is lost. The circuit opens after three failed calls."""
+    """No turn is lost with a fallback. The circuit opens after three failed calls."""
     calls: list[str] = []
 
     def count_and_fail(request: ModelRequest) -> Reply:
@@ -243,7 +241,7 @@ def test_the_resilient_debate_uses_its_fallback(capsys: pytest.CaptureFixture[st
 
 
 def test_the_resilient_debate_reports_its_failures(capsys: pytest.CaptureFixture[str]) -> None:
-    """An unreachable side is skipped, and a limit ends the debate with a partial result."""
+    """A side that cannot be reached is skipped, and a limit ends the debate with a partial result."""
     good = make_model(None)
 
     async def partly(request: ModelRequest) -> Any:
@@ -259,7 +257,7 @@ def test_the_resilient_debate_reports_its_failures(capsys: pytest.CaptureFixture
 
 
 def test_the_recorded_debate_is_replayed_without_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The replay has the same result, and the cassette is at the requested path."""
+    """The replay has the same result, and the cassette is at the path requested."""
     calls: list[str] = []
     replies = make_model("meetings should stay unrecorded")
 

@@ -12,7 +12,7 @@ import gallery  # noqa: E402 - scripts are no package
 
 
 def test_the_gallery_shows_every_example() -> None:
-    """Each script runs anew and prints what the page shows. `python scripts/gallery.py` updates the page."""
+    """Each script is run again and must print what the page shows. `python scripts/gallery.py` updates the page."""
     assert {name for names in gallery.GROUPS.values() for name in names} == {
         path.stem for path in (ROOT / "examples").glob("*.py")
     }
@@ -20,6 +20,6 @@ def test_the_gallery_shows_every_example() -> None:
 
 
 def test_example_reports_exist(tmp_path: Path) -> None:
-    """Some examples have a report on the site: one file each, without scripts."""
+    """Some examples have a report on the site, in a single file without scripts."""
     gallery.reports(tmp_path, ["council"])
     assert "<script" not in (tmp_path / "council.html").read_text("utf-8")

@@ -31,7 +31,7 @@ def installed_closure(requirements: list[str]) -> set[str]:
 
 
 def test_the_base_install_has_few_packages() -> None:
-    """Instructor is excluded, since it would hold back openai, pydantic-ai and inspect-ai."""
+    """Instructor is excluded because it would hold back openai, pydantic-ai and inspect-ai."""
     names = installed_closure(PROJECT["dependencies"])
     # required by openai before 3.4 and by older versions
     assert len(names - {"distro", "tqdm"}) <= MAX_PACKAGES, sorted(names)
@@ -40,5 +40,5 @@ def test_the_base_install_has_few_packages() -> None:
 
 
 def test_newer_pythons_are_allowed() -> None:
-    """A version cap would make pip silently install an old release of flowdebate, or none."""
+    """If versions were capped, pip would silently install an old release of flowdebate, or none."""
     assert SpecifierSet(PROJECT["requires-python"]) == SpecifierSet(">=3.11")

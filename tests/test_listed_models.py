@@ -81,7 +81,7 @@ def test_a_list_of_models_is_a_council_from_python(options: dict[str, Any], expe
 
 @pytest.mark.usefixtures("vendor_stubs")
 def test_council_models_are_a_list_on_the_command_line_and_in_a_plan_file(tmp_path: Path) -> None:
-    """The option `--model` may be repeated without a name. A file lists models as members, or as `model`."""
+    """`--model` may be repeated without a name. A file lists the models as members, or under `model`."""
 
     def hold(*args: str) -> dict[str, list[str]]:
         result = CliRunner().invoke(app, ["council", QUESTION, "--no-store", "--json", *args])
@@ -112,7 +112,7 @@ def test_the_command_names_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_listed_models_can_share_one_address(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FLOWDEBATE_MODEL is at another address, so the first model of the list is the chair."""
+    """FLOWDEBATE_MODEL is at another address, so the first model in the list is the chair."""
     monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
     vendor_stubs["ollama"].models = ("gemma3", "qwen3")
     address = ["--base-url", vendor_stubs["ollama"].base_url, "--model", "gemma3", "--model", "qwen3"]
@@ -123,7 +123,7 @@ def test_listed_models_can_share_one_address(vendor_stubs: Found, monkeypatch: p
 
 
 def test_an_address_without_a_model_lists_its_models(vendor_stubs: Found) -> None:
-    """Clients that may use any address get the list. Servers on other machines are not called."""
+    """Clients that may use any address receive the list. Servers on other machines are not called."""
     vendor_stubs["ollama"].models = ("gemma3", "qwen3")
     near, far = vendor_stubs["ollama"].base_url, "http://192.0.2.1/v1"
     results = [CliRunner().invoke(app, ["debate", QUESTION, "--no-store", "--base-url", url]) for url in (near, far)]
@@ -141,7 +141,7 @@ def test_an_address_without_a_model_lists_its_models(vendor_stubs: Found) -> Non
 @pytest.mark.parametrize("key", ["members", "model"])
 @pytest.mark.parametrize("owner", [None, CHAIR])
 def test_a_list_of_models_is_a_council_over_http(key: str, owner: str | None) -> None:
-    """The server's own model is a configured default. A web form sends members without names."""
+    """The server's own model counts as a configured default. A web form sends members without names."""
     listed: list[Any] = [*LISTED[:1], {"model": LISTED[1]}] if key == "members" else LISTED
     with staged(lambda: Service(store="memory:", model=owner, allow_models=[*LISTED, CHAIR])) as stage:
         body = {"pattern": "council", "question": QUESTION, "options": {key: listed}}
@@ -164,7 +164,10 @@ def test_a_list_of_models_is_a_council_for_an_openai_client() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("tool", ["start_council", "start_debate"])
 async def test_a_list_of_models_is_a_council_over_mcp(vendor_stubs: Found, tool: str) -> None:
-    """The chair has its own model or the first one. A forbidden model is rejected with its position."""
+    """The chair has its own model or the first one.
+
+    If a model is forbidden, the error gives its position in the list.
+    """
     begin: dict[str, Any] = {"question": QUESTION, "wait": 50, "models": LISTED}
     begin |= {"pattern": "council"} if tool == "start_debate" else {"depth": "thorough"}
     service = Service(store="memory:", allow_models=[*LISTED, CHAIR])
@@ -209,7 +212,7 @@ async def test_a_debate_over_mcp_rejects_a_list_of_models() -> None:
 def test_every_pattern_without_sides_accepts_models(
     build: Callable[[Any], Any], request: pytest.FixtureRequest
 ) -> None:
-    """Members are named after their models. An unknown model is rejected with its position."""
+    """Members are named after their models. If a model is unknown, the error gives its position in the list."""
     outline = str(build(["openai/a", "anthropic/b", "anthropic/b"]).outline())
     if "delphi" not in request.node.name:  # members of this pattern have no names
         assert "openai/a" in outline
@@ -220,7 +223,7 @@ def test_every_pattern_without_sides_accepts_models(
 
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "debate"])
 def test_every_plan_without_sides_accepts_models(pattern: str) -> None:
-    """Roles have the first model, and so does the stored form of the plan."""
+    """The roles use the first model, both in the plan and in its stored form."""
     info = PATTERNS[pattern]
     plan_ = {info.subject: info.load_page().example, "model": LISTED}
     plan = make_plan(info, plan_)
@@ -231,7 +234,7 @@ def test_every_plan_without_sides_accepts_models(pattern: str) -> None:
 
 
 def test_a_debate_accepts_one_model_or_one_per_debater() -> None:
-    """The command line and plan files share this rule. No debater is named twice."""
+    """The rule is the same on the command line and in plan files. No two debaters get the same name."""
     with pytest.raises(
         ConfigurationError, match="`--model` must be a single model: assign models to a debater by NAME=MODEL"
     ):
@@ -244,7 +247,7 @@ def test_a_debate_accepts_one_model_or_one_per_debater() -> None:
 
 
 def test_a_model_object_can_be_combined_with_named_members() -> None:
-    """In a mixed list, no model becomes the default of the others."""
+    """In a list that mixes both, no model becomes the default of the others."""
     model = FunctionModel(lambda request: "Wait.", name="gemini/c")
     ship = council(name="ship", members=[model, {"name": "Ben"}, {"model": model}], review="none")
     custom = FunctionModel(

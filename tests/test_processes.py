@@ -13,7 +13,7 @@ from tests.processes import pytest_configure
 
 
 def test_ctrl_c_reaches_processes_of_background_tests() -> None:
-    """SIGINT is ignored in background jobs and their child processes, and the plugin undoes this."""
+    """Background jobs and their child processes ignore SIGINT, and the plugin undoes this."""
     command = [sys.executable, "-S", "-c", "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

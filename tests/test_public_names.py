@@ -128,7 +128,7 @@ def test_the_stub_locates_each_lazy_name(package: str) -> None:
 
 
 def test_every_error_is_exported_and_in_the_tree() -> None:
-    """The docstring of `flowdebate.errors` shows the errors with the right base classes."""
+    """The tree in the docstring of `flowdebate.errors` shows each error below its base class."""
     classes = {name: value for name, value in public_definitions(errors) if is_error_class(value)}
     assert set(classes) == set(errors.__all__)
     tree = [line for line in (errors.__doc__ or "").splitlines() if line.startswith("    ")]
@@ -176,7 +176,7 @@ def is_exported(kind: type) -> bool:
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_everything_public_is_documented(name: str) -> None:
-    """For classes exported by packages, methods and properties are included."""
+    """For classes exported by packages, this includes methods and properties."""
     module = MODULES[name]
     assert module.__doc__
     undocumented = [item for item, value in public_definitions(module) if not value.__doc__]
@@ -211,7 +211,7 @@ POSITIONAL = {
 
 
 def test_public_dataclasses_are_keyword_only() -> None:
-    """This allows new fields without breaking any caller."""
+    """New fields can then be added without breaking any caller."""
     positional = [
         name
         for name in dir(flowdebate)
@@ -221,7 +221,7 @@ def test_public_dataclasses_are_keyword_only() -> None:
 
 
 def test_options_of_public_functions_are_keyword_only() -> None:
-    """The function's subject is positional."""
+    """Only the subject of a function is positional."""
     for name in dir(flowdebate):
         value = getattr(flowdebate, name)
         if isinstance(value, FunctionType):
@@ -230,7 +230,7 @@ def test_options_of_public_functions_are_keyword_only() -> None:
 
 
 def test_submodules_need_no_separate_import() -> None:
-    """`import flowdebate` is sufficient for `flowdebate.errors` and for a module that has not been imported yet."""
+    """`import flowdebate` is sufficient for `flowdebate.errors`, and for a module that has not been imported yet."""
     code = "import flowdebate; print(flowdebate.errors.FlowDebateError.__name__, flowdebate.stop.__name__)"
     assert run_interpreter(code) == "FlowDebateError flowdebate.stop"
 
@@ -246,7 +246,7 @@ def test_the_import_is_light() -> None:
 
 
 def test_any_name_can_be_imported_first() -> None:
-    """No module needs another one to be imported first. One name per folder is tried."""
+    """No module relies on another one having been imported before it. The test tries one name per folder."""
     firsts = sorted({home.rpartition(".")[0]: name for name, home in lazy_names("flowdebate").items()}.values())
     code = (
         "import asyncio, os, flowdebate, pydantic\n"
@@ -266,7 +266,10 @@ def test_the_import_builds_no_validator() -> None:
 
 
 def test_the_import_has_no_side_effects() -> None:
-    """There is no output, environment change, warning, active logging handler or thread."""
+    """The import prints nothing and changes no environment variable.
+
+    It leaves no warning, active logging handler or thread.
+    """
     code = (
         "import logging, os, threading, warnings; before = dict(os.environ); warnings.simplefilter('error');"
         "from flowdebate import *;"
@@ -297,7 +300,7 @@ def run_interpreter(code: str) -> str:
     ],
 )
 def test_hovering_over_a_pattern_shows_common_options(pattern: str, first: list[str]) -> None:
-    """Each overload begins with the common options. The docstring fits in a hover and begins with the promise."""
+    """Each overload begins with them. The docstring fits in a hover and begins with the promise."""
     function: Any = getattr(flowdebate, pattern)
     signatures = [inspect.signature(overload_) for overload_ in (function, *get_overloads(inspect.unwrap(function)))]
     assert [list(signature.parameters)[: len(first)] for signature in signatures] == [first] * len(signatures)

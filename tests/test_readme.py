@@ -37,7 +37,7 @@ FIGURES = {
 
 
 def test_the_first_lines_run_a_debate(capsys: pytest.CaptureFixture[str]) -> None:
-    """The lines name the local model, and `make first-lines` runs them with it in an empty environment."""
+    """They name the local model, and `make first-lines` runs them with it in an empty environment."""
     extras, program = wheel_check.first_steps()
     assert extras == "local,local-model"
     assert len([line for line in program.splitlines() if line.strip()]) <= 10
@@ -62,7 +62,7 @@ def test_figures_match_their_pages(claim: str) -> None:
 
 
 def test_the_faults_and_attacks_are_counted() -> None:
-    """The counts equal the number of rows in the table of faults, and of attacks on the page."""
+    """Faults are the rows in a table, and attacks those on the page. Both counts must agree with the README."""
     faults = (ROOT / "evidence" / "records" / "faults.md").read_text("utf-8").split("<!-- faults -->")[1]
     rows = [line for line in faults.splitlines() if line.startswith("| ") and not line.startswith("| Fault |")]
     assert f"{len(rows)} server faults" in README
@@ -74,7 +74,10 @@ def test_the_faults_and_attacks_are_counted() -> None:
 
 
 def test_the_package_page_consists_of_existing_parts() -> None:
-    """Parts of the README are located by their beginning and end. A missing part would break the package's build."""
+    """Parts of the README are located by their beginning and end.
+
+    If one were missing, the package could not be built.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     fragments = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]
     for fragment in fragments:
@@ -84,7 +87,10 @@ def test_the_package_page_consists_of_existing_parts() -> None:
 
 
 def test_the_first_sentence_describes_the_library() -> None:
-    """The sentence names the library's kind, purpose and results. The text before the list of pages is short."""
+    """The sentence says what the library is, what it is for, and what it returns.
+
+    The text before the list of pages is short.
+    """
     first = " ".join(README.split("\n\n")[1].split())
     assert first.startswith("flowdebate is a Python library for debates between language models:")
     assert len(README.partition("\n## Where to go next")[0].split()) <= 900

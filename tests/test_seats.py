@@ -92,7 +92,6 @@ def answer_ranking(exchange: VendorRequest) -> Any:
 
 
 def test_four_vendors_debate_from_python(vendor_stubs: Found) -> None:
-    """A single mapping has names and roles as keys, and the result reports the models."""
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
     result = debate(name="rent", debaters=sides, max_rounds=1, model=SEATS).run_sync(QUESTION)
     assert requested_models(vendor_stubs) == ASKED
@@ -100,7 +99,6 @@ def test_four_vendors_debate_from_python(vendor_stubs: Found) -> None:
 
 
 def test_four_vendors_debate_from_the_command_line(vendor_stubs: Found) -> None:
-    """The first line and the document name each role's model."""
     flags = [text for seat, model in SEATS.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
     result = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", *flags])
     assert result.exit_code == 0, result.stderr
@@ -112,7 +110,6 @@ def test_four_vendors_debate_from_the_command_line(vendor_stubs: Found) -> None:
 
 
 def test_four_vendors_debate_over_http(vendor_stubs: Found) -> None:
-    """The list, the run and its page name each model."""
     with staged(lambda: Service(store="memory:", allow_models=SEATS.values())) as stage:
         run_id = stage.post("/runs", {"pattern": "debate", "question": QUESTION, "options": debate_options()}).json()[
             "runId"
@@ -163,7 +160,6 @@ def test_four_vendors_debate_for_an_openai_client(vendor_stubs: Found) -> None:
 
 @pytest.mark.anyio
 async def test_four_vendors_debate_over_mcp(vendor_stubs: Found) -> None:
-    """The official client makes one call, and the report names each role's model."""
     service = Service(store="memory:", allow_models=SEATS.values())
     async with service, Client(create_server(service)) as client:
         begin = {"question": QUESTION, "max_rounds": 1, "model": SEATS, "wait": 50}
@@ -185,7 +181,7 @@ async def test_four_vendors_debate_over_mcp(vendor_stubs: Found) -> None:
 
 @pytest.mark.anyio
 async def test_allowed_models_are_a_council_over_mcp(vendor_stubs: Found) -> None:
-    """The official client uses a source, and the tool's description lists the allowed models."""
+    """The official client passes a source. The description of the tool lists the allowed models."""
     for vendor in vendor_stubs.values():
         vendor.say = answer_ranking
     service = Service(store="memory:", allow_models=ALLOWED)
@@ -216,7 +212,7 @@ async def test_allowed_models_are_a_council_over_mcp(vendor_stubs: Found) -> Non
 
 
 def test_each_assigns_vendors_in_order(vendor_stubs: Found) -> None:
-    """Vendors follow the table, then local servers. The judge's vendor does not argue."""
+    """Vendors come in the order of the table, followed by local servers. The judge's vendor does not argue."""
     options = {"question": QUESTION, "model": ["each"]}
     plan = make_plan(PATTERNS["debate"], options)
     names = (
@@ -235,9 +231,9 @@ def test_each_assigns_vendors_in_order(vendor_stubs: Found) -> None:
 
 
 def test_a_council_without_members_uses_all_vendors(vendor_stubs: Found) -> None:
-    """Python issues a warning and the command prints a line.
+    """Python issues a warning, and the command prints a line.
 
-    A named model, or FLOWDEBATE_MODEL, applies to all members.
+    A named model or FLOWDEBATE_MODEL applies to all members.
     """
     for vendor in vendor_stubs.values():
         vendor.say = answer_ranking
@@ -281,7 +277,7 @@ def test_one_vendor_for_all_roles_is_reported(vendor_stubs: Found, monkeypatch: 
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
 @pytest.mark.parametrize("name", PATTERNS)
 def test_role_keys_match_those_of_the_pattern(name: str) -> None:
-    """The function that builds the pattern accepts a model for each of these roles and no other."""
+    """The function that builds the pattern accepts a model for each of these roles, and for no other."""
     info = PATTERNS[name]
     page = info.load_page()
     on = {role: True for role in page.options.ROLES if role in page.options.model_fields}
@@ -308,13 +304,13 @@ def test_role_keys_match_those_of_the_pattern(name: str) -> None:
     ],
 )
 def test_an_unknown_role_is_rejected_with_the_valid_ones(model: dict[str, str], sentence: str) -> None:
-    """The error is raised before any call and has a suggestion."""
+    """The error is raised before any call and suggests a role."""
     with pytest.raises(ConfigurationError, match=sentence):
         debate(name="rent", debaters=[Debater("skeptic", "x"), Debater("ben", "y")], model=model)
 
 
 def test_a_name_that_is_also_a_role_is_rejected() -> None:
-    """The key would be ambiguous. The debate is valid if no model uses the key."""
+    """The key would be ambiguous, but the debate is valid as long as no model uses that key."""
     sides = [Debater("skeptic", "x"), Debater("judge", "y")]
     with pytest.raises(ConfigurationError, match="is ambiguous, being both a name and a role: rename the debater"):
         debate(name="rent", debaters=sides, model={"judge": "openai/gpt-5"})
@@ -352,7 +348,7 @@ def test_the_most_specific_key_applies(choice: dict[str, str]) -> None:
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
 @pytest.mark.parametrize("name", PATTERNS)
 def test_all_roles_of_a_pattern_are_known_in_advance(name: str) -> None:
-    """A run checks these models at its start."""
+    """A run checks the models for these roles at its start."""
     info = PATTERNS[name]
     page = info.load_page()
     on = {role: True for role in page.options.ROLES if role in page.options.model_fields}
@@ -393,7 +389,7 @@ def test_a_role_without_a_key_is_an_error_before_any_call(vendor_stubs: Found, m
 def test_a_role_without_a_model_is_an_error_before_any_call(
     vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Calls for the other roles would be wasted. An invalid name in the environment is reported."""
+    """The calls for the other roles would be wasted. An invalid name in the environment is reported too."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
@@ -427,7 +423,7 @@ def test_a_key_that_gemini_rejects_is_an_authentication_error(
 async def test_an_unusable_agent_cli_is_an_error_before_any_call(
     vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A CLI may be missing, or may report that it is not signed in. MCP is covered too."""
+    """A CLI may be missing, or may report that it is not signed in. This includes runs started over MCP."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     seats = ("openai/gpt-5-mini", "con=cli/claude")
@@ -451,7 +447,6 @@ async def test_an_unusable_agent_cli_is_an_error_before_any_call(
 
 @pytest.mark.anyio
 async def test_allowed_models_apply_to_roles_forks_and_imports(vendor_stubs: Found) -> None:
-    """The rule covers runs started on a server with other models. No model is called."""
     async with Service(store="memory:") as anywhere:
         run = await anywhere.begin("debate", QUESTION, options={**debate_options(), "max_calls": 1})
         assert (await anywhere.wait(run.run_id, 30)).status == "limit"
@@ -480,7 +475,9 @@ async def test_allowed_models_apply_to_roles_forks_and_imports(vendor_stubs: Fou
 
 @pytest.mark.anyio
 async def test_a_server_allows_configured_models_by_default(vendor_stubs: Found) -> None:
-    """The defaults are the default model of each provider with a key, and models of servers on this machine."""
+    """By default, a server allows the default model of each provider with a key, and models of servers on
+    this machine.
+    """
     service = Service(store="memory:")
     create_server(service)
     async with service:
@@ -496,7 +493,7 @@ async def test_a_server_allows_configured_models_by_default(vendor_stubs: Found)
 async def test_each_assigns_only_allowed_models(vendor_stubs: Found) -> None:
     """If a vendor's default is not allowed, its first allowed model is used.
 
-    Vendors without an allowed model are omitted.
+    Vendors without an allowed model are left out.
     """
     for vendor in vendor_stubs.values():
         vendor.say = answer_ranking
@@ -545,7 +542,7 @@ _OWN = st.lists(st.sampled_from([None, *_NAMED]), min_size=2, max_size=2)
 
 @pytest.fixture
 def checked_keys(vendor_stubs: Found) -> Callable[[], None]:
-    """Check and clear the recorded requests. Otherwise hypothesis would print them."""
+    """Check and clear the recorded requests, since hypothesis would print them otherwise."""
 
     def check() -> None:
         requested_models(vendor_stubs)
@@ -566,7 +563,7 @@ async def test_a_key_is_sent_to_no_other_address(
     fork: dict[str, str],
     imported: bool,  # noqa: FBT001
 ) -> None:
-    """All roles, plans, imports, forks and failures are covered."""
+    """This covers all roles, plans, imports, forks and failures."""
     sides = [
         {"name": name, "stance": f"{name} it", **({} if key_ is None else {"model": key_})}
         for name, key_ in zip(("pro", "con"), keys, strict=True)
@@ -591,7 +588,9 @@ BARE = {"default": "gpt-5-mini", "con": "claude-haiku-5-5", "judge": "gemini-3-p
 
 
 def test_bare_names_find_their_vendors_from_python(vendor_stubs: Found) -> None:
-    """Three vendors are recognized by model names, and a server on this machine lists the fourth model."""
+    """Three vendors are recognized by the names of their models, and a server on this machine lists the
+    fourth model.
+    """
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
     result = debate(name="rent", debaters=sides, max_rounds=1, model=BARE).run_sync(QUESTION)
     assert requested_models(vendor_stubs) == ASKED
@@ -599,7 +598,7 @@ def test_bare_names_find_their_vendors_from_python(vendor_stubs: Found) -> None:
 
 
 def test_bare_names_find_their_vendors_from_the_command_line(vendor_stubs: Found) -> None:
-    """Fallback models and prices work as well."""
+    """Fallback models and prices can have bare names as well."""
     flags = [text for seat, model in BARE.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
     prices = ["--price", "1/1", "--price", "gpt-5-mini=1000/1000", "--max-cost", "1000", "--fallback", "gpt-4o"]
     result = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", "--json", *prices, *flags])
@@ -610,7 +609,7 @@ def test_bare_names_find_their_vendors_from_the_command_line(vendor_stubs: Found
 
 
 def test_bare_names_find_their_vendors_over_http(vendor_stubs: Found) -> None:
-    """The server can allow models with or without their provider, and rejects others."""
+    """The server can allow models with or without their provider, and it rejects all others."""
     allowed = ["gpt-5-mini", "anthropic/*", "gemini/gemini-3-pro", "ollama/gemma3"]
     with staged(lambda: Service(store="memory:", allow_models=allowed)) as stage:
         body = {"pattern": "debate", "question": QUESTION, "options": {"max_rounds": 1, "model": BARE}}
@@ -624,7 +623,7 @@ def test_bare_names_find_their_vendors_over_http(vendor_stubs: Found) -> None:
 
 @pytest.mark.anyio
 async def test_bare_names_find_their_vendors_over_mcp(vendor_stubs: Found) -> None:
-    """Models can be in a mapping, or in a list whose members get the full names."""
+    """The models can be in a mapping, or in a list whose members get the full names."""
     for vendor in vendor_stubs.values():
         vendor.say = answer_ranking
     service = Service(store="memory:", allow_models=["openai/*", "claude-haiku-5-5", "gemini/*"])

@@ -100,7 +100,7 @@ def test_combinations_follow_boolean_logic(shape: Shape, true: dict[str, bool]) 
 
 @given(SHAPES, SHAPES, SHAPES, ANSWERS)
 def test_conditions_obey_the_laws_of_logic(one: Shape, two: Shape, three: Shape, true: dict[str, bool]) -> None:
-    """The laws are commutativity, associativity, distributivity and De Morgan's laws."""
+    """These are the laws of commutativity, associativity and distributivity, and De Morgan's laws."""
     a, b, c = build_condition(one), build_condition(two), build_condition(three)
     for same in (
         (a | b, b | a),
@@ -122,7 +122,7 @@ def test_conditions_obey_the_laws_of_logic(one: Shape, two: Shape, three: Shape,
 
 @given(SHAPES, ANSWERS)
 def test_the_order_of_members_never_changes_the_decision(shape: Shape, true: dict[str, bool]) -> None:
-    """The order can only change which of several reasons is named."""
+    """The order affects only which of several reasons is named."""
     assert (evaluate(build_condition(shape), true) is None) == (evaluate(build_condition(mirror(shape)), true) is None)
 
 
@@ -136,7 +136,7 @@ def test_the_reason_is_a_true_condition(shape: Shape, true: dict[str, bool]) -> 
 
 
 def test_the_reason_has_one_member_of_or_and_both_of_and() -> None:
-    """A member that is itself a combination is named by its true part."""
+    """If a member is itself a combination, its true part is named."""
     a, b, c = map(make_leaf, NAMES)
     assert evaluate(a | b, {"a": True, "b": True}) == "a"
     assert evaluate(a | b, {"a": False, "b": True}) == "b"
@@ -268,7 +268,7 @@ def always_true(_: object) -> bool:
 
 
 def test_functions_compose_on_either_side() -> None:
-    """Conditions take the functions' names. A lambda is called "predicate"."""
+    """Each condition has the name of its function. A lambda is called "predicate"."""
     assert str(always_true | stop.rounds(2)) == "always_true | rounds(2)"
     assert str(stop.rounds(2) & always_true) == "rounds(2) & always_true"
     assert str((lambda _: True) & stop.rounds(2)) == "predicate & rounds(2)"
@@ -283,7 +283,7 @@ def test_a_non_bool_answer_names_the_condition() -> None:
 
 
 def test_an_error_in_a_condition_names_the_condition() -> None:
-    """The application's exception is raised unchanged, with a note."""
+    """The application's own exception is raised unchanged, apart from an added note."""
     with pytest.raises(ZeroDivisionError) as caught:
         evaluate(make_leaf("a") & stop.when(lambda _: bool(1 / 0), name="my rule"), {"a": False})
     assert "in the stop condition my rule" in caught.value.__notes__
@@ -310,6 +310,6 @@ def test_stop_is_imported_on_first_use() -> None:
 
 @given(st.lists(st.sampled_from(NAMES), min_size=1, max_size=8), ANSWERS)
 def test_many_members_form_one_combination(names: list[str], true: dict[str, bool]) -> None:
-    """A long `|` is not deeply nested."""
+    """A long chain of `|` must not become deeply nested."""
     condition = reduce(operator.or_, map(make_leaf, names))
     assert (evaluate(condition, true) is not None) == any(true[name] for name in names)

@@ -428,7 +428,7 @@ async def catch(case: Callable[[Path], Any], folder: Path) -> BaseException:
 @pytest.mark.filterwarnings("ignore:run .* ended as 'failed', which could not be recorded")
 @pytest.mark.parametrize("name", [name for name in CASES if name != "PromiseBroken"])
 async def test_the_page_quotes_library_messages(name: str, tmp_path: Path) -> None:
-    """Each error's heading is followed by one of its messages, word for word, possibly truncated."""
+    """The heading of each error is followed by one of its messages, word for word, possibly truncated."""
     error = await catch(CASES[name], tmp_path)
     assert type(error).__name__ == name
     assert is_quoted(normalize(str(error), tmp_path), SHOWN[name])
@@ -442,7 +442,9 @@ def test_the_page_quotes_the_broken_promise_report() -> None:
 
 
 def test_every_error_is_on_the_page() -> None:
-    """Each error has a heading or is mentioned as a base class. Errors with messages have a case."""
+    """Each error has a heading or is mentioned as a base class, and each error with a message has a case in this
+    module.
+    """
     assert set(CASES) == {name for name in errors.__all__ if name in SHOWN} - BASES
     assert [name for name in errors.__all__ if f"`{name}`" not in PAGE] == []
 
@@ -466,7 +468,7 @@ FIRST: dict[str, Callable[[Path], Any]] = {
 async def test_the_page_quotes_typical_first_errors(
     heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A search for the text of the first failure finds the page."""
+    """Users who search for the text of their first failure must find the page."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     message = normalize(str(await catch(FIRST[heading], tmp_path)), tmp_path)
     assert is_quoted(message, set().union(*SHOWN.values()))
@@ -480,7 +482,7 @@ def test_the_page_lists_the_ways_to_get_a_model() -> None:
 
 
 def test_the_page_quotes_library_warnings() -> None:
-    """Each warning suggests a replacement."""
+    """Each of these warnings suggests a replacement."""
     with pytest.warns(errors.FlowDebateWarning) as caught:
         make_debate(max_rounds=6)
     assert {str(warning.message) for warning in caught} == SHOWN["Warnings"]

@@ -41,7 +41,6 @@ def vendor_stubs() -> Iterator[dict[VendorName, Vendor]]:
 
 
 def test_four_vendors_debate(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """All debaters argue, the judge's answer fits its schema, and every vendor received only its own key."""
     sides = [Debater(name.split("/")[0], f"side {name}", model=name) for name in MODELS]
     block = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
     result = block.run_sync("Should rents be capped?", model={"synthesize": "openai/gpt-5.6-luna"})
@@ -60,7 +59,7 @@ def test_four_vendors_debate(vendor_stubs: dict[VendorName, Vendor]) -> None:
 async def test_a_wrong_key_causes_the_vendor_s_error(
     model: str, vendor_stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Gemini responds with 400 where the others respond with 401."""
+    """Gemini responds with 400, the others with 401."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.setenv(name, "wrong")
     refused = RequestRejected if model.startswith("gemini") else AuthenticationFailed
@@ -80,7 +79,7 @@ async def test_an_unknown_model_is_not_found(vendor_stubs: dict[VendorName, Vend
 def test_the_environment_has_all_keys_and_ollama_responds(
     vendor_stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default model can be tried for each key."""
+    """Thus, the default model for each key can be tried."""
     for variable, name in (
         ("OPENAI_API_KEY", "openai/gpt-5.6-luna"),
         ("ANTHROPIC_API_KEY", "anthropic/claude-haiku-5-5"),

@@ -13,12 +13,12 @@ import wheel_check  # noqa: E402 - scripts are no package
 
 
 def test_every_extra_is_checked() -> None:
-    """`make dist` has a program for each extra, and one for the base install."""
+    """`make dist` runs a program for each extra, and one for the base install."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert set(wheel_check.USES) == {wheel_check.CORE, *project["optional-dependencies"]}
 
 
 def test_every_program_can_be_compiled() -> None:
-    """This finds a syntax error before a wheel is built."""
+    """Otherwise, a syntax error would not be found before a wheel is built."""
     for extra, program in {**wheel_check.USES, "debate": wheel_check.DEBATE}.items():
         compile(program, extra, "exec")

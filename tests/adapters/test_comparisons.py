@@ -17,7 +17,6 @@ BIASED = SimJudge(slot=9.0, quality=lambda text: float("good" in text), name="bi
 @pytest.mark.anyio
 @needs("pydantic_evals", "pydantic-evals")
 async def test_an_evaluator_scores_each_case() -> None:
-    """The score is the output's share and the reason is the verdict. A case without an expected output fails."""
     from pydantic_evals import Case, Dataset
 
     cases = [
@@ -39,7 +38,7 @@ async def test_an_evaluator_scores_each_case() -> None:
 @pytest.mark.anyio
 @needs("deepeval", "deepeval")
 async def test_metric_measures_a_test_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The metric also works inside a running event loop and in a thread without one."""
+    """The metric works inside a running event loop as well as in a plain thread."""
     monkeypatch.setenv("DEEPEVAL_TELEMETRY_OPT_OUT", "YES")
     import asyncio
 

@@ -93,7 +93,6 @@ def client_model(stub: Vendor, kind: str, **options: Any) -> Any:
 
 @pytest.mark.parametrize("kind", slow_but_first(["sync", "async", "provider-sync", "provider-async", "anthropic"]))
 def test_a_debate_runs_on_a_client(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
-    """Every role uses the client, and each request is counted with its tokens."""
     stub = vendor_stubs["anthropic" if kind == "anthropic" else "openai"]
     city = debate(name="city", debaters=SIDES, max_rounds=1)
     result = run(city, "May cars go?", client_model(stub, kind))
@@ -104,7 +103,6 @@ def test_a_debate_runs_on_a_client(vendor_stubs: dict[VendorName, Vendor], kind:
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_instructor_validators_retry_and_each_request_counts(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
-    """The first valid answer is used."""
     answers = iter([{"trams": 1}, {"trams": 3}, {"trams": 4}])
     vendor_stubs["openai"].say = lambda _: next(answers)
     result = run(generator(name="plan", output_schema=Plan), "How many?", client_model(vendor_stubs["openai"], kind))
@@ -123,7 +121,7 @@ def test_instructor_retries_end_at_the_run_limits(vendor_stubs: dict[VendorName,
 
 
 def test_an_answer_that_never_validates_is_a_schema_violation(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The error comes after `max_retries` retries and includes the validator's message."""
+    """The error is raised after `max_retries` retries and quotes the validator's message."""
     vendor_stubs["openai"].say = lambda _: {"trams": 1}
     with pytest.raises(SchemaViolation, match="trams go in pairs"):
         run(
@@ -136,7 +134,7 @@ def test_an_answer_that_never_validates_is_a_schema_violation(vendor_stubs: dict
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_wrong_key_is_an_authentication_error(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
-    """Neither text requests nor structured requests are retried."""
+    """Authentication errors are permanent, so neither text nor structured requests are retried."""
     stub = vendor_stubs["openai"]
     for schema in (None, Plan):
         instructor_model = client_model(stub, kind)
@@ -158,7 +156,6 @@ def test_real_models_can_be_forbidden() -> None:
 
 
 def test_other_objects_are_rejected() -> None:
-    """The error names the expected object. A client without a model name is rejected too."""
     import instructor
     import openai
 

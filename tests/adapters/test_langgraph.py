@@ -111,7 +111,7 @@ def test_a_chain_can_be_a_model() -> None:
 
 
 def test_request_settings_reach_the_chat_model() -> None:
-    """Temperature and token limit become LangChain's parameters `temperature` and `max_tokens`."""
+    """LangChain calls these settings `temperature` and `max_tokens`."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
     settings: dict[str, Any] = {}
@@ -145,7 +145,7 @@ def single_node_graph(node: Any, **options: Any) -> Any:
 
 
 def test_a_debate_node_streams_its_events() -> None:
-    """The state receives the verdict as data, and the custom stream receives the events."""
+    """The verdict goes to the graph's state, and the events go to LangGraph's custom stream."""
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("Clean air.", "Shops die.", VERDICT)
     app = single_node_graph(debate_node(city, model=model))
@@ -163,7 +163,7 @@ def test_a_debate_node_streams_its_events() -> None:
 
 
 def test_a_human_answers_through_the_graph() -> None:
-    """A waiting run interrupts the graph. Each resume supplies one answer and repeats no call."""
+    """A run that waits for a human interrupts the graph. Resuming it supplies one answer and repeats no call."""
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
 
@@ -188,7 +188,7 @@ def test_a_human_answers_through_the_graph() -> None:
 
 
 def test_a_failed_graph_resumes_the_debate() -> None:
-    """Invoking the graph again on the same thread repeats no answered request."""
+    """Invoking the graph again on the same thread does not repeat requests that were answered."""
     from langgraph.checkpoint.memory import InMemorySaver
 
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
@@ -206,7 +206,6 @@ def test_a_failed_graph_resumes_the_debate() -> None:
 
 
 def test_a_debate_can_be_a_tool() -> None:
-    """LangChain agents read the tool's name, description and argument."""
     city = debate(name="city-debate", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("Clean air.", "Shops die.", VERDICT)
     tool = debate_tool(city, description="Debate a question of the city.", model=model)
@@ -223,7 +222,10 @@ def test_only_runnables_are_accepted() -> None:
 
 @pytest.mark.anyio
 async def test_the_finish_reason_comes_from_the_integration() -> None:
-    """Each integration uses its own value. A truncated answer is marked, and a filtered one is an error."""
+    """Integrations name their finish reasons differently.
+
+    A truncated answer is marked; a filtered one raises an error.
+    """
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage
 

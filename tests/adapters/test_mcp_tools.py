@@ -43,7 +43,6 @@ def call_first_tool(city: object) -> ToolCall:
 
 
 async def test_a_model_calls_the_tools_of_a_server() -> None:
-    """The model sees the tool's name, description and schema, and reads its result."""
     topics: list[str] = []
     async with Client(archive(topics)) as client:
         tools = await mcp_tools(client)
@@ -60,7 +59,7 @@ async def test_a_model_calls_the_tools_of_a_server() -> None:
 
 
 async def test_tool_errors_are_returned_to_the_model() -> None:
-    """Calls that violate the schema never reach the server."""
+    """A call that violates the tool's schema never reaches the server."""
     topics: list[str] = []
     async with Client(archive(topics)) as client:
         model = ScriptedModel(call_first_tool('"nowhere"'), call_first_tool(7), call_first_tool('"long"'), "Well.")
@@ -73,7 +72,7 @@ async def test_tool_errors_are_returned_to_the_model() -> None:
 
 
 async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
-    """A recorded call is a step, and its result is replayed."""
+    """Tool calls are recorded as steps, so a resumed run replays their results."""
     topics: list[str] = []
     store = MemoryStore()
     async with Client(archive(topics)) as client:
@@ -86,7 +85,7 @@ async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
 
 
 async def test_tools_can_be_selected_and_renamed() -> None:
-    """`only` selects tools by their names on the server, and `prefix` separates two servers."""
+    """`only` selects tools by their names on the server, and `prefix` keeps the tools of two servers apart."""
     async with Client(archive([])) as client:
         [tool] = await mcp_tools(client, only=["close"], prefix="city_")
         assert tool.spec.name == "city_close"

@@ -68,7 +68,6 @@ class TestAgentModel(AdapterConformance):
 
 
 def test_an_agent_uses_its_own_instructions_tools_and_context() -> None:
-    """The agent's instructions precede the role's, its tools receive the context, and all tokens are counted."""
     from agents import Agent, FunctionTool
     from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
     from agents.usage import Usage
@@ -102,7 +101,6 @@ def test_an_agent_uses_its_own_instructions_tools_and_context() -> None:
 
 
 def test_an_agent_uses_a_pattern_as_a_tool() -> None:
-    """The agent calls the debate with a question and reads its verdict."""
     from agents import Agent, Runner
     from agents.testing import ModelStep, assistant_message, function_call
     from agents.testing import ScriptedModel as TheirModel

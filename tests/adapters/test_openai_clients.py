@@ -106,7 +106,6 @@ MODELS = [
 @pytest.mark.filterwarnings("ignore")  # the frameworks leave connections to the garbage collector
 @pytest.mark.parametrize("make", MODELS)
 async def test_a_debate_runs_through_the_openai_client_of_each_framework(make: Callable[[str], Model]) -> None:
-    """Two turns and a verdict take three requests, and all tokens are counted."""
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city", debaters=sides, max_rounds=1, synthesizer=False)
     async with ChatServer({"staged": play_role}) as server:

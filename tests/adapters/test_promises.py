@@ -18,12 +18,12 @@ from tests.adapters.table import BEGIN, END, PAGE, table, untested_promises
 
 
 def test_the_page_lists_the_promises_of_the_suite() -> None:
-    """Each row is a test of the suite and lists its adapters. `make adapter-table` writes the rows."""
+    """`make adapter-table` regenerates the rows."""
     assert f"{BEGIN}\n{table()}\n{END}" in PAGE.read_text("utf-8"), table()
 
 
 def test_untested_promises_are_omitted_from_the_table() -> None:
-    """A promise is untested if its test failed, did not run, or was skipped because a framework is missing."""
+    """A promise counts as untested if its test failed, did not run, or was skipped because a framework is missing."""
     passed = dict.fromkeys(untested_promises({}), "passed")
     assert len(passed) > 80
     assert untested_promises(passed) == []
@@ -89,7 +89,7 @@ VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the 
 
 
 def test_tool_metadata_is_readable_by_frameworks() -> None:
-    """The name is valid for providers, the docstring describes the argument, and annotations are types."""
+    """Frameworks derive the tool's schema from its name, docstring and annotations."""
     city = debate(name="city debate!", debaters=SIDES, max_rounds=1, synthesizer=False)
     tool = as_tool(city, description="Debate a question of the city.")
     assert tool.__name__ == "city_debate"
@@ -102,7 +102,7 @@ def test_tool_metadata_is_readable_by_frameworks() -> None:
 
 
 def test_a_model_inside_a_run_can_run_a_debate() -> None:
-    """An agent with a debate as its tool takes a role. The inner debate is a separate run."""
+    """An agent that has a debate as a tool can play a role itself; the inner debate is a separate run."""
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     tool = as_tool(city, model=ScriptedModel("Clean air.", "Shops die.", VERDICT))
 
@@ -116,7 +116,7 @@ def test_a_model_inside_a_run_can_run_a_debate() -> None:
 
 @pytest.mark.anyio
 async def test_a_run_without_an_output_is_reported() -> None:
-    """A run that stopped at a limit or is waiting for a human has no result."""
+    """A run that stopped at a limit or is waiting for a human has no output to return."""
     talk = debate(name="talk", debaters=SIDES, judge=human(name="jo"), max_rounds=1, synthesizer=False)
     always = FunctionModel(lambda _: "Yes.")
     assert await as_tool(talk, model=always, store=MemoryStore())("May cars go?") == (

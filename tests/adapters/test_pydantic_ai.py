@@ -78,7 +78,6 @@ class TestAgentModel(AdapterConformance):
 
 
 def test_an_agent_uses_its_own_instructions_tools_and_dependencies() -> None:
-    """The agent's instructions precede the role's, its tools run with `deps`, and their tokens are counted."""
     from pydantic_ai import Agent, RunContext
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import FunctionModel
@@ -109,7 +108,7 @@ def test_an_agent_uses_its_own_instructions_tools_and_dependencies() -> None:
 
 
 def test_provider_statuses_raise_matching_errors() -> None:
-    """Retries, fallbacks and failure policies work as for any other model."""
+    """Matching errors let retries, fallbacks and failure policies work as they do for any other model."""
     from pydantic_ai import Agent
     from pydantic_ai.exceptions import ModelHTTPError
 
@@ -125,7 +124,7 @@ def test_provider_statuses_raise_matching_errors() -> None:
 
 
 def test_an_agent_uses_a_pattern_as_a_tool() -> None:
-    """The agent reads the verdict. pydantic-ai's TestModel calls every tool."""
+    """pydantic-ai's TestModel calls every tool it is given."""
     from pydantic_ai import Agent
     from pydantic_ai.models.test import TestModel
 
@@ -151,7 +150,7 @@ def test_only_agents_are_accepted() -> None:
 
 @pytest.mark.anyio
 async def test_a_truncated_answer_is_marked() -> None:
-    """The agent itself returns a truncated text like any other."""
+    """The agent itself returns truncated text as if it were complete."""
     from pydantic_ai import Agent
     from pydantic_ai.messages import ModelResponse, TextPart
     from pydantic_ai.models.function import FunctionModel

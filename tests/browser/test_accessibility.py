@@ -94,7 +94,7 @@ def stage() -> Iterator[Stage]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", [*PAGES, *PUBLIC])
 def test_axe_finds_no_violations(stage: Stage, chromium: Browser, name: str, scheme: Any) -> None:
-    """All folds are open, and the width is 360 or 1280 pixels."""
+    """Pages are checked at widths of 360 and 1,280 pixels with all folds open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     visit = Visit(chromium, stage.url, token=None if name in PUBLIC else TOKEN)
     # start a new run for each test, since a call lasts at most five minutes
@@ -127,7 +127,6 @@ def public_path(stage: Stage, name: str, live: str) -> str:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_forced_colors_hide_no_control(stage: Stage, visit: Callable[[str], Visit], scheme: Any) -> None:
-    """The slider thumb, a choice and the selection remain visible."""
     pages = visit(stage.url)
     travel = pages.open(PAGES["travel"])
     force_colors(travel, scheme)
@@ -162,7 +161,7 @@ def force_colors(page: Page, scheme: Any) -> None:
 
 
 def take_picture(control: Locator) -> Image:
-    """Take a picture of a control."""
+    """Take a screenshot of a control."""
     pillow = pytest.importorskip("PIL.Image")
     image: Image = pillow.open(io.BytesIO(control.screenshot())).convert("RGB")
     return image

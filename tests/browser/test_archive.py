@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def test_an_archived_debate_is_corrected_and_deleted(visit: Callable[[str], Visit]) -> None:
-    """The page shows the new state after each change."""
     with staged(lambda: Service(store="memory:", model=model(answer_vote))) as stage:
         finish_run(stage.http, "first")
         page = visit(stage.url).open("/")

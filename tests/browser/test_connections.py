@@ -82,7 +82,7 @@ class Talking:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "debates.test"])
 def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit], host: str) -> None:
-    """With twelve pages following four runs, the list opens, saving and stopping work, and every page shows all text.
+    """The list still opens, saving and stopping still work, and every page shows all of its text.
 
     This also holds over plain HTTP with a host name, where browsers have no Web Locks.
     """
@@ -104,7 +104,7 @@ def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit],
 
 
 def test_reloaded_page_follows_immediately(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """The page passes its connection to the next page and does not wait for its turn."""
+    """The closing page hands its connection to the next one, which does not have to wait its turn."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
@@ -120,7 +120,7 @@ def test_reloaded_page_follows_immediately(stage: Stage, dictated: Dictated, vis
 
 
 def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """The page catches up as soon as it is visible."""
+    """The page catches up as soon as it becomes visible again."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     page = visit(stage.url).open(f"/runs/{run_id}")
@@ -141,7 +141,7 @@ def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, vis
 
 
 def test_65th_viewer_sees_a_notice_and_waits(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """The page is not reloaded and starts to follow the run as soon as a slot is free."""
+    """Once a slot is free, the waiting page starts to follow the run without being reloaded."""
     run_id, address = stage.begin(**SHORT), urlsplit(stage.url)
     dictated.asked.acquire(timeout=10)
     request = (
@@ -169,9 +169,9 @@ def test_65th_viewer_sees_a_notice_and_waits(stage: Stage, dictated: Dictated, v
 def test_a_silently_dropped_connection_is_noticed(
     stage: Stage, dictated: Dictated, visit: Callable[[str], Visit], *, has_stream: bool
 ) -> None:
-    """The page no longer shows a speaker or a stop button, and opens a new stream on its own.
+    """The page stops showing a speaker and a stop button, and opens a new stream by itself.
 
-    This also holds if other pages hold all streams and this one polls every few seconds.
+    This also holds if other pages hold all streams and this one polls every few seconds instead.
     """
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
@@ -198,7 +198,7 @@ def test_a_silently_dropped_connection_is_noticed(
 def test_a_network_change_opens_a_new_connection(
     stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
 ) -> None:
-    """The new connection opens before the silence on the old one is noticed."""
+    """The new connection is opened before the silence on the old one would be noticed."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
@@ -244,7 +244,7 @@ def strangers(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
 def test_a_public_link_of_a_live_run_is_live(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
-    """Readers without an account see text in progress and the shared rendering of the result, but not the record."""
+    """Readers without an account see the text as it is written and the result as shared, but not the record."""
     run_id = stage.begin(**SHORT)
     assert dictated.asked.acquire(timeout=10)
     link = stage.post(f"/runs/{run_id}/links", {"shows": "run", "seconds": 600}).json()["page"]
@@ -288,7 +288,7 @@ def test_public_pages_hide_failure_details(strangers: Callable[[str], Visit]) ->
 def test_a_revoked_link_stops_showing_the_run(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
-    """Pages that are already open are included."""
+    """This includes pages that are already open."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     link = stage.post(f"/runs/{run_id}/links", {"shows": "run", "seconds": 600}).json()

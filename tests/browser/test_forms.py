@@ -38,7 +38,7 @@ def stage() -> Iterator[Stage]:
 
 
 def test_the_example_debate_takes_three_clicks(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The list links to the form, the example fills it in, and the form starts the run."""
+    """One click opens the form, one fills in the example, and one starts the run."""
     page = visit(stage.url).open("/")
     page.get_by_role("link", name="New debate").click()
     page.get_by_role("link", name="Use this example").click()
@@ -82,7 +82,7 @@ def placeholder_sides(page: Page) -> list[tuple[str, str]]:
 def test_default_sides_follow_the_question(
     stage: Stage, visit: Callable[[str], Visit], question: str, sides: list[tuple[str, str]]
 ) -> None:
-    """The debate uses the placeholders. Replacing one side keeps the other."""
+    """The debate uses the placeholders unless they are replaced, and replacing one side keeps the other."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill(question)
     page.get_by_text("These are the sides of your question.").wait_for()
@@ -97,7 +97,7 @@ def test_default_sides_follow_the_question(
 
 
 def test_missing_sides_are_proposed(visit: Callable[[str], Visit]) -> None:
-    """Sides are proposed for editing on request, or otherwise when the run starts."""
+    """Sides are proposed for editing on request; otherwise, the run proposes them when it starts."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(propose_sides))) as stage:
         page = visit(stage.url).open("/new")
         page.get_by_label("Question").fill("Which database?")
@@ -114,7 +114,6 @@ def test_missing_sides_are_proposed(visit: Callable[[str], Visit]) -> None:
 
 
 def test_a_format_is_selected_by_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Each format has a one-line description. None is selected at first, and the selection can be cleared."""
     page = visit(stage.url).open("/new?example=true")
     plan = page.locator("[data-as=toml]")
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -126,7 +125,7 @@ def test_a_format_is_selected_by_name(stage: Stage, visit: Callable[[str], Visit
 
 
 def test_the_text_beside_a_form_follows_its_fields(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Every kind of field is covered. Unchanged fields are omitted."""
+    """The text omits fields that have not been changed."""
     page = visit(stage.url).open("/new?example=true")
     page.get_by_label("Question").fill('Why "so"?')
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -189,7 +188,6 @@ def test_the_text_beside_a_form_follows_its_fields(stage: Stage, visit: Callable
 def test_problems_are_shown_at_their_field(
     stage: Stage, visit: Callable[[str], Visit], label: str, typed: str, problem: str
 ) -> None:
-    """Only the affected field shows the problem and gets the focus. The input is kept."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill("Which one?")  # the question does not reveal Ann's position
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -207,7 +205,7 @@ def test_problems_are_shown_at_their_field(
 
 
 def test_a_person_s_side_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The suggested name or another one is accepted. Nothing starts without a name."""
+    """The suggested name can be replaced, but nothing starts without a name."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill("Which one?")
     page.get_by_role("checkbox", name="A person").first.check()
@@ -221,7 +219,6 @@ def test_a_person_s_side_needs_a_name(stage: Stage, visit: Callable[[str], Visit
 
 
 def test_an_unknown_model_is_reported_at_its_field(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The message appears once, beside the input, and lists the permitted models."""
     page = visit(stage.url).open("/new?question=Should+we+ship%3F")
     seat = page.locator(".seats > li").nth(1).locator("[data-name=model] input").first
     seat.fill("no-such-model")
@@ -282,7 +279,7 @@ def press_tab_to(page: Page, name: str) -> None:
 
 
 def test_a_run_is_started_answered_and_stopped_by_keyboard(visit: Callable[[str], Visit]) -> None:
-    """Every control is reachable, and the focus moves to the next useful control."""
+    """Every control is reachable by Tab, and the focus moves on to the next useful control."""
     with staged(lambda: Service(store="memory:", model=Gate())) as stage:
         page = visit(stage.url).open("/")
         press_tab_to(page, "New debate")
@@ -315,7 +312,7 @@ SEATS |= {"judge": "ollama/gemma3"}
 
 
 def test_four_vendors_receive_the_choices_of_the_form(visit: Callable[[str], Visit], tmp_path: Path) -> None:
-    """Each vendor receives only its own requests and key, along with the text and the image."""
+    """Each vendor receives the text and the image, but only its own requests and its own key."""
     pytest.importorskip("anthropic")  # import it up front, since that takes seconds
     (tmp_path / "report.md").write_text("Rents rose by 15 per cent.")
     (tmp_path / "chart.png").write_bytes(png())
@@ -355,7 +352,7 @@ def test_four_vendors_receive_the_choices_of_the_form(visit: Callable[[str], Vis
 def test_an_unreadable_file_is_reported_at_the_sources(
     stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
 ) -> None:
-    """The message is the one from the command line, and nothing starts."""
+    """The message is the same as on the command line, and no run starts."""
     (tmp_path / "app.bin").write_bytes(b"\0\1\2")
     page = visit(stage.url).open("/new?example=true")
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -384,7 +381,6 @@ deleted file mode 100644
 def test_the_review_form_accepts_a_diff_and_dropped_files(
     stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
 ) -> None:
-    """Each file of the diff becomes a source, the question has a default, and added files can be removed."""
     (tmp_path / "more.diff").write_text("--- a/util.py\n+++ b/util.py\n@@ -1 +1 @@\n-z = 1\n+z = 2\n")
     page = visit(stage.url).open("/new?pattern=review")
     page.get_by_label("What to review").fill(DIFF)

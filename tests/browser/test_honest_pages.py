@@ -53,7 +53,7 @@ def waits(stage: Stage) -> str:
 def test_failed_page_requests_return_error_pages(
     stage: Stage, visit: Callable[[str], Visit], path: str, title: str
 ) -> None:
-    """The error page has a link back. Programs get JSON from the same address."""
+    """Browsers get a page with a link back; programs get JSON from the same address."""
     page = visit(stage.url).open(path)
     assert page.get_by_role("heading", level=1).inner_text() == title
     page.get_by_role("link", name="All runs").click()
@@ -62,7 +62,7 @@ def test_failed_page_requests_return_error_pages(
 
 
 def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, chromium: Browser) -> None:
-    """Entering the token gives access."""
+    """Entering the token on that page grants access."""
     visitor = Visit(chromium, stage.url, token=None)
     page = visitor.open(f"/runs/{waits}")
     assert page.get_by_role("heading", level=1).inner_text() == "Sign in with the server’s address"
@@ -75,7 +75,7 @@ def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, c
 
 
 def test_a_page_reports_a_lost_server_and_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """No speaker is shown as writing in the meantime."""
+    """Until it reconnects, the page does not show any speaker as writing."""
     with start_server(folder, *OPTIONS) as (_, url, _):
         visitor, run_id = visit(url), begin_run(url)
         page = visitor.open(f"/runs/{run_id}")
@@ -90,7 +90,7 @@ def test_a_page_reports_a_lost_server_and_reconnects(folder: Path, visit: Callab
 
 
 def test_a_page_reports_a_changed_token(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """The new address restores access."""
+    """Opening the server's new address restores access."""
     with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")
         page.get_by_text(PRO).wait_for()
@@ -101,7 +101,7 @@ def test_a_page_reports_a_changed_token(folder: Path, visit: Callable[[str], Vis
 
 
 def test_input_survives_a_reload(stage: Stage, waits: str, visit: Callable[[str], Visit]) -> None:
-    """Answers and new runs with added sides are kept until they are sent."""
+    """Answers, and the sides added to a new run, are kept until they are sent."""
     page = visit(stage.url).open("/new")
     page.locator("#question").fill("Is it so?")
     page.get_by_role("button", name="Add a side").click()
@@ -125,7 +125,7 @@ def test_input_survives_a_reload(stage: Stage, waits: str, visit: Callable[[str]
 
 
 def test_run_duration_includes_all_parts(stage: Stage) -> None:
-    """Time after a human answer is included."""
+    """Time that passes after a human's answer counts as well."""
     run_id = stage.begin(options={"max_rounds": 1, "humans": ["con", "judge"]})
     seconds = []
     for answer in ("So.", {"reasoning": "-", "winner": None, "verdict": "Wait."}):
@@ -137,7 +137,7 @@ def test_run_duration_includes_all_parts(stage: Stage) -> None:
 
 
 def test_unparsed_answers_are_reported_in_plain_words(visit: Callable[[str], Visit]) -> None:
-    """The raw fields are folded on the page and printed in the report."""
+    """The raw fields are folded away on the page and printed in the report."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
         return {"winner": 12} if request.output_schema is not None else "Homes first."

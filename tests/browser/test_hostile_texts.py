@@ -136,7 +136,7 @@ def strip_spaces(text: str) -> str:
 def test_contributions_are_shown_as_text(
     stage: Stage, long_runs: tuple[str, str], visit: Callable[[str], Visit]
 ) -> None:
-    """The page has the same elements as a harmless one, and links only to this server."""
+    """The page has the same elements as one with harmless text, and links only to this server."""
     visitor = visit(stage.url)
     hostile, harmless = (visitor.open(f"/runs/{run_id}") for run_id in long_runs)
     assert list_elements(hostile) == list_elements(harmless)
@@ -148,7 +148,7 @@ def test_contributions_are_shown_as_text(
 
 
 def test_streamed_markdown_is_rendered_safely(stage: Stage, writer: Writer, visit: Callable[[str], Visit]) -> None:
-    """The Markdown is rendered safely on a watched run, in its report and on its step pages."""
+    """This applies to a run watched live, to its report and to its step pages."""
     writer.texts = [f"{MARKDOWN}\n\n{text}" for text in MARKUP]
     visitor = visit(stage.url)
     sides = [{"name": f"debater-{number}", "stance": f"way {number}"} for number in range(len(MARKUP))]
@@ -166,7 +166,6 @@ def test_streamed_markdown_is_rendered_safely(stage: Stage, writer: Writer, visi
 
 
 def test_question_and_stance_are_shown_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The question and the stance appear in the title, the heading and the report."""
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{finish_debate(stage)}")
     usual = list_elements(page)
@@ -182,7 +181,6 @@ def test_question_and_stance_are_shown_as_text(stage: Stage, visit: Callable[[st
 
 
 def test_the_run_list_shows_questions_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """One page lists all hostile questions."""
     questions = [text for text in TEXTS if finish_debate(stage, question=text)]
     assert len(questions) >= len(TEXTS) - 2
     page = visit(stage.url).open("/?limit=200")
@@ -286,7 +284,7 @@ def test_every_page_of_every_pattern_shows_hostile_text_as_text(
 
 
 def test_forbidden_page_activity_is_detected(stage: Stage, chromium: Browser) -> None:
-    """Dialogs, errors, requests to other servers, and violations of the Content-Security-Policy are problems."""
+    """Dialogs, errors, requests to other servers, and Content-Security-Policy violations all count as problems."""
     visitor = Visit(chromium, stage.url)
     page = visitor.open("/")
     with page.expect_event("dialog"):

@@ -48,7 +48,7 @@ def stage() -> Iterator[Stage]:
 
 
 def test_tab_skips_short_regions_and_a_link_leads_to_the_vote(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Only scrollable tables and code blocks are tab stops. Tab and Enter skip all turns."""
+    """Pressing Tab and then Enter skips all turns. Only scrollable tables and code blocks are tab stops."""
     page = visit(stage.url).open("/runs/rents/blind")
     page.get_by_role("radio").first.wait_for()
     for width in (360, 1280):
@@ -70,7 +70,7 @@ def test_tab_skips_short_regions_and_a_link_leads_to_the_vote(stage: Stage, visi
 
 @pytest.mark.parametrize("place", ["run", "report", "public"])
 def test_each_turn_has_a_permalink(stage: Stage, visit: Callable[[str], Visit], place: str) -> None:
-    """The link can be copied and leads back to the turn on the run page, in the report, and on the public page."""
+    """The link can be copied, and it leads to the turn on the run page, in the report and on the public page."""
     page = visit(stage.url).open("/")
     if place == "public":
         path = stage.url + stage.post("/runs/rents/links", {"shows": "run", "seconds": 60}).json()["page"]
@@ -87,7 +87,7 @@ def test_each_turn_has_a_permalink(stage: Stage, visit: Callable[[str], Visit], 
 
 
 def test_single_key_shortcuts_can_be_switched_off(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Dictation would otherwise fold turns by accident. The setting is kept."""
+    """Text spoken to dictation software would otherwise fold turns by accident. The setting is kept."""
     page = visit(stage.url).open("/runs/rents")
     page.keyboard.press("j")
     page.keyboard.press("o")
@@ -107,7 +107,7 @@ def test_single_key_shortcuts_can_be_switched_off(stage: Stage, visit: Callable[
 
 
 def test_the_end_of_a_run_is_announced_and_the_focus_stays(visit: Callable[[str], Visit]) -> None:
-    """The only status element announces the end. A focused link in the page header keeps the focus."""
+    """The page's only status element announces the end, and a focused link in the header keeps the focus."""
     dictated = Dictated()
     with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
         run_id = stage.begin(**SHORT)
@@ -125,7 +125,7 @@ def test_the_end_of_a_run_is_announced_and_the_focus_stays(visit: Callable[[str]
 
 
 def test_the_result_is_printed_on_several_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """A long summary starts below the verdict, and interactive controls are not printed."""
+    """A long summary starts right below the verdict, and interactive controls are left out."""
     page = visit(stage.url).open("/runs/rents")
     page.emulate_media(media="print")
     for name in ("#go-on", "#shares", "#acts", "#index"):
@@ -140,7 +140,7 @@ def test_the_result_is_printed_on_several_pages(stage: Stage, visit: Callable[[s
 
 
 def test_no_line_is_cut_between_printed_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The heading of a fold or round stays on the same page as the text that follows."""
+    """The heading of a fold or round stays on the same page as the text that follows it."""
     pdfium = pytest.importorskip("pypdfium2")
     page = visit(stage.url).open("/api/v1/runs/rents/report.html")
     page.emulate_media(media="print")

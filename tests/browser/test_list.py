@@ -24,7 +24,6 @@ def judge_answer(request: ModelRequest) -> Any:
 
 
 def test_the_run_list_shows_results_and_links_to_a_comparison(visit: Callable[[str], Visit]) -> None:
-    """Winner, speakers, models, cost and duration are shown. Two runs can be selected, and a note can be added."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_answer))) as stage:
         page = visit(stage.url).open("/")
         page.get_by_text("No runs yet.").wait_for()
@@ -58,7 +57,7 @@ def test_the_run_list_shows_results_and_links_to_a_comparison(visit: Callable[[s
 
 
 def test_the_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
-    """The server must know the prices."""
+    """Costs are shown only if the server knows the models' prices."""
     limits = Limits(calls=100, prices={"function": Price(prompt=1.0, completion=1.0)})
     sides = [{"name": "Maximiliane-Alexandra von Wolfenbach", "stance": "Ship"}, SIDES[1]]
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_answer), limits=limits)) as stage:
@@ -81,7 +80,6 @@ def test_the_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
 
 
 def test_the_run_list_describes_decisions_and_failures(visit: Callable[[str], Visit]) -> None:
-    """Long decisions are shortened, and schema fields are hidden."""
     replies: dict[str, Any] = {
         "Ship the spring release?": {
             "summary": "They agree.",

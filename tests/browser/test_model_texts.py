@@ -56,7 +56,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_formulas_tasks_and_scripts_are_rendered(stage: Stage, width: int, visit: Callable[[str], Visit]) -> None:
-    """The output is MathML, check boxes and right-to-left text. No page is wider than the screen."""
+    """Formulas become MathML, task lists become check boxes, and no page is wider than the screen."""
     page = visit(stage.url).open("/runs/once")
     page.set_viewport_size({"width": width, "height": 800})
     turn = page.locator("article.turn").first
@@ -85,7 +85,7 @@ def test_formulas_tasks_and_scripts_are_rendered(stage: Stage, width: int, visit
 
 
 def test_page_names_are_not_wrapped_on_a_phone(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Tables in the documentation are included: no page is wider than the screen."""
+    """This includes tables in the documentation, and no page is wider than the screen."""
     page = visit(stage.url).open("/help/index")
     page.set_viewport_size({"width": 360, "height": 800})
     for name in ("Consensus", "Other frameworks", "Your documents"):
@@ -97,7 +97,10 @@ def test_page_names_are_not_wrapped_on_a_phone(stage: Stage, visit: Callable[[st
 def test_a_single_ballot_is_drawn_once_and_a_button_requests_the_reverse(
     stage: Stage, visit: Callable[[str], Visit]
 ) -> None:
-    """No bar shows 100 : 0. After one more call, the two ballots show that the order decided."""
+    """A single ballot does not justify a bar of 100 : 0.
+
+    After one more call, the two ballots show that the order decided.
+    """
     before = [*CALLERS]
     page = visit(stage.url).open("/runs/once")
     ballots = page.locator("#ballots")

@@ -79,7 +79,7 @@ def stage() -> Iterator[Stage]:
 
 
 def test_a_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stage) -> None:
-    """The page's frames, scripts, images, navigation and reloads are covered."""
+    """Frames, scripts, images, navigation and reloads of that page are all tried."""
     run_id = stage.begin()
     context = chromium.new_context()
     try:
@@ -112,7 +112,7 @@ def test_a_page_on_another_port_gets_no_credentials(chromium: Browser, stage: St
 
 
 def test_readers_can_sign_out(visit: Callable[[str], Visit], stage: Stage) -> None:
-    """Each page has a sign-out button. Afterwards the server explains how to sign in again."""
+    """After signing out, readers are told how to sign in again."""
     visitor = visit(stage.url)
     page = visitor.open("/")
     page.get_by_role("button", name="Sign out").click()
@@ -122,7 +122,7 @@ def test_readers_can_sign_out(visit: Callable[[str], Visit], stage: Stage) -> No
 
 
 def test_a_page_from_a_file_can_open_the_server(chromium: Browser, stage: Stage, tmp_path: Path) -> None:
-    """`flowdebate serve --open` works this way: the token is in a file, not in the browser's arguments."""
+    """`flowdebate serve --open` relies on this to keep the token in a file and out of the browser's arguments."""
     path = write_entrance(f"{stage.url}/?token={TOKEN}", tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
     context = chromium.new_context()

@@ -116,7 +116,7 @@ def page(visitor: Visit) -> Page:
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_accessible(page: Page, stage: Stage, path: str, scheme: Any) -> None:
-    """Axe-core finds no violation with all folds open."""
+    """axe-core finds no violation with all folds open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page.emulate_media(color_scheme=scheme)
     page.goto(stage.pages + path)
@@ -127,7 +127,6 @@ def test_pages_are_accessible(page: Page, stage: Stage, path: str, scheme: Any) 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_watched_page_ends_equal_to_a_page_opened_later(page: Page, stage: Stage, pattern: str) -> None:
-    """Following a run from its start gives the page that later visitors get."""
     run_id = stage.post("/runs", {"pattern": pattern, "question": QUESTION}).json()["runId"]
     page.goto(f"{stage.pages}/runs/{run_id}")
     watched = read_finished_page(page)
@@ -170,7 +169,7 @@ def test_names_without_a_stance_fit_on_one_line(page: Page, stage: Stage) -> Non
 
 
 def test_consensus_outcomes_are_concise(page: Page, stage: Stage) -> None:
-    """The page shows the decision and at most five lines about it. The process is folded."""
+    """At most five lines about the decision follow it, and the process behind it is folded."""
     page.goto(f"{stage.pages}/runs/consensus")
     assert page.locator("#verdict .found").count() == 1
     assert page.locator("#verdict p.small").count() <= 5
@@ -180,7 +179,6 @@ def test_consensus_outcomes_are_concise(page: Page, stage: Stage) -> None:
 
 
 def test_a_report_is_printable_and_offers_its_journal(page: Page, stage: Stage) -> None:
-    """The report has its own style, prints all folds open, and offers the export as a file."""
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{stage.pages}/runs/debate")
     page.get_by_role("link", name="Report").click()

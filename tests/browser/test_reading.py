@@ -98,11 +98,10 @@ def dictate(page: Page, dictated: Dictated, number: int) -> None:
 
 
 def test_the_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """The page scrolls while the reader is at the end.
+    """The page scrolls only while the reader is at the end.
 
-    Readers who scroll up stay there, and can jump to the latest text to follow again.
-
-    Nothing flickers: the element of a finished block is never replaced.
+    Readers who scroll up stay there, and can jump to the latest text to follow again. Nothing flickers, because the
+    element of a finished block is never replaced.
     """
     page = visit(stage.url).open(f"/runs/{stage.begin()}")
     page.locator("#speaking .turn").wait_for()
@@ -128,7 +127,7 @@ def test_the_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visi
 
 
 def test_a_bar_links_to_the_verdict(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """The bar appears above the transcript and disappears when the verdict is visible."""
+    """The bar stays above the transcript until the verdict comes into view."""
     page = visit(stage.url).open(f"/runs/{stage.begin(options={'max_rounds': 1, 'synthesizer': False})}")
     page.locator("#speaking .turn").wait_for()
     for number in range(8):
@@ -145,7 +144,6 @@ def test_a_bar_links_to_the_verdict(stage: Stage, dictated: Dictated, visit: Cal
 def test_a_long_run_is_navigated_by_rounds_keys_and_search(
     long_run: tuple[Stage, str], visit: Callable[[str], Visit]
 ) -> None:
-    """There is an index, sticky labels, the keys j and k, folds, and a search with highlights."""
     stage, run_id = long_run
     page = visit(stage.url).open(f"/runs/{run_id}")
     assert page.locator("#rounds li").count() == 20
@@ -176,7 +174,7 @@ def test_a_long_run_is_navigated_by_rounds_keys_and_search(
 def test_markdown_is_rendered_on_every_page_with_turns(
     long_run: tuple[Stage, str], visit: Callable[[str], Visit]
 ) -> None:
-    """Runs, reports, blind views, slides, public links, comparisons and answer pages are covered."""
+    """These are runs, reports, blind views, slides, public links, comparisons and answer pages."""
     stage, run_id = long_run
     waits, short = (
         stage.begin(options={"max_rounds": 1, "synthesizer": False, **options}) for options in ({"humans": ["con"]}, {})
@@ -198,7 +196,7 @@ def test_markdown_is_rendered_on_every_page_with_turns(
 
 
 def test_a_turn_is_copied_as_written(long_run: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
-    """The copy is Markdown and works with and without clipboard access."""
+    """The turn is copied as Markdown, with or without access to the clipboard."""
     stage, run_id = long_run
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.evaluate(

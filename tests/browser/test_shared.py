@@ -82,7 +82,7 @@ def shared(stage: Stage, shows: str) -> str:
 
 
 def test_a_link_is_created_and_revoked_on_the_run_page(stage: Stage, owner_visit: Visit, stranger: Visit) -> None:
-    """Each takes one button. A stranger can read the run in between and sees a notice afterwards."""
+    """A stranger can read the run until the link is revoked, and sees a notice afterwards."""
     for old_link in stage.get("/runs/rents/links").json():  # links from earlier tests
         assert stage.http.delete(f"/api/v1/runs/rents/links/{old_link['id']}").status_code == 204
     page = owner_visit.open("/runs/rents")
@@ -104,7 +104,7 @@ def test_a_link_is_created_and_revoked_on_the_run_page(stage: Stage, owner_visit
 
 
 def test_a_stranger_votes_and_then_sees_the_verdict(stage: Stage, stranger: Visit) -> None:
-    """A public link accepts one vote per browser."""
+    """A public link accepts one vote from each browser."""
     address = shared(stage, "vote")
     page = stranger.open(address)
     assert page.get_by_text("Wait for the census.").count() == 0
@@ -148,7 +148,10 @@ def current_slide(page: Page) -> tuple[str, str]:
 
 
 def test_presentation_is_controlled_by_keys(stage: Stage, owner_visit: Visit, stranger: Visit) -> None:
-    """The slides are the question, each turn and the verdict. The address keeps the position, and Escape leads back."""
+    """The slides are the question, each turn and the verdict.
+
+    The address records the position, and Escape leads back to the run.
+    """
     page = owner_visit.open("/runs/rents")
     page.get_by_role("link", name="Present").click()
     page.get_by_role("button", name="Next").wait_for()
@@ -176,7 +179,7 @@ def test_presentation_is_controlled_by_keys(stage: Stage, owner_visit: Visit, st
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("shows", ["run", "present", "vote"])
 def test_shared_pages_are_accessible(stage: Stage, stranger: Visit, shows: str, scheme: Any) -> None:
-    """Axe-core finds no violation on any slide, and nothing scrolls sideways at any width."""
+    """axe-core finds no violation on any slide, and nothing scrolls sideways at any width."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     address = shared(stage, "vote" if shows == "vote" else "run")
     page = stranger.open(f"{address}/present" if shows == "present" else address)
@@ -195,7 +198,7 @@ def test_shared_pages_are_accessible(stage: Stage, stranger: Visit, shows: str, 
 
 
 def test_all_slides_are_shown_without_scripts(chromium: Browser, stage: Stage) -> None:
-    """The slides are stacked."""
+    """Without scripts, the slides are stacked on one page."""
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(f"{stage.url}{shared(stage, 'run')}/present")

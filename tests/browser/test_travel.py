@@ -26,7 +26,6 @@ def stage() -> Iterator[Stage]:
 
 
 def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """A step is selected, its text edited, and the new run compared with its parent."""
     run_id = stage.finished()
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.get_by_role("link", name="Time travel").click()
@@ -49,7 +48,6 @@ def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Vi
 
 
 def test_a_finished_debate_is_continued_with_a_question(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """One button starts the new run. The question appears above its round, and problems appear beside the button."""
     run_id = stage.finished()
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{run_id}")
@@ -67,7 +65,6 @@ def test_a_finished_debate_is_continued_with_a_question(stage: Stage, visit: Cal
 
 
 def test_problems_are_shown_beside_the_answer(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """An invalid answer starts no run, and the invalid fields are named."""
     run_id = stage.finished()
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{run_id}/travel?step=3")
@@ -85,7 +82,7 @@ def test_problems_are_shown_beside_the_answer(stage: Stage, visit: Callable[[str
 
 
 def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The verdict is hidden before the vote and shown beside it afterwards, including on later visits."""
+    """The verdict is hidden until the reader votes. From then on, it is shown beside the vote, even on later visits."""
     run_id = stage.finished()
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{run_id}/blind")
@@ -102,7 +99,6 @@ def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> No
 
 
 def test_a_single_ballot_verdict_can_be_read_in_both_orders(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """A fork has both ballots, and the page opens it."""
     run_id = stage.finished()
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.get_by_role("button", name="Judge it in the other order").click()

@@ -49,7 +49,7 @@ def begin_run(url: str) -> str:
 
 
 def test_a_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """A page disconnected twice in the middle of a text ends up like an uninterrupted one."""
+    """A page that loses its connection twice in the middle of a text ends up like one that never lost it."""
     with start_server(folder, *OPTIONS) as (_, url, _), Proxy(int(url.rpartition(":")[2])) as proxy:
         run_id = begin_run(url)
         near, far = visit(url).open(f"/runs/{run_id}"), visit(proxy.url).open(f"/runs/{run_id}")
@@ -69,7 +69,10 @@ def test_a_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Vis
 
 
 def test_two_pages_survive_a_server_restart(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """The server is killed in the middle of a text. Both pages end up complete, and no answer is paid for twice."""
+    """The server is killed in the middle of a text.
+
+    Both pages are complete in the end, and no answer is paid for twice.
+    """
     with start_server(folder, *OPTIONS) as (_, url, _):
         visitor, run_id = visit(url), begin_run(url)
         pages = [visitor.open(f"/runs/{run_id}"), visit(url).open(f"/runs/{run_id}")]
@@ -85,7 +88,7 @@ def test_two_pages_survive_a_server_restart(folder: Path, visit: Callable[[str],
 
 
 def test_text_appears_while_it_is_written(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Half of an answer appears with its speaker, also in the status line, before the rest is written."""
+    """Half of an answer appears under its speaker, and in the status line, before the rest is written."""
     with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")
         turn = page.locator("#speaking .turn[data-side='1']")
@@ -99,7 +102,6 @@ def test_text_appears_while_it_is_written(folder: Path, visit: Callable[[str], V
 
 
 def test_a_run_is_stopped_and_resumed_on_its_page(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Separate buttons stop and resume the run. Earlier contributions stay and are not requested again."""
     with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")
         allow_calls(folder, 1)

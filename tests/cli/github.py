@@ -53,7 +53,10 @@ class Hub:
     address: str = ""
 
     def commit(self, name: str, parent: str | None, **files: str | bytes | None) -> str:
-        """Add a commit with the changed files by name. "__" in a name is a dot, and None removes a file."""
+        """Add a commit with the changed files, keyed by name.
+
+        "__" in a name stands for a dot, and None removes a file.
+        """
         tree = dict(self.commits[sha(parent)][1]) if parent else {}
         for key, content in files.items():
             path = key.replace("__", ".")
@@ -70,7 +73,7 @@ class Hub:
         return sha(name)
 
     def history(self, commit: str) -> list[str]:
-        """List a commit and its ancestors."""
+        """List a commit with all its ancestors."""
         commits = [commit]
         for entry in commits:
             commits += [parent for parent in self.commits[entry][0] if parent not in commits]
@@ -119,7 +122,7 @@ class Hub:
         return False
 
     def comment(self, body: str, **fields: Any) -> dict[str, Any]:
-        """Create a comment by the token's owner."""
+        """Create a comment by the owner of the token."""
         number = 1 + len(self.reviews) + len(self.notes)
         return {"id": number, "user": {"login": self.login}, "body": body, **fields}
 

@@ -242,7 +242,7 @@ class OnTerminal:
             assert self._read(deadline), f"{text!r} never came: {self.seen!r}"
 
     def until_like(self, pattern: str) -> None:
-        """Read until the output matches `pattern`, in which `.` also matches a line end."""
+        """Read until the output matches `pattern`, in which `.` also matches a newline."""
         deadline = time.monotonic() + PATIENCE
         while not re.search(pattern, self.seen, re.DOTALL):
             assert self._read(deadline), f"{pattern!r} never came: {self.seen!r}"

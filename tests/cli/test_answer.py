@@ -26,7 +26,6 @@ def run_command(*arguments: str, typed: str = "") -> Result:
 
 
 def test_run_waits_for_its_humans_and_continues() -> None:
-    """Without a terminal, a debater and the judge answer later. Each answer counts once, and no call is repeated."""
     with Stage() as on:
         parked = run_command(*on.options(*SIDES, "--human", "con", "--human", "judge"))
         hint = re.search(r"flowdebate runs answer (\w{8})", parked.stderr)
@@ -54,7 +53,6 @@ def test_run_waits_for_its_humans_and_continues() -> None:
 
 
 def test_roles_are_checked_before_any_call() -> None:
-    """Unknown roles are named, and a run without a store cannot wait."""
     with Stage() as on:
         nobody = run_command(*on.options(*SIDES, "--human", "ann"))
         unkept = run_command(*on.options(*SIDES, "--human", "con", "--no-store"))
@@ -64,7 +62,6 @@ def test_roles_are_checked_before_any_call() -> None:
 
 
 def test_humans_answer_in_a_terminal() -> None:
-    """A debater types lines and the judge fills in fields. Invalid input is requested again."""
     humans = ("--human", "con", "--human", "judge")
     with Stage() as on, OnTerminal(*on.options(*SIDES, *humans)) as terminal:
         terminal.until("(end with an empty line)")
@@ -83,7 +80,7 @@ def test_humans_answer_in_a_terminal() -> None:
 
 
 def test_typing_is_interrupted_and_resumed() -> None:
-    """Ctrl-C ends the run at once. Afterwards it waits for the human like a suspended run."""
+    """Ctrl-C ends the command at once. The run then waits for the human as a suspended run does."""
     with Stage() as on:
         options = on.options(*SIDES, "--human", "con", "--schedule", "single")
         with OnTerminal(*options) as terminal:

@@ -62,7 +62,7 @@ def list_archive() -> list[dict[str, Any]]:
 
 
 def test_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> None:
-    """The outcome is recorded between the debates. Each command is a separate process with the same store."""
+    """The outcome is recorded between the two debates. Each command is a separate process that uses the same store."""
     with voter_stage() as on:
         first = run_consensus(on)
         assert "earlier debate" not in pop_prompts(on)
@@ -82,7 +82,7 @@ def test_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> 
 
 
 def test_archive_entry_is_listed_shown_corrected_and_deleted() -> None:
-    """Other commands accept the listed ids. Deleting an entry keeps its run."""
+    """The other archive commands accept the listed ids. Deleting an entry keeps the run that it came from."""
     with voter_stage() as on:
         run_consensus(on)
         listed = run_command("runs", "archive").stdout
@@ -99,7 +99,7 @@ def test_archive_entry_is_listed_shown_corrected_and_deleted() -> None:
 
 
 def test_deleted_run_is_removed_from_the_archive(store: Path) -> None:
-    """No later debate sees an entry whose run was deleted."""
+    """No later debate sees the entry of a deleted run."""
     with voter_stage() as on:
         run_consensus(on)
         assert run_command("runs", "delete", newest_run(store).header.run_id, "--yes").exit_code == 0
@@ -114,7 +114,7 @@ def test_deleted_run_is_removed_from_the_archive(store: Path) -> None:
 def test_debate_can_ignore_the_archive(
     without: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flag, a key of a plan file, or `--no-store` turns the archive off. Such a debate is not archived either."""
+    """A flag, a key in a plan file, or `--no-store` turns the archive off. Such a debate is not archived either."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text("archive = false\n")
     with voter_stage() as on:
@@ -126,7 +126,7 @@ def test_debate_can_ignore_the_archive(
 
 
 def test_batch_uses_the_archive_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a row would depend on earlier rows."""
+    """Otherwise, the result of a row would depend on the rows before it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.txt").write_text("Cap rents?\nCap all rents?\n")
     (tmp_path / "asked.toml").write_text("archive = true\n")
@@ -144,7 +144,8 @@ def test_batch_uses_the_archive_only_on_request(tmp_path: Path, monkeypatch: pyt
 def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
     """SIGKILL arrives during a proposal.
 
-    Afterwards, the entries that the proposal read are corrected, superseded and deleted.
+    The entries that the proposal read are then corrected, superseded and deleted, but the resumed run must still use
+    what was read originally.
     """
     with voter_stage() as on:
         run_consensus(on)
@@ -179,6 +180,6 @@ def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
     ],
 )
 def test_invalid_arguments_are_rejected(arguments: tuple[str, ...], sentence: str) -> None:
-    """The error is raised before anything changes."""
+    """They are rejected before anything in the archive changes."""
     result = run_command("runs", "archive", *arguments)
     assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr

@@ -68,7 +68,7 @@ def run_debate(on: Stage, *more: str) -> str:
 
 
 def test_data_set_gives_a_table_and_findings(write_data: Path) -> None:
-    """Each figure has its interval and sample size. The findings in words follow the table."""
+    """Each figure is given with its interval and sample size, and the findings in prose follow the table."""
     result = run_command("eval", "audit", "--data", str(write_data))
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("Audit of 120 ballots on 60 items\n\nJUDGE  FIGURE")
@@ -86,7 +86,7 @@ def test_data_set_gives_a_table_and_findings(write_data: Path) -> None:
 
 
 def test_json_output_is_deterministic(write_data: Path) -> None:
-    """The same seed gives the same document, including when the data comes from stdin."""
+    """The same seed always produces the same document, even when the data comes from stdin."""
     first = run_audit("--data", str(write_data), "--seed", "3")
     assert first["audit"]["seed"] == 3
     assert first["audit"]["positionConsistency"]["n"] == 60
@@ -96,7 +96,6 @@ def test_json_output_is_deterministic(write_data: Path) -> None:
 
 
 def test_model_names_are_printed_safely(tmp_path: Path) -> None:
-    """A model name cannot control the terminal."""
     path = tmp_path / "two.jsonl"
     path.write_text(format_row(("ab", "a"), model="m") + format_row(("ba", None), model="\x1b[31mn", problem="no JSON"))
     result = run_command("eval", "audit", "--data", str(path))
@@ -116,7 +115,6 @@ def test_model_names_are_printed_safely(tmp_path: Path) -> None:
     ids=["empty", "no JSON", "a list", "NaN", "no order", "deep"],
 )
 def test_invalid_data_set_is_rejected(tmp_path: Path, content: str, problem: str) -> None:
-    """The error names the line and the field."""
     path = tmp_path / "bad.jsonl"
     path.write_text(content)
     result = run_command("eval", "audit", "--data", str(path))
@@ -150,14 +148,14 @@ def test_invalid_data_set_is_rejected(tmp_path: Path, content: str, problem: str
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
 def test_invalid_option_combinations_are_rejected(arguments: tuple[str, ...], problem: str) -> None:
-    """The error is raised before anything is read or paid for."""
+    """They are rejected before anything is read or paid for."""
     result = run_command("eval", "audit", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
 
 
 def test_stored_runs_are_audited(store: Path) -> None:
-    """The audit uses stored runs that have ballots, and reports how many have none and why."""
+    """Only runs with ballots are audited; the command reports how many have none, and why."""
     with Stage(turns=(("One.",), ("Two.",), ("Three.",), ("Four.",))) as on:
         first, second = run_debate(on), run_debate(on)
     last = newest_run(store)
@@ -186,7 +184,7 @@ def test_stored_runs_are_audited(store: Path) -> None:
 
 
 def test_reader_votes_are_compared_with_the_judge(store: Path) -> None:
-    """The table, the findings and the document show the comparison if there are votes."""
+    """Without votes by readers, the comparison is left out of the table, the findings and the document."""
     with Stage(turns=(("One.",), ("Two.",), ("Three.",), ("Four.",))) as on:
         run_id = run_debate(on)
     assert "readers" not in run_audit()
@@ -212,7 +210,7 @@ def test_reader_votes_are_compared_with_the_judge(store: Path) -> None:
 def test_stored_debate_is_rejudged_and_paid_once() -> None:
     """Each model judges every view in the schedule.
 
-    Repeating the command makes no call, and all ballots belong to one item.
+    Repeating the command makes no call, and all ballots belong to the same item.
     """
     with Stage(answers={"scores": SCORES}) as on:
         run_id = run_debate(on)
@@ -235,7 +233,7 @@ def test_stored_debate_is_rejudged_and_paid_once() -> None:
 
 
 def test_stored_debate_is_rejudged_by_letter() -> None:
-    """Both orders are judged in a separate batch. The table shows the preference for the first slot."""
+    """Both orders are judged in a separate batch, and the table shows how much the judge prefers the first slot."""
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
         run_id = run_debate(on)
         options = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged", "--answer-form", "letter")
@@ -251,7 +249,6 @@ def test_stored_debate_is_rejudged_by_letter() -> None:
 
 
 def test_rejudging_keeps_the_letter_form_of_the_run() -> None:
-    """The letter form needs no option; `--schedule` changes only the orders."""
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
         run_id = run_debate(on, "--answer-form", "letter")
         options = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
@@ -261,7 +258,6 @@ def test_rejudging_keeps_the_letter_form_of_the_run() -> None:
 
 
 def test_interrupted_audit_shows_how_to_continue() -> None:
-    """The exit code is that of the signal, and no partial audit is printed."""
     before = signal.getsignal(signal.SIGINT)
     ended, first = threading.Event(), threading.Lock()
 
@@ -282,7 +278,6 @@ def test_interrupted_audit_shows_how_to_continue() -> None:
 
 
 def test_unjudgeable_runs_are_reported(store: Path) -> None:
-    """A run without a transcript is skipped, and a run with a failing judge is reported. All other runs are audited."""
     with Stage(answers={"scores": SCORES}) as on:
         run_id = run_debate(on)
         outcome = newest_run(store).outcome

@@ -83,7 +83,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("pattern", ["debate", "deliberation", "handoff", "consensus", "round-robin"])
 def test_each_pattern_runs_a_batch_and_pays_once(question_folder: Path, pattern: str) -> None:
-    """The results keep the columns of the rows. A second batch makes no call and writes no row twice."""
     code = 3 if pattern == "deliberation" else 0  # the first rounds reach no decision
     with serve_stage() as played:
         first = run_batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
@@ -104,7 +103,6 @@ def test_each_pattern_runs_a_batch_and_pays_once(question_folder: Path, pattern:
 
 
 def test_json_lines_contain_the_whole_document(question_folder: Path) -> None:
-    """A line can be rendered like a saved document, and it keeps the fields of its row."""
     (question_folder / "q.jsonl").write_text('{"question": "Cap rents?", "tags": ["a"]}\n\n"Tea?"\n')
     with Stage() as played:
         result = run_batch(played, "q.jsonl", "--out", "r.jsonl", "--batch-id", "rents")
@@ -121,7 +119,7 @@ def test_json_lines_contain_the_whole_document(question_folder: Path) -> None:
 
 
 def test_questions_come_from_stdin_and_results_go_to_stdout(question_folder: Path) -> None:
-    """In this case the summary goes to stderr."""
+    """The summary goes to stderr instead, so that stdout contains only results."""
     with Stage() as played:
         result = run_batch(played, "-", "--out", "-", "--limit", "1", text="Cap rents?\n\nTea?\n")
         objects = run_batch(played, "-", text='{"question": "Tea?"}\n')
@@ -136,7 +134,6 @@ def test_questions_come_from_stdin_and_results_go_to_stdout(question_folder: Pat
 
 
 def test_failed_questions_do_not_stop_the_batch_and_are_retried(question_folder: Path) -> None:
-    """The exit code is 1 and the line has the error. A second batch makes the missing calls and replaces the line."""
     with Stage(broken=(0,)) as played:
         failed = run_batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--attempts", "1")
         calls = len(played.bodies)
@@ -152,7 +149,6 @@ def test_failed_questions_do_not_stop_the_batch_and_are_retried(question_folder:
 
 
 def test_limits_leave_questions_without_a_result(question_folder: Path) -> None:
-    """Limits apply per question and per batch. The exit code is 3, and a higher total continues the batch."""
     with Stage() as played:
         limited = run_batch(played, "q.csv", "--max-calls", "1", "--batch-id", "each", "--out", "each.jsonl")
         total = run_batch(played, "q.csv", "--max-total-calls", "3", "--max-concurrency", "1", "--batch-id", "all")
@@ -168,9 +164,9 @@ def test_limits_leave_questions_without_a_result(question_folder: Path) -> None:
 
 
 def test_pattern_options_come_from_a_file(question_folder: Path) -> None:
-    """Sides have their own models, and a schema file is next to the options file.
+    """Sides can have their own models, and the schema file is found relative to the options file.
 
-    Each is loaded once for all questions.
+    Each file is loaded only once for all questions.
     """
     (question_folder / "answer.json").write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}}')
     (question_folder / "plan.toml").write_text(
@@ -208,7 +204,6 @@ def test_pattern_options_come_from_a_file(question_folder: Path) -> None:
     ],
 )
 def test_invalid_row_is_rejected_before_any_call(question_folder: Path, content: str, form: str, problem: str) -> None:
-    """The error names the file, the line and the field; the exit code is 2."""
     (question_folder / "bad").write_text(content)
     with Stage() as played:
         result = run_batch(played, "bad", "--format", form, "--out", "r.jsonl")
@@ -242,7 +237,6 @@ def test_invalid_row_is_rejected_before_any_call(question_folder: Path, content:
     ],
 )
 def test_invalid_options_give_one_message(question_folder: Path, options: tuple[str, ...], problem: str) -> None:
-    """The error is raised before any call, the exit code is 2, and no file is changed."""
     (question_folder / "recorded.toml").write_text('record = "x.json"\n')
     (question_folder / "replayed.toml").write_text('replay = "x.json"\n')
     (question_folder / "other.jsonl").write_text('{"index": 0, "runId": "z-0", "status": "complete"}\n')
@@ -266,7 +260,6 @@ def test_invalid_options_give_one_message(question_folder: Path, options: tuple[
 
 
 def test_different_questions_under_one_batch_id_are_rejected(question_folder: Path) -> None:
-    """The error is raised before any call. Additional questions at the end are accepted."""
     with Stage() as played:
         run_batch(played, "q.csv", "--batch-id", "b", "--limit", "2")
         calls = len(played.bodies)
@@ -281,9 +274,9 @@ def test_different_questions_under_one_batch_id_are_rejected(question_folder: Pa
 
 
 def test_conflicting_column_names_are_distinguished(question_folder: Path) -> None:
-    """Conflicting result columns are prefixed with `result_`.
+    """Result columns whose names are taken get the prefix `result_`.
 
-    Uneven rows are rejected in CSV, and formulas are escaped.
+    Uneven CSV rows are rejected, and formulas are escaped.
     """
     (question_folder / "s.csv").write_text("question;status\nTea?;new\n")
     verdict = {"reasoning": "r", "winner": None, "verdict": "=1+1"}
@@ -299,12 +292,12 @@ def test_conflicting_column_names_are_distinguished(question_folder: Path) -> No
 
 
 SIGNS = st.text(st.sampled_from("'=+-@\t\r\n\uff1d 1.a\","), max_size=6) | st.text(max_size=6)
-"""Texts with all special characters of spreadsheets and CSV. Lone surrogates cannot be written to a file."""
+"""Text with every character that is special in spreadsheets or CSV. Lone surrogates cannot be written to a file."""
 
 
 @given(text=SIGNS)
 def test_cells_are_never_formulas_and_round_trip(text: str) -> None:
-    """No cell begins with a formula character unless it is a number, for any text."""
+    """Whatever the text, no cell begins with a formula character unless it is a number."""
     cell = safe_cell(text)
     assert read_cell(cell) == text
     assert cell[:1] not in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20" or cell == "" or float(cell) == float(text)
@@ -312,7 +305,7 @@ def test_cells_are_never_formulas_and_round_trip(text: str) -> None:
 
 @given(texts=st.lists(SIGNS, min_size=1))
 def test_csv_record_round_trips_as_one_record(texts: list[str]) -> None:
-    """This holds for any text, including a bare carriage return, which some readers treat as a line end."""
+    """This holds for any text, even with a bare carriage return, which some readers take for the end of a line."""
     line = csv_line(texts)
     (record,) = csv.reader(io.StringIO(line, newline=""), strict=True)
     assert [read_cell(cell) for cell in record] == texts
@@ -320,7 +313,10 @@ def test_csv_record_round_trips_as_one_record(texts: list[str]) -> None:
 
 
 def test_formulas_are_escaped_and_the_file_continues(question_folder: Path) -> None:
-    """The question, columns, column names, verdict and error are escaped. A second batch continues the file."""
+    """The question, columns, column names, verdict and error are all escaped.
+
+    A second batch can still continue the file.
+    """
     (question_folder / "s.csv").write_text('question,=note,n\n=HYPERLINK("x"),@sum,-3\n"+1\r2",-tell,+x\n', newline="")
     verdict = {"reasoning": "r", "winner": None, "verdict": "=1\rtwo"}
     with Stage(verdict=verdict) as played:
@@ -343,7 +339,7 @@ def test_formulas_are_escaped_and_the_file_continues(question_folder: Path) -> N
 
 @given(data=st.data(), form=st.sampled_from(["csv", "jsonl"]))
 def test_file_truncated_anywhere_is_completed(tmp_path_factory: pytest.TempPathFactory, data: Any, form: str) -> None:
-    """Truncated at any byte and resumed, the file has the same lines as before."""
+    """Whichever byte the file is cut at, resuming the batch restores the same lines."""
     path = tmp_path_factory.mktemp("torn") / f"r.{form}"
     finished = data.draw(st.lists(st.sampled_from(LINES), unique_by=lambda line: line.index))
     with open_out(str(path), "b", [line.row for line in LINES]) as out:
@@ -384,7 +380,7 @@ LINES = _lines()
 
 
 def test_a_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
-    """Two batches cannot write to the same file."""
+    """Two batches must not write to the same file."""
     from flowdebate.errors import BadFile
 
     path = str(tmp_path / "r.jsonl")
@@ -393,7 +389,10 @@ def test_a_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_batch(question_folder: Path) -> None:
-    """There is a single error message. The answers are kept and can go to another file without a call."""
+    """The batch prints a single error.
+
+    Its answers are kept in the store, so they can go to another file without a call.
+    """
     if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device
         pytest.skip("there is no /dev/full here")
     (question_folder / "full.jsonl").symlink_to("/dev/full")
@@ -411,7 +410,7 @@ def test_a_full_disk_ends_the_batch(question_folder: Path) -> None:
 
 
 def test_spreadsheet_formats_are_read(tmp_path: Path) -> None:
-    """A byte order mark, semicolons, tabs, a single column with any name, and plain text are accepted."""
+    """Spreadsheets export byte order marks, semicolons, tabs, a single column with any name, or plain text."""
     path = tmp_path / "q.csv"
     for content in ("\ufeffquestion;id\nTea, or not?;1\n", "question\tid\r\nTea, or not?\t1\r\n"):
         path.write_text(content, newline="")
@@ -422,7 +421,7 @@ def test_spreadsheet_formats_are_read(tmp_path: Path) -> None:
 
 
 def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
-    """Rows are read as from JSON Lines. Dates become text, and errors name the file."""
+    """Rows are treated as if they came from JSON Lines. Dates become text, and errors name the file."""
     arrow: Any = import_module("pyarrow")
     parquet: Any = import_module("pyarrow.parquet")
     path = tmp_path / "q.parquet"
@@ -447,14 +446,14 @@ def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
 
 
 def test_missing_pyarrow_error_shows_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No extra includes pyarrow, since it is large and few users need it."""
+    """The library is large and few users need it, so no extra includes it."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BadFile, match="pip install pyarrow"):
         read_rows(str(tmp_path / "q.parquet"))
 
 
 def test_progress_without_a_terminal_is_occasional_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    """At most one line is printed every five seconds."""
+    """Logs stay short: at most one line is printed every five seconds."""
     now = 0.0
     view = ProgressLines(clock=lambda: now)
     summary = BatchSummary(total=10_000, done=100, seconds=50.0, usage=Usage.unknown(), failures={"E": 2})
@@ -479,7 +478,7 @@ def test_progress_without_a_terminal_is_occasional_lines(capsys: pytest.CaptureF
 
 @given(st.integers(1, 9), st.integers(2, 50), st.integers(1, 40), st.floats(0.5, 1000))
 def test_remaining_time_is_estimated_from_the_first_call(usual: int, total: int, calls: int, seconds: float) -> None:
-    """The estimate starts with the usual calls per question and then uses the measured ones.
+    """The estimate starts from the usual number of calls per question and then uses the measured one.
 
     Stored answers cost nothing.
     """
@@ -508,7 +507,7 @@ def restore_signals() -> Iterator[None]:
 
 @pytest.mark.usefixtures("restore_signals")
 def test_interrupted_batch_keeps_its_answers(question_folder: Path) -> None:
-    """The call in flight is abandoned. Earlier answers are not requested again."""
+    """The call in flight is abandoned, and earlier answers are not requested again."""
     with Stage(hold=(1, 0)) as played:
 
         def interrupt() -> None:
@@ -535,7 +534,7 @@ class Terminal(io.StringIO):
 
 
 def test_terminal_shows_a_progress_bar_that_disappears() -> None:
-    """Failures appear above the bar, and nothing in them controls the terminal."""
+    """Failures are printed above the bar, with their control characters removed."""
     stream = Terminal()
     with open_progress(stream) as view:
         view.show(BatchSummary(total=4, done=1, seconds=1.0, usage=Usage.unknown()))
@@ -554,7 +553,7 @@ def failed_question(question: str) -> BatchItem[Any]:
 
 
 def test_warnings_of_all_questions_are_shown_once(question_folder: Path) -> None:
-    """Three questions with the same warning print it once."""
+    """Three questions that produce the same warning print it only once."""
     with Stage() as played:
         result = CliRunner().invoke(app, [*batch_options(played, "q.csv"), "--max-rounds", "5"], catch_exceptions=False)
     assert result.exit_code == 0
@@ -563,7 +562,7 @@ def test_warnings_of_all_questions_are_shown_once(question_folder: Path) -> None
 
 
 def test_unopenable_output_file_gives_one_message(question_folder: Path) -> None:
-    """A socket has a path but cannot be opened as a file."""
+    """A socket has a path, but it cannot be opened as a file."""
     with Stage() as played, socket.socket(socket.AF_UNIX) as server:
         server.bind("r.jsonl")
         result = run_batch(played, "q.csv", "--out", "r.jsonl")
@@ -573,7 +572,10 @@ def test_unopenable_output_file_gives_one_message(question_folder: Path) -> None
 
 
 def test_killed_batch_is_resumed_by_the_same_command(question_folder: Path) -> None:
-    """After SIGKILL, the second process requests only the missing answers. The server sees every other call once."""
+    """After SIGKILL, the second process requests only the missing answers.
+
+    The server thus receives every other call once.
+    """
     (question_folder / "q.txt").write_text("".join(f"Question {number}?\n" for number in range(6)))
     options = ("q.txt", "--max-concurrency", "2", "--out", "r.jsonl")
     with Stage(hold=(7, 0)) as played:
@@ -595,7 +597,6 @@ def test_killed_batch_is_resumed_by_the_same_command(question_folder: Path) -> N
 
 
 def test_ctrl_c_keeps_results_and_shows_how_to_continue(question_folder: Path) -> None:
-    """The bar shows the progress and the exit code is 130. Repeating the command finishes the batch."""
     (question_folder / "q.txt").write_text("One?\nTwo?\nThree?\n")
     with Stage(hold=(3, 0)) as played:
         arguments = batch_options(played, "q.txt", "--max-concurrency", "1", "--batch-id", "b", "--out", "r.jsonl")
@@ -617,7 +618,7 @@ def test_ctrl_c_keeps_results_and_shows_how_to_continue(question_folder: Path) -
 
 
 def test_batch_is_one_row_in_the_run_list(question_folder: Path) -> None:
-    """The row counts the runs by status. `--batch-id` lists them individually."""
+    """The row counts the runs by status, and `--batch-id` lists them one by one."""
     with Stage(broken={1}) as played:
         command = ("q.csv", "--max-concurrency", "1", "--batch-id", "rents", "--attempts", "1", "--max-rounds", "1")
         run_batch(played, *command)

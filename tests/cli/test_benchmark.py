@@ -89,7 +89,7 @@ def run_benchmark(stage: Stage | None, *more: str) -> Result:
 
 
 def test_reviewer_rates_match_a_manual_calculation(write_changes: str) -> None:
-    """Both faults are raised and one is confirmed. One of three findings is false and not confirmed."""
+    """Both faults are raised and one of them is confirmed. One of the three findings is false and is not confirmed."""
     with Reviewers() as stage:
         result = run_benchmark(stage, write_changes, "--json")
     assert result.exit_code == 0, result.output
@@ -110,9 +110,9 @@ def test_reviewer_rates_match_a_manual_calculation(write_changes: str) -> None:
 
 
 def test_repeated_command_continues_without_repeating_calls(write_changes: str) -> None:
-    """A failed review is repeated.
+    """Only a failed review is repeated.
 
-    Complete reviews are read from the store, even if the key was corrected in between.
+    Complete reviews are read from the store, even if the key has been corrected since.
     """
     with Reviewers(refuse=lambda body: (503, {}) if "c.py" in json.dumps(body["messages"]) else None) as stage:
         first = run_benchmark(stage, write_changes, "--on-failure", "fail", "--attempts", "1")
@@ -144,14 +144,12 @@ def test_repeated_command_continues_without_repeating_calls(write_changes: str) 
 )
 @pytest.mark.usefixtures("write_changes")
 def test_single_review_options_are_rejected(arguments: list[str], message: str) -> None:
-    """The error is raised before any call."""
     result = run_benchmark(None, *arguments)
     assert result.exit_code in (1, 2)
     assert message in result.output
 
 
 def test_an_unknown_fault_kind_is_rejected_with_its_line(tmp_path: Path) -> None:
-    """The error lists the known kinds."""
     path = tmp_path / "changes.jsonl"
     faults = [{**CHANGES[0]["faults"][0], "kind": "typo"}]
     path.write_text(json.dumps(CHANGES[2]) + "\n" + json.dumps({**CHANGES[0], "faults": faults}))

@@ -77,7 +77,7 @@ def run_evaluation(stage: Stage | None, *more: str) -> Result:
 
 
 def test_a_data_set_is_evaluated_and_paid_once(data_folder: Path) -> None:
-    """Each row has its own positions although the questions are the same. A second evaluation reads only the store."""
+    """Each row has its own positions, although the questions are the same. A second evaluation only reads the store."""
     with School() as school:
         first = run_evaluation(school, "facts.jsonl", "--out", "r.jsonl", "--json")
         calls = len(school.bodies)
@@ -98,7 +98,6 @@ def test_a_data_set_is_evaluated_and_paid_once(data_folder: Path) -> None:
 
 
 def test_page_has_tables_and_a_plain_summary(data_folder: Path) -> None:
-    """The page shows the accuracy, its uncertainty and the cost of each method."""
     with School() as school:
         result = run_evaluation(school, "facts.jsonl", "--baseline", "single", "--limit", "3")
     assert result.exit_code == 0
@@ -109,7 +108,7 @@ def test_page_has_tables_and_a_plain_summary(data_folder: Path) -> None:
 
 
 def test_self_consistency_budget_can_be_in_another_unit(data_folder: Path) -> None:
-    """The budget is the number of calls per debate, or their price. Each unit is a separate batch."""
+    """The budget is given as a number of calls per debate or as their price. Each unit is a separate batch."""
     with School() as school:
         runs = [
             run_evaluation(school, "facts.jsonl", "--limit", "2", "--json", *more)
@@ -125,7 +124,7 @@ def test_self_consistency_budget_can_be_in_another_unit(data_folder: Path) -> No
 
 
 def test_rows_without_positions_use_yes_and_no(data_folder: Path) -> None:
-    """A CSV file with yes-or-no questions needs only the truth column."""
+    """A CSV file of yes-or-no questions needs only the truth column."""
     (data_folder / "q.csv").write_text("question,correct\nShould cars be banned?,yes\nShould tea be free?,FALSE\n")
     with School() as school:
         result = run_evaluation(school, "q.csv", "--truth", "correct", "--baseline", "single", "--json")
@@ -135,9 +134,9 @@ def test_rows_without_positions_use_yes_and_no(data_folder: Path) -> None:
 
 
 def test_named_debaters_get_the_positions_at_random(data_folder: Path) -> None:
-    """The debaters of a plan file keep their names and roles.
+    """Debaters in a plan file keep their names and roles.
 
-    The side that argues for the truth is drawn per question.
+    The side that argues for the truth is drawn for each question.
     """
     rows = [{"question": f"Q{number}?", "good": "it is", "bad": "it is not", "answer": "it is"} for number in range(12)]
     (data_folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -152,7 +151,7 @@ def test_named_debaters_get_the_positions_at_random(data_folder: Path) -> None:
 
 
 def test_failed_debates_count_as_wrong_and_are_retried(data_folder: Path) -> None:
-    """Repeating the command retries debates whose provider failed."""
+    """Debates whose provider failed are retried when the command is repeated."""
     with School(broken=range(3)) as school:
         first = run_evaluation(school, "facts.jsonl", "--attempts", "1", "--max-concurrency", "1", "--json")
     with School() as school:
@@ -169,9 +168,9 @@ def test_failed_debates_count_as_wrong_and_are_retried(data_folder: Path) -> Non
 
 
 def test_unstarted_and_failed_debates_are_listed_below_the_report(data_folder: Path) -> None:
-    """One question is left out because the total limit is used up, another because the provider fails.
+    """One question is left out because the total limit is used up, another because its provider fails.
 
-    The page shows both and how to continue.
+    The page shows both, and how to continue.
     """
     with School(broken={3}) as school:
         options = ("--max-total-calls", "6", "--attempts", "1", "--max-concurrency", "1", "--baseline", "single")
@@ -184,7 +183,7 @@ def test_unstarted_and_failed_debates_are_listed_below_the_report(data_folder: P
 
 
 def test_missing_comparisons_are_reported(data_folder: Path) -> None:
-    """Without any verdict there is neither a report nor a traceback."""
+    """If no debate reaches a verdict, there is no report, but no traceback either."""
     with School() as school:
         result = run_evaluation(school, "facts.jsonl", "--max-calls", "1", "--json")
     assert result.exit_code == 3
@@ -225,7 +224,6 @@ MISUSE = {
 def test_misuse_is_rejected_before_any_call(
     data_folder: Path, rows: list[dict[str, Any]], options: tuple[str, ...], message: str
 ) -> None:
-    """A single message names the option, or the question and the column; the exit code is 2."""
     (data_folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
     result = run_evaluation(None, "q.jsonl", *options)
     assert result.exit_code == 2
@@ -234,7 +232,7 @@ def test_misuse_is_rejected_before_any_call(
 
 @given(stances=st.lists(st.text(st.characters(codec="ascii"), min_size=2), min_size=2, max_size=5, unique=True))
 def test_exact_position_text_takes_precedence(stances: list[str]) -> None:
-    """For any letters and numbers, the exact text of a position selects that position."""
+    """A position's exact text always selects that position, even if another one's letter or number looks the same."""
     folded = [stance.strip().casefold() for stance in stances]
     names = ["a", "b", "c", "d", "e"][: len(stances)]
     for stance in stances:
@@ -253,19 +251,19 @@ def test_exact_position_text_takes_precedence(stances: list[str]) -> None:
 def test_choices_come_from_a_list_cell_or_separate_columns(
     cells: dict[str, Any], columns: list[str], choices: list[str]
 ) -> None:
-    """CSV cells hold lists as JSON. Blank cells are ignored, and without a column there are no choices."""
+    """CSV cells hold lists as JSON. Blank cells are ignored, and a row without the column has no choices."""
     row = Row(question="?", columns=cells)
     assert read_choices(row, columns, path="q.csv", number=1) == choices
 
 
 def test_cell_without_a_list_is_rejected() -> None:
-    """A cell with only one position is reported with its column."""
+    """A cell that holds only one position is reported with the name of its column."""
     with pytest.raises(BadFile, match="`choices` must be 2 to 26 different texts"):
         read_choices(Row(question="?", columns={"choices": "tea or coffee"}), [], path="q.csv", number=1)
 
 
 def test_a_debate_of_an_evaluation_can_be_resumed(data_folder: Path) -> None:
-    """Each debate is a stored run. `resume` shows it with its baselines and makes no call."""
+    """Each debate is a stored run. `resume` shows it together with its baselines and makes no call."""
     with School() as school:
         first = run_evaluation(school, "facts.jsonl", "--out", "r.jsonl", "--limit", "1")
         calls = len(school.bodies)
@@ -277,7 +275,7 @@ def test_a_debate_of_an_evaluation_can_be_resumed(data_folder: Path) -> None:
 
 
 def test_judge_options_apply_to_every_debate(data_folder: Path) -> None:
-    """Every debate is judged by letter in two orders."""
+    """Every debate is judged by letter in both orders."""
     scores = {"reasoning": "So.", "scores": {"A": 90, "B": 10}, "verdict": "So it is."}
     with School(answers={"scores": scores}) as school:
         options = ("--baseline", "single", "--limit", "1", "--schedule", "swap", "--labels", "--out", "r.jsonl")
@@ -290,7 +288,6 @@ def test_judge_options_apply_to_every_debate(data_folder: Path) -> None:
 
 
 def test_cluster_column_groups_questions_and_failures_can_be_excluded(data_folder: Path) -> None:
-    """The column must exist. "left-out" counts only debates with a verdict."""
     rows = [{**fact, "topic": "physics"} for fact in FACTS]
     (data_folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with School() as school:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Judge(BaseHTTPRequestHandler):
-    """Judge that prefers the text containing "good", or the first text if none or several contain it."""
+    """Judge that prefers the text containing "good", or the first text if none or more than one contains it."""
 
     prompts: list[str]
 
@@ -80,7 +80,6 @@ def run_command(*words: str, environment: dict[str, str] | None = None) -> Resul
 
 
 def test_files_are_compared_in_all_orders(judge_folder: list[str]) -> None:
-    """Text, Markdown and JSON output show the result. The second and third commands make no call."""
     words = ("ours.txt", "theirs.txt", "third.txt", "--question", "Which?")
     result = run_command(*words)
     assert result.exit_code == 0
@@ -93,7 +92,7 @@ def test_files_are_compared_in_all_orders(judge_folder: list[str]) -> None:
 
 
 def test_each_reason_is_on_a_separate_line(judge_folder: list[str]) -> None:
-    """If the judge preferred different texts in different orders, each preference has its own reason."""
+    """If the judge prefers different texts in different orders, each preference is shown with its own reason."""
     output = run_command("theirs.txt", "third.txt", "--question", "Which?").output
     assert "\n- For theirs: R | *x*" in output
     assert "\n- For third: R | *x*" in output
@@ -102,7 +101,10 @@ def test_each_reason_is_on_a_separate_line(judge_folder: list[str]) -> None:
 
 @pytest.mark.slow
 def test_rows_are_summarized_and_position_bias_is_found(judge_folder: list[str], tmp_path: Path) -> None:
-    """The judge favors the first place in 200 rows. The tables fit several widths, and the calls are paid for once."""
+    """The judge favors the first position in 200 rows.
+
+    The tables fit several terminal widths, and no call is paid for twice.
+    """
     result = run_command("rows.csv", "--max-concurrency", "20", "--format", "json")
     table = json.loads(result.stdout)
     assert (table["rows"], len(judge_folder)) == (200, 400)
@@ -122,7 +124,7 @@ def test_rows_are_summarized_and_position_bias_is_found(judge_folder: list[str],
 
 
 def test_a_rubric_has_one_column_per_criterion(judge_folder: list[str]) -> None:
-    """Weights work as in Python."""
+    """Weights work as they do in Python."""
     words = ("ours.txt", "theirs.txt", "--question", "Which?", "--criterion", "correct=3", "--criterion", "clear")
     assert "CORRECT  CLEAR" in run_command(*words).output
     assert json.loads(run_command(*words, "--format", "json").output)["sides"][0]["criteria"] == {
@@ -133,7 +135,7 @@ def test_a_rubric_has_one_column_per_criterion(judge_folder: list[str]) -> None:
 
 
 def test_the_truth_column_names_the_correct_text(judge_folder: list[str]) -> None:
-    """An empty cell means that the truth is unknown. An unknown name is an error."""
+    """An empty cell means that the truth is unknown, and an unknown name is an error."""
     lines = ["question,ours,theirs,label", "Q1?,One.,Two.,ours", "Q2?,One.,Two.,theirs", "Q3?,One.,Two.,"]
     Path("known.csv").write_text("\n".join(lines))
     table = json.loads(run_command("known.csv", "--truth", "label", "--format", "json").stdout)
@@ -169,7 +171,6 @@ def test_the_truth_column_names_the_correct_text(judge_folder: list[str]) -> Non
 def test_invalid_input_is_rejected_before_any_call(
     judge_folder: list[str], words: tuple[str, ...], message: str
 ) -> None:
-    """The message names the option, the file or the row."""
     Path("blank.txt").write_text(" \n")
     for number in range(21):
         Path(f"{number}.txt").write_text("An answer.")
@@ -180,7 +181,7 @@ def test_invalid_input_is_rejected_before_any_call(
 
 
 def test_an_empty_cell_is_reported(judge_folder: list[str]) -> None:
-    """The error suggests a remedy. With three texts, the other two are compared."""
+    """The error suggests a remedy. If the row has three texts, the other two are compared."""
     Path("rows.csv").write_text("question,ours,theirs\nQ1?,One.,Two.\nQ2?,One.,\n")
     result = run_command("rows.csv")
     assert result.exit_code == 2

@@ -51,14 +51,17 @@ def run_completion(*arguments: str, env: dict[str, str]) -> str:
     ],
 )
 def test_words_are_completed(shell: str, line: str, offered: list[str]) -> None:
-    """Commands, options and values are completed in the form that each shell reads."""
+    """Commands, options and values are completed in the format that each shell expects."""
     completions = "\n".join(complete(shell, line))
     assert all(word in completions for word in offered)
     assert "council" not in completions or "council" in offered
 
 
 def test_run_ids_are_completed_with_their_questions(store: Path) -> None:
-    """The newest runs of the store are listed, with the question beside the id if the shell supports it."""
+    """The newest runs in the store come first.
+
+    If the shell supports descriptions, the ids are shown with their questions.
+    """
     rent = debate(name="rent", debaters=[Debater("a", "cap"), Debater("b", "free")], max_rounds=1, synthesizer=False)
     model = ScriptedModel("one", "two", {"reasoning": "r", "winner": None, "verdict": "v"})
     result = asyncio.run(rent.run("Cap rents?", model=model, store=str(store)))
@@ -69,12 +72,11 @@ def test_run_ids_are_completed_with_their_questions(store: Path) -> None:
 
 @pytest.mark.parametrize("store", ["postgresql://nobody@127.0.0.1:9/none", "/proc/no/such.sqlite3"])
 def test_unreadable_store_gives_no_completions(store: str) -> None:
-    """A shell would insert any output into the line being typed."""
+    """The shell would insert any output into the line being typed."""
     assert complete("bash", f"flowdebate show --store {store} ") == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_script_of_each_shell_is_printed(shell: str) -> None:
-    """The script names the command and calls it back."""
     env = {**clean_environment(), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     assert f"_FLOWDEBATE_COMPLETE=complete_{shell}" in run_completion("--show-completion", shell, env=env)

@@ -23,7 +23,7 @@ def _play(*options: str) -> str:
 
 
 def test_a_recorded_debate_is_played_without_a_model() -> None:
-    """The output shows both sides, verified quotes, and the origin of the recording."""
+    """The output shows both sides, their verified quotes, and where the recording comes from."""
     output = _play("--speed", "1000")
     assert "no model is asked" in output
     assert "Qwen2.5-Coder-1.5B-Instruct" in output
@@ -33,7 +33,10 @@ def test_a_recorded_debate_is_played_without_a_model() -> None:
 
 
 def test_recording_matches_current_prompts_and_is_small() -> None:
-    """The recording can be replayed like any cassette and contains no path from the recording machine."""
+    """A recording that no longer matched the prompts could not be replayed.
+
+    It must also contain no path from the machine that made it.
+    """
     plan = recorded_plan(1_000)
     played = plan.pattern().run_sync(plan.subject, model=plan.models, seed=plan.seed, store=False)
     assert played.raw.status == "complete"
@@ -54,7 +57,7 @@ def test_invalid_speed_is_rejected(speed: str) -> None:
 
 
 def test_every_answer_is_streamed_word_by_word() -> None:
-    """Answers come in the block's order, and nothing remains to be played after the last one."""
+    """Answers arrive in the order in which the block requests them, and nothing is left to play after the last one."""
     model = PlayedModel(RECORDING, words=100_000)
     block = generator(name="debate-debater-remy", prompt="Say something else.", model=model)
 
@@ -80,7 +83,7 @@ def test_every_answer_is_streamed_word_by_word() -> None:
 def test_the_page_shows_the_run_and_requires_its_token(
     monkeypatch: pytest.MonkeyPatch, command: list[str], question: str
 ) -> None:
-    """The browser opens it. The server has no other run and cannot start one."""
+    """The command opens the browser. Its server has no other run and cannot start one."""
     opened: list[str] = []
 
     async def serve(app: Any, *, port: int, started: Any) -> None:
@@ -101,7 +104,6 @@ def test_the_page_shows_the_run_and_requires_its_token(
 
 
 def test_a_recorded_review_is_shown_without_a_model() -> None:
-    """The recording matches all calls that the library would make today."""
     result = CliRunner().invoke(app, ["review", "--demo"], catch_exceptions=False)
     assert result.exit_code == 0
     for text in ("no model is asked", "Examination", 'Gate: "no confirmed blocker" holds', "1 confirmed (1 major)"):
@@ -113,7 +115,7 @@ def test_a_recorded_review_is_shown_without_a_model() -> None:
 
 
 def test_a_recorded_review_takes_less_than_a_second() -> None:
-    """The time excludes process startup, and nothing waits."""
+    """The time excludes process startup, and the replay adds no delays."""
     CliRunner().invoke(app, ["review", "--demo"])  # warm up imports
     start = time.process_time()
     CliRunner().invoke(app, ["review", "--demo"])
@@ -121,7 +123,7 @@ def test_a_recorded_review_takes_less_than_a_second() -> None:
 
 
 def test_a_piped_demo_does_not_wait() -> None:
-    """Reading speed does not matter in a pipe, so a minute of waiting is skipped."""
+    """Nobody reads along in a pipe, so a minute of waiting is skipped."""
     start = time.monotonic()
     output = _play()
     assert "Verdict" in output

@@ -80,7 +80,6 @@ TYPER = {
 def test_misuse_gives_one_sentence_with_a_remedy(
     line: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Errors go to stderr with exit code 2, each phrased to fit the problem."""
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
     message = result.stderr.replace(str(store), "STORE")
@@ -93,7 +92,7 @@ def test_misuse_gives_one_sentence_with_a_remedy(
 
 @pytest.mark.parametrize("line", TYPER)
 def test_typos_get_a_suggestion(line: str) -> None:
-    """The parser prints the usage; the exit code is 2."""
+    """The parser also prints the usage and exits with code 2."""
     result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
     assert (result.exit_code, result.stdout) == (2, "")
     assert all(part in result.stderr for part in TYPER[line])
@@ -104,14 +103,12 @@ def test_typos_get_a_suggestion(line: str) -> None:
 )
 @pytest.mark.parametrize("option", ["--model", "--fallback", "--panel"])
 def test_mistyped_model_name_gets_a_suggestion(option: str, suggestion: str) -> None:
-    """The suggestion is printed before any call."""
     result = CliRunner().invoke(app, ["debate", "Should we ship?", option, suggestion], catch_exceptions=False)
     assert result.exit_code == 2
     assert "Did you mean openai/gpt-5-mini?" in result.stderr
 
 
 def test_eval_benefit_shows_how_to_install_its_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error has the install command, the library and the extra."""
     monkeypatch.setattr("flowdebate.cli.benefit.find_spec", lambda _: None)
     result = CliRunner().invoke(app, ["eval", "benefit", "x.csv"], catch_exceptions=False)
     assert result.exit_code == 2
@@ -155,12 +152,12 @@ FILES: dict[str, Callable[[object], list[object]]] = {
 PYTHON_WORDS = re.compile(
     r"(?<!\w)'|, got |\b(?:None|True|False|NoneType|str|int|bool|float|dict|tuple)\b|Input should|Field required"
 )
-"""Terms of Python and its libraries that must not replace those of the file."""
+"""Terms from Python and its libraries that must not appear in place of those in the file."""
 
 
 @pytest.mark.parametrize("line", FILES)
 def test_file_errors_avoid_python_terms(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the file and quotes values as the file has them."""
+    """The message names the file and quotes values exactly as they appear in it."""
     monkeypatch.chdir(tmp_path)
     # the command would otherwise look for a model after reading a valid file
     monkeypatch.setenv("FLOWDEBATE_MODEL", "no/model")

@@ -40,10 +40,6 @@ def run_fork(*arguments: str) -> dict[str, Any]:
 
 
 def test_changing_the_judge_repeats_only_judge_calls(store: Path, tmp_path: Path) -> None:
-    """The first line shows the number of reused calls.
-
-    The page, report, JSON and `show` output are complete, and the parent is unchanged.
-    """
     report = tmp_path / "fork.md"
     with Stage(turns=SAID) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "1", "--seed", "7"))
@@ -78,7 +74,7 @@ def test_changing_the_judge_repeats_only_judge_calls(store: Path, tmp_path: Path
 
 
 def test_the_edited_answer_is_selected_by_path_or_prefix(tmp_path: Path, store: Path) -> None:
-    """The new text comes from the command line, a file or stdin. Only dependent calls are repeated."""
+    """The new text comes from the command line, a file or stdin. Only the calls that depend on it are repeated."""
     reply = tmp_path / "reply.txt"
     reply.write_text("No = never.\n")
     with Stage(turns=SAID) as on:
@@ -107,7 +103,7 @@ def test_the_edited_answer_is_selected_by_path_or_prefix(tmp_path: Path, store: 
 
 
 def test_fork_id_can_be_chosen(store: Path) -> None:
-    """Scripts do not need to look for the id. An existing id is rejected before any call."""
+    """Scripts then need not look up the id. An id that exists is rejected before any call."""
     with Stage(turns=SAID) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "1"))
         document = run_fork("--last", "--model", "synthesize=other", "--fork-id", "rents-2")
@@ -122,7 +118,7 @@ def test_fork_id_can_be_chosen(store: Path) -> None:
 
 
 def test_calls_after_a_path_are_repeated(store: Path) -> None:
-    """The calls are repeated even if their requests are unchanged."""
+    """These calls are repeated even if their requests have not changed."""
     with Stage(turns=SAID) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "2"))
         calls = len(on.bodies)
@@ -135,7 +131,6 @@ def test_calls_after_a_path_are_repeated(store: Path) -> None:
 
 @pytest.mark.parametrize("verb", ALL)
 def test_fork_without_changes_makes_no_call(verb: str) -> None:
-    """The fork has the same document."""
     with serve_stage() as on:
         run_command(*on.options(*ALL[verb][1], "--seed", "5", verb=verb))
         original = json.loads(run_command("show", "--last", "--page", "--json").stdout)
@@ -151,7 +146,7 @@ def test_fork_without_changes_makes_no_call(verb: str) -> None:
 
 
 def test_any_plan_option_can_be_changed() -> None:
-    """Stop conditions are evaluated again, so only additional rounds make calls."""
+    """Stop conditions are evaluated again, so only additional rounds need calls."""
     with Stage(turns=SAID) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "3", "--terminate-when", "rounds(1)"))
         calls = len(on.bodies)
@@ -172,7 +167,7 @@ def test_any_plan_option_can_be_changed() -> None:
 
 
 def test_fork_uses_the_models_of_its_run(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model in the environment has changed since the run."""
+    """The fork keeps the original models although the model set in the environment has changed since."""
     with Stage(turns=SAID) as on:
         monkeypatch.setenv("OPENAI_BASE_URL", on.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")
@@ -185,7 +180,6 @@ def test_fork_uses_the_models_of_its_run(store: Path, monkeypatch: pytest.Monkey
 
 
 def test_unforkable_runs_give_one_message(store: Path) -> None:
-    """The error names the option and is raised before anything is stored or requested."""
     block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap rents?", store=store, run_id="my-run"))
     with Stage(turns=SAID) as on:
@@ -217,7 +211,7 @@ def test_unforkable_runs_give_one_message(store: Path) -> None:
 
 
 def test_fork_of_an_imported_run_contacts_no_server_without_consent(tmp_path: Path, store: Path) -> None:
-    """With consent, the fork reuses the recorded answers in the file."""
+    """With the user's consent, the fork reuses the recorded answers in the file."""
     with Stage(turns=SAID) as sender:
         run_id, file = export_forged_run(sender, tmp_path, answered=True)
         run_command("import", str(file))
@@ -231,5 +225,5 @@ def test_fork_of_an_imported_run_contacts_no_server_without_consent(tmp_path: Pa
 
 
 async def _program_block(value: str) -> str:
-    """Return a text, as a block in another program."""
+    """Return text from a model, as a block in another program would."""
     return value

@@ -29,7 +29,7 @@ MAX_TITLE_LENGTH = 65
 
 
 def test_help_lists_at_most_twelve_commands_and_the_other_patterns() -> None:
-    """Each command has a one-line summary. Every pattern is in the list or on the line below it."""
+    """Every command has a one-line summary, and every pattern is in the list or on the line below it."""
     listed = CliRunner().invoke(app, ["--help"], terminal_width=80).stdout
     commands = listed[listed.index("Commands:\n") + 10 : listed.index("\n\n", listed.index("Commands:"))].splitlines()
     assert len(commands) <= 12
@@ -43,7 +43,7 @@ def test_help_lists_at_most_twelve_commands_and_the_other_patterns() -> None:
 
 @pytest.mark.parametrize("group", ["runs", "eval"])
 def test_group_help_summarizes_each_command(group: str) -> None:
-    """Lazily loaded commands are included."""
+    """This includes commands that are loaded lazily."""
     listed = CliRunner().invoke(app, [group, "--help"], terminal_width=80).stdout
     for name in get_command(app).commands[group].commands:  # type: ignore[attr-defined]  # a group
         assert re.search(rf"^  {name} +[A-Z]", listed, re.MULTILINE)
@@ -52,13 +52,13 @@ def test_group_help_summarizes_each_command(group: str) -> None:
 
 @pytest.mark.parametrize("command", ["show", "export", "import"])
 def test_three_run_commands_also_work_without_their_group(command: str) -> None:
-    """The commands are the same and have the same help text."""
+    """They are the same commands and have the same help text."""
     short, full = (CliRunner().invoke(app, [*words, command, "--help"]).stdout for words in ([], ["runs"]))
     assert short == full
 
 
 def test_moved_or_misspelled_command_gets_a_suggestion() -> None:
-    """Commands inside groups are included. The exit code is that of a usage error."""
+    """This includes commands inside groups. The exit code is that of a usage error."""
     for typed, suggestion in {
         "fork": "flowdebate runs fork",
         "audit": "flowdebate eval audit",
@@ -71,7 +71,7 @@ def test_moved_or_misspelled_command_gets_a_suggestion() -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_pattern_help_begins_with_a_one_line_summary(name: str) -> None:
-    """The list of commands shows this summary."""
+    """The list of commands shows the same summary."""
     sentence, dot, _ = PATTERNS[name].help.partition(". ")
     assert dot
     assert len(sentence) <= MAX_TITLE_LENGTH
@@ -92,7 +92,7 @@ def list_panels(page: str) -> list[str]:
 
 
 def test_options_are_listed_in_panels() -> None:
-    """The pattern's panels come before shared ones, then options without a panel, then examples."""
+    """The panels of the pattern come first, then the shared ones, then options without a panel, then the examples."""
     listed = CliRunner().invoke(app, ["debate", "--help"]).stdout
     panels = ["Sides:", "Rounds:", "Judge:", "Model:", "Prompts:", "Limits:", "Storage:", "Output:", "Options:"]
     assert list_panels(listed) == ["Usage:", "Arguments:", *panels, "More examples:"]
@@ -100,7 +100,7 @@ def test_options_are_listed_in_panels() -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
-    """Otherwise the option would be listed between file and seed."""
+    """Otherwise, the option would appear among the unrelated ones at the end."""
     options = PATTERNS[name].load_page().options
     offered = [key for key in options.names() if key not in (options.SUBJECT, "seed", "weights")]
     assert [key for key in offered if option_of(options, key).panel is None] == []
@@ -109,7 +109,7 @@ def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("command", list(EXAMPLES))
 def test_no_line_of_help_is_wider_than_the_terminal(command: str, columns: int) -> None:
-    """Nothing is cut off, and descriptions wrap between words."""
+    """No text is cut off, and descriptions wrap between words."""
     arguments = [*split_words(command), "--help"]
     page = CliRunner().invoke(app, arguments, terminal_width=columns).stdout
     assert max(map(len, page.splitlines())) <= columns
@@ -126,7 +126,6 @@ def list_usage_forms(page: str, heading: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("command", list(EXAMPLES))
 def test_every_help_page_begins_with_two_usage_forms(command: str) -> None:
-    """More examples follow at the end. All are shown in full at any width."""
     for columns in (60, 100):
         page = CliRunner().invoke(app, [*split_words(command), "--help"], terminal_width=columns).stdout
         forms, more = list_usage_forms(page, "Usage"), list_usage_forms(page, "More examples")
@@ -137,7 +136,7 @@ def test_every_help_page_begins_with_two_usage_forms(command: str) -> None:
 
 @pytest.mark.parametrize("command", [name for name in EXAMPLES if name not in GROUPS])
 def test_every_help_page_ends_with_exit_codes_and_a_pointer(command: str) -> None:
-    """The pointer leads to a documentation page."""
+    """The pointer names a page in the documentation."""
     page = CliRunner().invoke(app, [*split_words(command), "--help"]).stdout
     assert "Exit codes: 0 done" in page
     title = re.search(r"See .*?page “(.+?)” of the documentation\Z", " ".join(page.split()))
@@ -153,7 +152,7 @@ def test_every_command_has_usage_forms() -> None:
 
 @pytest.mark.parametrize("example", [example for examples in EXAMPLES.values() for example in examples])
 def test_examples_are_accepted_by_the_parser(example: str) -> None:
-    """No example has an unknown option or an option without its value."""
+    """No example contains an unknown option or omits an option's value."""
     command: Any = get_command(app)
     arguments = shlex.split(example.partition(" > ")[0], comments=True)[1:]
     while arguments and hasattr(command, "commands"):
@@ -165,7 +164,7 @@ def test_examples_are_accepted_by_the_parser(example: str) -> None:
 
 
 def test_width_and_colors_are_options_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The options precede the subcommand and apply to one call."""
+    """These options precede the subcommand and apply to that call only."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "77")
     settings: dict[str, str | None] = {}
@@ -180,7 +179,7 @@ def test_width_and_colors_are_options_of_the_command(monkeypatch: pytest.MonkeyP
 
 
 def test_question_without_a_command_suggests_the_command() -> None:
-    """The suggested command debates the question."""
+    """The suggestion is the command that debates the question."""
     result = CliRunner().invoke(app, ["Should we cap rents?"])
     assert result.exit_code == 2
     assert 'flowdebate debate "…"' in result.stderr
@@ -190,7 +189,7 @@ def test_question_without_a_command_suggests_the_command() -> None:
     "arguments", [["--help"], ["--version"], ["runs", "--help"], ["runs", "show", "--help"]], ids=" ".join
 )
 def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
-    """Patterns are listed from the registry. Their options, pages and plans are loaded on demand."""
+    """Patterns are listed from the registry; their options, pages and plans are loaded on demand."""
     code = (
         "import sys\n"
         "from typer.testing import CliRunner\n"
@@ -204,7 +203,7 @@ def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
 
 
 def test_help_of_a_pattern_command_is_complete() -> None:
-    """Text, argument and options are included although they are loaded lazily."""
+    """The text, the argument and the options are shown although they are loaded lazily."""
     help_page = " ".join(CliRunner().invoke(app, ["consensus", "--help"]).stdout.split())
     assert PATTERNS["consensus"].help in help_page
     assert "Arguments: TASK" in help_page

@@ -48,7 +48,7 @@ def export_forged_run(
 ) -> tuple[str, Path]:
     """Export an unfinished run that uses the server `sender_stage`, with the given `options` in its plan.
 
-    Unless models have `answered`, the run has no step yet, since a recorded answer would not match other prompts.
+    Unless its models have `answered`, the run has no step yet, since a recorded answer would not match other prompts.
     """
     store = ("--store", str(tmp_path / "theirs.db"))
     run_id = run_to_limit(sender_stage, *store)
@@ -76,7 +76,7 @@ def change_plan(file: Path, change: Mapping[str, Any]) -> None:
 def test_an_imported_run_uses_no_reference_without_consent(
     how: tuple[str, ...], sender_stage: Stage, private_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run contacts no server and reads no file.
+    """No server is contacted and no file is read.
 
     Without a terminal, the error lists the references and the options that permit them.
     """
@@ -99,7 +99,7 @@ def test_an_imported_run_uses_no_reference_without_consent(
 def test_repeated_options_replace_references(sender_stage: Stage, private_file: Path, tmp_path: Path) -> None:
     """The user's server replaces the sender's.
 
-    Other references still require consent: a file in the plan is not read.
+    Other references still require consent: a file named in the plan is not read.
     """
     run_id, file = export_forged_run(sender_stage, tmp_path, sources=[str(private_file)])
     run_command("import", str(file))
@@ -115,7 +115,7 @@ def test_repeated_options_replace_references(sender_stage: Stage, private_file: 
 
 
 def test_a_repeated_server_is_sufficient_without_other_references(sender_stage: Stage, tmp_path: Path) -> None:
-    """Source texts and schemas are part of the file, so nothing else is needed for them."""
+    """Source texts and schemas are included in the export, so they need no further reference."""
     content: dict[str, Any] = {
         "sources": {"report": "Homes first."},
         "output_schema": {"type": "object"},
@@ -133,7 +133,7 @@ def test_a_repeated_server_is_sufficient_without_other_references(sender_stage: 
 def test_imported_run_starts_no_program_without_consent(
     verb: str, sender_stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error names the program, and `--trust-plan` starts it."""
+    """The error names the program, and `--trust-plan` permits starting it."""
     program = tmp_path / "bin" / "opencode"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
@@ -151,7 +151,6 @@ def test_imported_run_starts_no_program_without_consent(
 
 
 def test_the_terminal_lists_the_references_and_asks(sender_stage: Stage, tmp_path: Path) -> None:
-    """Only a yes continues."""
     run_id, file = export_forged_run(sender_stage, tmp_path)
     run_command("import", str(file))
     for answer, code in (("n", 2), ("y", 0)):
@@ -167,7 +166,7 @@ def test_the_terminal_lists_the_references_and_asks(sender_stage: Stage, tmp_pat
 def test_answer_to_an_imported_run_contacts_no_server_without_consent(
     sender_stage: Stage, private_file: Path, tmp_path: Path
 ) -> None:
-    """The answer is recorded. Resuming the run requires the same consent as `resume`."""
+    """The answer is recorded, but resuming the run requires the same consent as `resume`."""
     store = ("--store", str(tmp_path / "theirs.db"))
     result = run_command(
         *sender_stage.options("--human", "pro", *SIDES, "--max-rounds", "1", "--suspend", "--json", *store)
@@ -187,7 +186,7 @@ def test_answer_to_an_imported_run_contacts_no_server_without_consent(
 def test_showing_an_imported_run_reads_no_file_of_its_plan(
     sender_stage: Stage, private_file: Path, tmp_path: Path
 ) -> None:
-    """The page and the report show the recording. No path in the plan is opened."""
+    """The page and the report show what was recorded, so no path in the plan is opened."""
     run_id, file = export_forged_run(
         sender_stage, tmp_path, answered=True, sources=[str(private_file), "missing"], output_schema="/dev/zero"
     )
@@ -206,13 +205,12 @@ def test_showing_an_imported_run_reads_no_file_of_its_plan(
 
 
 def test_local_run_is_resumed_without_consent(sender_stage: Stage) -> None:
-    """The user wrote the plan of a local run."""
+    """The plan of a local run was written by the user."""
     run_id = run_to_limit(sender_stage)
     assert run_command("resume", run_id, "--max-calls", "9").exit_code == 0
 
 
 def test_plan_file_is_trusted(sender_stage: Stage, private_file: Path, tmp_path: Path) -> None:
-    """`run PLAN` uses the addresses and paths of the plan."""
     plan = tmp_path / "plan.toml"
     options = {
         "pattern": "debate",
@@ -233,7 +231,6 @@ def test_plan_file_is_trusted(sender_stage: Stage, private_file: Path, tmp_path:
     ids=str,
 )
 def test_malformed_plan_is_an_error(change: dict[str, Any], sender_stage: Stage, tmp_path: Path) -> None:
-    """There is one message with exit code 2 and no traceback."""
     run_id, file = export_forged_run(sender_stage, tmp_path)
     change_plan(file, change)
     assert run_command("import", str(file)).exit_code == 0
@@ -244,7 +241,7 @@ def test_malformed_plan_is_an_error(change: dict[str, Any], sender_stage: Stage,
 
 @pytest.mark.parametrize("version", ["2", None])
 def test_a_plan_with_another_version_is_not_imported(version: str | None, sender_stage: Stage, tmp_path: Path) -> None:
-    """The error names the plan's format, and nothing is stored."""
+    """The error names the format of the plan, and nothing is stored."""
     run_id, file = export_forged_run(sender_stage, tmp_path)
     change_plan(file, {"format": version})
     result = run_command("import", str(file))
@@ -256,7 +253,7 @@ def test_a_plan_with_another_version_is_not_imported(version: str | None, sender
 
 
 def undeclared_types(kind: Any, metadata: tuple[Any, ...] = ()) -> Iterator[Any]:
-    """Return the text types within `kind` that do not declare what they reach."""
+    """Return the text types within `kind` that do not declare what they reach, such as a file or a server."""
     origin, parts = get_origin(kind), get_args(kind)
     has_reach = any(isinstance(item, Reach) for item in metadata)
     if origin is Annotated:
@@ -281,12 +278,12 @@ def undeclared_fields(options: type[BaseModel]) -> list[str]:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_plan_option_declares_its_reach(name: str) -> None:
-    """Each option's type is a text, a path or an address."""
+    """Otherwise, an imported plan could use a file or a server without the user's consent."""
     assert undeclared_fields(PATTERNS[name].load_page().options) == []
 
 
 def test_undeclared_option_is_detected() -> None:
-    """This shows that the previous test can fail: plain strings are also found inside lists, tables and entries."""
+    """This proves that the test above can fail: plain strings are found even inside lists, tables and entries."""
 
     class Entry(BaseModel):
         name: Text
@@ -303,7 +300,7 @@ def test_undeclared_option_is_detected() -> None:
 
 
 def test_undeclared_option_counts_as_file_and_server() -> None:
-    """The user must consent before such an option is used."""
+    """Until its reach is declared, such an option is used only with the user's consent."""
 
     class UndeclaredOptions(PlanOptions):
         plain: list[dict[str, str]] | None = None
@@ -318,7 +315,7 @@ def test_undeclared_option_counts_as_file_and_server() -> None:
 
 
 def test_options_that_reach_files_or_servers_are_listed() -> None:
-    """A reviewer sees a new option in the diff of this list."""
+    """A reviewer then sees every new option in the diff of this list."""
     reachable = set()
     for info in PATTERNS.values():
         options = info.load_page().options
@@ -348,6 +345,6 @@ def _reaches(kind: Any, metadata: tuple[Any, ...]) -> Iterator[str]:
 
 
 def test_the_help_of_resume_and_answer_names_the_option() -> None:
-    """Scripts can use `--trust-plan`."""
+    """Scripts cannot answer a question, so they need `--trust-plan`."""
     for words in (["resume"], ["runs", "answer"]):
         assert "--trust-plan" in CliRunner().invoke(app, [*words, "--help"]).stdout

@@ -31,10 +31,6 @@ def _run(stage: Stage, *more: str) -> Result:
 
 
 def test_an_inconsistent_judge_is_reported(tmp_path: Path) -> None:
-    """If two orders give two answers, the page and the report show ballots and shares.
-
-    The document has all ballots.
-    """
     answers = {"scores": [_make_scored(90, 10), _make_scored(40, 60)]}
     report = tmp_path / "report.md"
     with Stage(answers=answers) as stage:
@@ -55,7 +51,7 @@ def test_an_inconsistent_judge_is_reported(tmp_path: Path) -> None:
     ("on_flip", "winner"), [("abstain", "none (the judge abstained)"), ("tie", "none (tie)")], ids=str
 )
 def test_verdict_without_a_winner_gives_the_reason(on_flip: str, winner: str) -> None:
-    """An abstention is not reported as a synthesis."""
+    """A judge that abstains must not be mistaken for a synthesis."""
     with Stage(answers={"scores": [_make_scored(90, 10), _make_scored(40, 60)]}) as stage:
         result = _run(stage, "--schedule", "swap", "--on-flip", on_flip)
     assert result.exit_code == 0
@@ -63,7 +59,6 @@ def test_verdict_without_a_winner_gives_the_reason(on_flip: str, winner: str) ->
 
 
 def test_a_panel_of_two_models_votes() -> None:
-    """Each model of the panel votes. Ballots that cannot change the result are skipped."""
     panel = ("--panel", "staged", "--panel", "other", "--panel", "ann-model")
     with Stage(answers={"scores": _make_scored(80, 20)}) as stage:
         result = _run(stage, *panel, "--schedule", "single", "--decided-by", "vote", "--curtail")
@@ -73,7 +68,10 @@ def test_a_panel_of_two_models_votes() -> None:
 
 
 def test_rubric_scores_are_in_page_report_and_document(tmp_path: Path) -> None:
-    """The page shows the mean of both orders per criterion. The weighted mean decides, including with a plan file."""
+    """The page shows each criterion's mean over both orders.
+
+    The weighted mean decides, even if a plan file sets the rubric.
+    """
     report, plan = tmp_path / "report.md", tmp_path / "plan.toml"
     plan.write_text('criteria = ["evidence=3", "clarity"]\nschedule = "swap"\n')
     by = {"cap rents": {"evidence": 80, "clarity": 40}, "free rents": {"evidence": 30, "clarity": 70}}
@@ -107,9 +105,9 @@ def _likely(prompt: str) -> dict[str, float]:
 
 
 def test_a_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
-    """Each order has its log-odds and share, with a single set of quotes.
+    """Each order has its log-odds and share, and the quotes are shown once.
 
-    The document and the stored run include them.
+    The document and the stored run include all of them.
     """
     report = tmp_path / "report.md"
     with Stage(letters=_likely) as stage:
@@ -131,7 +129,7 @@ def test_a_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
 
 
 def test_letter_form_can_be_set_in_every_way(tmp_path: Path) -> None:
-    """Options and plan files set slots, reasons and the rule. The stored plan has them."""
+    """Both options and plan files can set the slots, the reasons and the rule, and the stored plan keeps them."""
     plan = tmp_path / "plan.toml"
     plan.write_text('answer_form = "letter"\nschedule = "single"\n')
     ways = {
@@ -151,7 +149,7 @@ def test_letter_form_can_be_set_in_every_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("threshold", "winner"), [((), None), (("--min-log-odds", "0"), "cap rents")])
 def test_winning_margin_can_be_set(threshold: tuple[str, ...], winner: str | None) -> None:
-    """By letter, a small lead gives no winner unless any lead is configured to decide."""
+    """By letter, a small lead names no winner unless the run is configured to accept any lead."""
 
     def barely(prompt: str) -> dict[str, float]:
         con_is_first = "Build more." in prompt.partition("Side B")[0]
@@ -164,7 +162,6 @@ def test_winning_margin_can_be_set(threshold: tuple[str, ...], winner: str | Non
 
 
 def test_letter_judge_quotes_can_be_omitted() -> None:
-    """No call requests a sentence, and the verdict has no quote."""
     turns = (("Build more. It is cheap.",), ("Cap them. It is fair.",))
     documents = {}
     for quoted in ("--quotes", "--no-quotes"):
@@ -181,7 +178,7 @@ def test_letter_judge_quotes_can_be_omitted() -> None:
 
 
 def test_missing_log_probabilities_are_reported() -> None:
-    """The judge scores instead. The page gives the reason and shows no log-odds."""
+    """The judge gives scores instead. The page explains why and shows no log-odds."""
     with Stage(answers={"scores": _make_scored(90, 10)}) as stage:
         result = _run(stage, "--answer-form", "letter")
     assert result.exit_code == 0, result.stderr
@@ -191,7 +188,7 @@ def test_missing_log_probabilities_are_reported() -> None:
 
 
 def test_a_biased_letter_judge_names_no_winner() -> None:
-    """The page reports the bias. It does not describe the result as a synthesis or a tie."""
+    """The page reports the bias instead of calling the result a synthesis or a tie."""
     with Stage(letters=lambda _: {"A": -0.1, "B": -2.5}) as stage:
         result = _run(stage, "--answer-form", "letter")
     assert "none (no side is clearly ahead)" in result.stdout
@@ -223,7 +220,6 @@ WRONG = {
 
 @pytest.mark.parametrize("options", WRONG, ids=" ".join)
 def test_invalid_judge_options_are_rejected(options: tuple[str, ...]) -> None:
-    """The error names the option and the permitted values, and no call is made."""
     with Stage() as stage:
         result = _run(stage, *options)
     assert result.exit_code == 2
@@ -232,7 +228,6 @@ def test_invalid_judge_options_are_rejected(options: tuple[str, ...]) -> None:
 
 
 def test_quotes_and_baselines_are_reported_at_the_end(tmp_path: Path) -> None:
-    """Sources are read from files, quotes are counted, and the baselines are compared."""
     source = tmp_path / "report.txt"
     source.write_text("Homes were built first of all in the south.")
     direct = {"DirectAnswer": {"reasoning": "It is.", "winner": "cap rents"}}
@@ -248,7 +243,7 @@ def test_quotes_and_baselines_are_reported_at_the_end(tmp_path: Path) -> None:
 
 
 def test_unreadable_source_is_named(tmp_path: Path) -> None:
-    """Missing files, empty files and duplicate file names give exit code 2 before any call."""
+    """Missing files, empty files and duplicate file names end the command with code 2 before any call."""
     empty, twice = tmp_path / "empty.txt", tmp_path / "more" / "empty.txt"
     empty.write_text(" ")
     twice.parent.mkdir()

@@ -24,7 +24,7 @@ def style_characters(pieces: list[str]) -> list[tuple[str, str]]:
 
 @given(PIECES)
 def test_rendering_is_independent_of_chunk_boundaries(pieces: list[str]) -> None:
-    """No word is lost."""
+    """Text arrives in chunks of any size, and no word may be lost between them."""
     text = "".join(pieces)
     assert style_characters(pieces) == style_characters([text]) == style_characters(list(text))
     marks = r"[-*`#|:─\s]"
@@ -32,7 +32,6 @@ def test_rendering_is_independent_of_chunk_boundaries(pieces: list[str]) -> None
 
 
 def test_marks_become_styles() -> None:
-    """Emphasis, code and headings are styled. Similar characters are kept."""
     text = "## Head\nA **b c** *d* `e*f` 2 * 3 ** 4\n* item\n```\n**x**\n```\n**open\n\nafter"
     styles = style_characters([text])
     assert "".join(char for char, _ in styles) == "Head\nA b c d e*f 2 * 3 ** 4\n* item\n\n**x**\n\nopen\n\nafter"
@@ -43,7 +42,7 @@ def test_marks_become_styles() -> None:
 
 
 def test_a_table_is_aligned_in_columns() -> None:
-    """Numbers are right-aligned and the header is bold. A table that is too wide is unchanged."""
+    """Numbers are right-aligned and the header is bold. A table that is too wide is left as it is."""
     text = "| Option | Cost |\n|---|---:|\n| **Postgres** | $5 |\n| `a\\|b` | $1,200 |\n\nSo: wait."
     rows = ["Option      Cost", "────────  ──────", "Postgres      $5", "a|b       $1,200", "", "So: wait."]
     lines = style_characters([text])

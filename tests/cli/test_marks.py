@@ -24,7 +24,7 @@ SHORT = {
     "round-robin": (("--max-rounds", "1"), "transcript"),
     "council": (("--review", "none"), "opinions"),
 }
-"""Options for a short run of each command, and the location of its contributions."""
+"""Options for a short run of each command, with the location of its contributions."""
 
 
 def page_and_report(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
@@ -38,9 +38,9 @@ def page_and_report(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
 
 @pytest.mark.parametrize("verb", SHORT)
 def test_truncated_contribution_is_marked_everywhere(verb: str, tmp_path: Path) -> None:
-    """The mark follows the contribution once on the live page, on the saved page and in the report.
+    """On the live page, on the saved page and in the report, a single mark follows the contribution.
 
-    No failure is reported.
+    The run does not count as failed.
     """
     options, location = SHORT[verb]
     chair = {"answer": "Cap them.", "dissent": None}
@@ -66,7 +66,6 @@ def run_debate() -> dict[str, Any]:
 
 
 def test_an_empty_contribution_is_marked(tmp_path: Path) -> None:
-    """The page and the report show the mark, and the contribution does not count as complete."""
     document = run_debate()
     document["raw"]["transcript"][0] |= {"text": "", "flag": "empty"}
     document["status"] = document["raw"]["status"] = "degraded"
@@ -77,7 +76,7 @@ def test_an_empty_contribution_is_marked(tmp_path: Path) -> None:
 
 
 def test_an_unknown_winner_is_not_shown_as_a_winner(tmp_path: Path) -> None:
-    """The page quotes the name given by the judge."""
+    """The page quotes the name that the judge gave instead."""
     document = run_debate()
     document["raw"]["verdict"] |= {"winner": None, "unknownWinner": "the mayor"}
     document["raw"]["losses"] = [
@@ -92,7 +91,7 @@ def test_an_unknown_winner_is_not_shown_as_a_winner(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["handoff", "deliberation", "round-robin", "council"])
 def test_run_without_contributions_has_no_result(verb: str) -> None:
-    """The exit code is 3, or 1 if the pattern fails, but never 0."""
+    """The exit code is 3, or 1 if the pattern itself fails, but never 0."""
     options, location = SHORT[verb]
     flags = ("--attempts", "1", "--on-failure", "skip", "--json")
     with serve_stage(broken=range(99)) as on:

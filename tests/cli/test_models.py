@@ -1,4 +1,4 @@
-"""`flowdebate models`: the selected model with its origin and abilities, but never a key."""
+"""`flowdebate models`: the selected model with its origin and capabilities, but never a key."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run_models(*arguments: str, **env: str) -> Result:
     ],
 )
 def test_model_is_shown_with_its_origin(env: dict[str, str], model: str, source: str) -> None:
-    """The page and JSON show which keys are set, but never a key itself."""
+    """The page and the JSON output show which keys are set, but never a key itself."""
     page, document = run_models(**env), json.loads(run_models("--json", **env).stdout)
     assert page.exit_code == 0
     assert f"Model: {model}\n" in page.stdout
@@ -63,7 +63,7 @@ def test_model_is_shown_with_its_origin(env: dict[str, str], model: str, source:
 
 
 def test_local_model_is_shown_with_its_weights(tmp_path: Path) -> None:
-    """The path and the size are shown even if the runtime is not installed."""
+    """Its path and size are shown even if the runtime is not installed."""
     weights = tmp_path / "own.gguf"
     weights.write_bytes(b"GGUF" + bytes(1_500_000_000 // 1000))
     local = json.loads(run_models("--json", FLOWDEBATE_LOCAL_MODEL=str(weights), OPENAI_API_KEY="x").stdout)["local"]
@@ -75,7 +75,6 @@ def test_local_model_is_shown_with_its_weights(tmp_path: Path) -> None:
 
 
 def test_without_a_model_the_setup_options_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exit code is 3."""
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": None})
     result = run_models()
@@ -89,7 +88,7 @@ def test_without_a_model_the_setup_options_are_listed(monkeypatch: pytest.Monkey
 
 
 def test_a_local_server_is_shown_with_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first line of a run also names its origin, before the first call."""
+    """The first line of a run also names the model's origin, before the first call."""
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": "gemma3"})
     page, document = run_models(), json.loads(run_models("--json").stdout)
     assert "Model: ollama/gemma3\n" in page.stdout
@@ -128,7 +127,7 @@ def test_closed_stdin_is_treated_as_empty(pattern: str, tmp_path: Path) -> None:
 
 
 def test_anthropic_key_alone_is_sufficient() -> None:
-    """Anthropic's API is used with this key, and OpenAI is not mentioned."""
+    """The command uses Anthropic's API with this key and does not mention OpenAI."""
     with vendors() as clients:
         sides = ("--debater", "ann=Trams", "--debater", "bob=Roads")
         command_line = ["debate", "Trams or roads?", *sides, "--max-rounds", "1", "--no-synthesizer", "--no-store"]
@@ -142,7 +141,7 @@ def test_anthropic_key_alone_is_sufficient() -> None:
 
 
 def test_quick_check_makes_one_call_and_reports_its_duration() -> None:
-    """Each model gets one call. A model without an answer sets exit code 1 and does not stop the others."""
+    """Each model gets one call. A model that does not answer sets exit code 1 but does not stop the others."""
     with Stage(turns=[["ready"]]) as stage:
         env = {"OPENAI_BASE_URL": stage.base_url, "OPENAI_API_KEY": SECRET}
         fine = run_models("check", "--quick", **env)
@@ -158,7 +157,6 @@ def test_quick_check_makes_one_call_and_reports_its_duration() -> None:
 
 
 def test_unknown_model_is_rejected_with_a_suggestion() -> None:
-    """The error is raised before any call."""
     result = run_models("check", "openai:gpt-5", "--quick")
     assert result.exit_code == 2
     assert "Did you mean openai/gpt-5?" in result.stderr
@@ -193,7 +191,10 @@ class CheckStub:
 
 
 def test_check_shows_abilities_and_recommended_settings(tmp_path: Path) -> None:
-    """The page and JSON show the results for a given address. The number of calls is announced before the first one."""
+    """The results for the given address are shown on the page and in JSON.
+
+    The number of calls is announced before the first one.
+    """
     record = tmp_path / "check.jsonl"
     with CheckStub(Stub(refuses=["temperature", "schema"], words="Not with this model.")) as played:
         options = ("check", "m", "--base-url", played.base_url)
@@ -217,7 +218,7 @@ def test_check_shows_abilities_and_recommended_settings(tmp_path: Path) -> None:
 
 
 def test_recording_is_not_overwritten(tmp_path: Path) -> None:
-    """A recording may be the only copy."""
+    """The recording may be the only copy."""
     record = tmp_path / "check.jsonl"
     record.write_text("mine")
     with CheckStub(Stub()) as played:
@@ -252,7 +253,6 @@ def test_recording_is_not_overwritten(tmp_path: Path) -> None:
 def test_failed_check_gives_the_reason(
     arguments: list[str], code: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error is raised before any call."""
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
     result = run_models(*arguments)
@@ -261,8 +261,6 @@ def test_failed_check_gives_the_reason(
 
 
 def test_ctrl_c_shows_partial_results() -> None:
-    """The exit code is that of the signal, and the advice so far is printed."""
-
     def stall(body: Any, data: Any) -> Any:
         if "confidence" in data:
             process.send_signal(signal.SIGINT)
@@ -282,7 +280,7 @@ def test_ctrl_c_shows_partial_results() -> None:
 
 
 def test_python_m_runs_the_command() -> None:
-    """The program name is that of the command."""
+    """The program name in its output is that of the command."""
     arguments = [sys.executable, "-m", "flowdebate", "--help"]
     process = subprocess.run(arguments, env=clean_environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own
     assert process.stdout.startswith("Usage:\n  flowdebate debate ")

@@ -59,7 +59,7 @@ def render_turn(*events: object) -> str:
 
 @given(HOSTILE)
 def test_foreign_text_cannot_control_the_terminal(text: str) -> None:
-    """In frames, headings and labels too, everything except the page's colors is printable."""
+    """Everything except the page's own colors is printable, even in frames, headings and labels."""
     value = {**DOCUMENT, "status": "failed", "error": text, "output": {text: text}}
     value["debaters"] = [{"name": text, "stance": text, "role": text}]
     value["raw"] = {
@@ -79,7 +79,7 @@ def test_foreign_text_cannot_control_the_terminal(text: str) -> None:
 
 @given(st.lists(HOSTILE, max_size=5), HOSTILE)
 def test_live_text_is_printable_for_any_chunks(pieces: list[str], tool: str) -> None:
-    """Chunks, tools and tool results can neither control the terminal nor start at the left edge."""
+    """However text and tool results are split, they cannot control the terminal or start at the left edge."""
     events = [TextDelta(block="a", text=piece) for piece in pieces]
     output = render_turn(ToolCalled(block="a", tool=tool, arguments=tool, result=tool), *events)
     assert printable(output) == output
@@ -95,7 +95,7 @@ def test_text_is_shown_once_with_or_without_streaming() -> None:
 
 
 def test_truncated_text_is_marked() -> None:
-    """Readers see why an argument ends abruptly."""
+    """Readers then know why an argument ends abruptly."""
     cut = BlockAnswered(block="a", output="Homes first.", truncated=True)
     assert render_turn(cut).endswith("\n  (the answer was cut off; it counts up to its last full sentence)\n")
 
@@ -108,7 +108,7 @@ def test_tool_calls_are_shown_briefly() -> None:
 
 @given(st.data())
 def test_simultaneous_speakers_are_shown_one_after_another(data: st.DataObject) -> None:
-    """The page shows the turns in order however their chunks interleave. A skipped turn does not block the next."""
+    """The page shows the turns in order, however their chunks interleave. A skipped turn does not block the next."""
     turns = []
     for name in ("anna", "ben", "cy"):
         fields = {"block": f"debate-{name}", "round": 1, "agent_name": name, "stance": "s"}
@@ -136,7 +136,7 @@ def render_events(events: list[Any]) -> str:
 
 
 def test_the_counted_answer_is_marked() -> None:
-    """A void answer is marked as soon as possible; the valid one is shown in full."""
+    """A void answer is marked as soon as possible, while the valid one is shown in full."""
     retried = CallRetried(block="a", model="m", attempt=2, error="Copied", message="it copies", wait=0.0)
     events = [
         TextDelta(block="a", text="First.", path="a", at=0.0),

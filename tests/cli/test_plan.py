@@ -131,7 +131,6 @@ def build_plan(path: Path, **options: Any) -> Any:
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
 def test_invalid_file_gives_one_error_with_file_and_key(case: Case, tmp_path: Path) -> None:
-    """The error is one line with the file name, whatever the problem."""
     path = tmp_path / case.name
     path.write_text(case.text)
     with pytest.raises((BadFile, ConfigurationError)) as caught:
@@ -143,7 +142,6 @@ def test_invalid_file_gives_one_error_with_file_and_key(case: Case, tmp_path: Pa
 
 
 def test_plan_file_can_set_every_option(tmp_path: Path) -> None:
-    """Question, sides with roles and models, rounds, moderator, model, schema, instructions and seed can be set."""
     path = tmp_path / "debate.toml"
     path.write_text(TOML)
     plan = build_plan(path)
@@ -161,7 +159,7 @@ def test_plan_file_can_set_every_option(tmp_path: Path) -> None:
 
 
 def test_json_and_toml_plans_are_equivalent(tmp_path: Path) -> None:
-    """The file suffix selects the format."""
+    """The file's suffix determines which of the two formats is parsed."""
     toml, also = tmp_path / "debate.toml", tmp_path / "debate.JSON"
     toml.write_text(TOML)
     also.write_text(json.dumps(read_plan_file(str(toml))))
@@ -169,7 +167,6 @@ def test_json_and_toml_plans_are_equivalent(tmp_path: Path) -> None:
 
 
 def test_options_override_the_file(tmp_path: Path) -> None:
-    """Each option overrides one key; other keys are kept."""
     path = tmp_path / "debate.toml"
     path.write_text(TOML)
     plan = build_plan(
@@ -186,7 +183,7 @@ def test_options_override_the_file(tmp_path: Path) -> None:
 
 
 def test_schema_paths_are_relative_to_the_plan_file(tmp_path: Path) -> None:
-    """A folder containing both files can be moved."""
+    """This way, a folder that contains both files can be moved."""
     (tmp_path / "answer.json").write_text('{"type": "object", "required": ["x"]}')
     path = tmp_path / "debate.toml"
     path.write_text('question = "Why?"\noutput_schema = "answer.json"')
@@ -206,7 +203,7 @@ def test_model_names_reach_a_base_url_unchanged() -> None:
 
 @given(st.text(), st.text())
 def test_a_side_is_parsed_or_rejected(name: str, stance: str) -> None:
-    """The first "=" in `name=stance` separates name and stance, and both are kept unchanged."""
+    """The first "=" in `name=stance` separates the two parts, which are otherwise kept unchanged."""
     try:
         side = parse_entry(f"{name}={stance}", "--debater", key="stance", needed=True)
     except ConfigurationError as error:
@@ -235,7 +232,7 @@ def test_a_side_is_parsed_or_rejected(name: str, stance: str) -> None:
     ],
 )
 def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
-    """The error goes to stderr before any call, without a traceback or terminal control characters."""
+    """The message goes to stderr before any call, without a traceback or terminal control characters."""
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -260,7 +257,6 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) 
     ids=str,
 )
 def test_typos_get_a_suggestion(arguments: list[str], plan: str, suggestion: str, tmp_path: Path) -> None:
-    """The suggestions cover options, keys of plan files and speakers, and model names."""
     path = tmp_path / "plan.toml"
     path.write_text(plan)
     result = CliRunner().invoke(app, ["debate", "Q?", "--file", str(path), "--no-store", *arguments])
@@ -281,7 +277,7 @@ def test_typos_get_a_suggestion(arguments: list[str], plan: str, suggestion: str
     )
 )
 def test_any_file_is_a_plan_or_raises_a_library_error(settings: dict[str, Any]) -> None:
-    """No file content causes a programming error."""
+    """No file content, however odd, raises anything but the library's own errors."""
     import tempfile
 
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

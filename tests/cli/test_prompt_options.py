@@ -24,7 +24,6 @@ def read_prompts(*options: str) -> list[str]:
 
 
 def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> None:
-    """A plan file has the same keys."""
     full = read_prompts()
     assert "two to four paragraphs" in full[0]
     assert "two or three short sentences" in read_prompts("--profile", "concise", "--answer-form", "winner")[0]
@@ -47,7 +46,6 @@ def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> No
     ],
 )
 def test_invalid_choice_is_rejected_with_the_option_name(options: tuple[str, ...], problem: Any) -> None:
-    """The error is raised before any call."""
     with Stage() as stage:
         result = run_command(stage, *SIDES, *options)
     assert result.exit_code == 2

@@ -84,7 +84,6 @@ GATE = ("--post", "--gate", "no confirmed blocker")
 
 
 def test_a_review_comment_is_updated_by_the_next_push(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """Only new changes are read. Open findings stay in the gate, and resolved ones are marked."""
     first = run_review(*GATE)
     assert first.exit_code == 4, first.output
     [comment] = hub_with_pull_request.reviews
@@ -116,7 +115,7 @@ def test_a_review_comment_is_updated_by_the_next_push(hub_with_pull_request: Hub
 
 
 def test_unresolved_findings_fail_the_gate_without_a_call(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """Neither a push of excluded files only nor a second review of the same commit makes a call."""
+    """Neither a push that touches only excluded files nor a second review of the same commit makes a call."""
     assert run_review(*GATE, "--exclude", "*.lock").exit_code == 4
     scripted_models.prompts.clear()
     assert run_review(*GATE, "--exclude", "*.lock").exit_code == 4
@@ -130,7 +129,7 @@ def test_unresolved_findings_fail_the_gate_without_a_call(hub_with_pull_request:
 
 
 def test_a_change_to_excluded_files_passes(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """The gate passes. A change to any other file leaves it open."""
+    """The gate passes only because every changed file is excluded; a change to any other file leaves it open."""
     hub_with_pull_request.head = hub_with_pull_request.commit("l1", "m1", uv__lock="x\n" * 9)
     assert run_review(*GATE, "--exclude", "*.lock").exit_code == 0
     assert "Excluded: uv.lock" in hub_with_pull_request.reviews[0]["body"].replace("\\", "")
@@ -142,7 +141,7 @@ def test_a_change_to_excluded_files_passes(hub_with_pull_request: Hub, scripted_
 
 @pytest.mark.parametrize("how", ["author", "edited", "state", "other"])
 def test_a_foreign_comment_is_ignored(hub_with_pull_request: Hub, scripted_models: Models, how: str) -> None:
-    """The comment's stored state is not used, and the whole change is read."""
+    """The state stored in such a comment is not used, and the whole change is reviewed."""
     scripted_models.flaws = []
     assert run_review(*GATE).exit_code == 0
     comment = hub_with_pull_request.reviews[0]
@@ -170,7 +169,7 @@ def test_a_foreign_comment_is_ignored(hub_with_pull_request: Hub, scripted_model
 def test_a_rewritten_branch_is_reviewed_in_full_and_keeps_its_findings(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
-    """Findings follow a renamed file."""
+    """Findings follow a file to its new name."""
     assert run_review(*GATE).exit_code == 4
     hub_with_pull_request.head = hub_with_pull_request.commit(
         "r1", "m1", app__py=None, main__py=BAD, docs__md="# Shop\n"
@@ -196,7 +195,7 @@ def test_changes_hidden_in_a_merge_are_reviewed(hub_with_pull_request: Hub, scri
 
 
 def test_omitted_patches_are_reviewed(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """Omitted patches are built from both versions.
+    """Omitted patches are computed from the two versions of the file.
 
     Links, pictures and submodules cannot be read, so they are named and leave the gate open.
     """
@@ -221,7 +220,7 @@ def test_omitted_patches_are_reviewed(hub_with_pull_request: Hub, scripted_model
 
 
 def test_pagination_and_rate_limits_are_handled(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """The command waits for a short limit. A long one is an error that gives its duration."""
+    """The command waits if the limit is short. If it is long, an error states how long."""
     hub_with_pull_request.page = 2
     hub_with_pull_request.head = hub_with_pull_request.commit(
         "h2", "h1", **{f"file{number}__py": f"n = {number}\n" for number in range(7)}
@@ -238,7 +237,7 @@ def test_pagination_and_rate_limits_are_handled(hub_with_pull_request: Hub, scri
 def test_a_read_only_token_puts_the_review_in_the_summary(
     hub_with_pull_request: Hub, scripted_models: Models, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Pull requests from forks have such a token. The exit code shows that nothing was posted."""
+    """GitHub gives such a token to pull requests from forks. The exit code shows that nothing was posted."""
     scripted_models.flaws = []
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     hub_with_pull_request.can_write = False
@@ -256,7 +255,7 @@ def test_a_read_only_token_puts_the_review_in_the_summary(
 def test_failed_run_is_reported_and_keeps_confirmed_findings(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
-    """Missing models and invalid options are reported too."""
+    """The same applies to missing models and invalid options."""
     assert run_review(*GATE).exit_code == 4
     hub_with_pull_request.head = hub_with_pull_request.commit("h2", "h1", other__py="a = 2\n")
     failed = run_review("--post", "--gate", "be nice")
@@ -269,7 +268,7 @@ def test_failed_run_is_reported_and_keeps_confirmed_findings(
 
 
 def test_a_finding_outside_the_diff_is_only_in_the_comment(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """GitHub may also reject a line that it displayed before."""
+    """GitHub may also reject a comment on a line that it displayed before."""
     hub_with_pull_request.hidden.add("app.py")  # none of its lines are in GitHub's diff
     assert run_review(*GATE).exit_code == 4
     assert "app.py" in hub_with_pull_request.reviews[0]["body"]
@@ -279,7 +278,7 @@ def test_a_finding_outside_the_diff_is_only_in_the_comment(hub_with_pull_request
 def test_commit_can_be_named_and_nothing_is_posted_by_default(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
-    """`--since` selects new changes. Nothing is written without `--post`."""
+    """`--since` selects what is new, and nothing is written without `--post`."""
     before = hub_with_pull_request.head
     hub_with_pull_request.head = hub_with_pull_request.commit("h2", "h1", other__py="a = 2\n")
     result = run_review("--since", before, "--format", "json")
@@ -293,7 +292,7 @@ def test_commit_can_be_named_and_nothing_is_posted_by_default(
 def test_a_plan_file_in_the_change_does_not_affect_its_gate(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
-    """Neither its globs nor its gate are used."""
+    """Its globs and its gate are ignored, since the author of the change controls them."""
     Path("review.toml").write_text('exclude = ["*.py"]\n')
     result = run_review(*GATE, "--file", "review.toml")
     assert result.exit_code == 4, result.output  # the globs come from the command line
@@ -304,7 +303,7 @@ def test_a_plan_file_in_the_change_does_not_affect_its_gate(
 
 
 def test_a_fork_without_a_key_gets_an_explanation(hub_with_pull_request: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A comment and the exit code explain it, since a gate must not pass an unread change."""
+    """A gate must not pass a change that was not read, so a comment and the exit code explain why."""
     hub_with_pull_request.owner = "mallory/shop"
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     result = run_review(*GATE)
@@ -316,7 +315,7 @@ def test_a_fork_without_a_key_gets_an_explanation(hub_with_pull_request: Hub, mo
 
 @pytest.mark.usefixtures("scripted_models")
 def test_the_example_workflow_gives_forks_no_key(hub_with_pull_request: Hub) -> None:
-    """The workflow checks out nothing from the change, and pins the same actions as our workflows."""
+    """The workflow checks out nothing from the change, and pins the same actions as the project's own workflows."""
     root = Path(__file__).parents[2]
     text = (root / "examples/review/flowdebate-review.yml").read_text()
     workflows = "".join(workflow.read_text() for workflow in (root / ".github" / "workflows").glob("*.yml"))
@@ -338,7 +337,6 @@ def test_the_example_workflow_gives_forks_no_key(hub_with_pull_request: Hub) -> 
 
 @pytest.mark.usefixtures("hub_with_pull_request")
 def test_misuse_is_reported_before_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options that require --pr, a token or a repository are rejected."""
     runner = CliRunner()
     assert "--post requires --pr N" in runner.invoke(app, ["review", "--post", "--diff"]).stderr
     monkeypatch.delenv("GITHUB_TOKEN")

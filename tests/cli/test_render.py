@@ -72,7 +72,7 @@ def render_page(value: dict[str, Any]) -> str:
 
 
 def test_saved_debate_is_rendered_like_the_live_one() -> None:
-    """All parts are shown as plain lines."""
+    """All parts of the debate are shown as plain lines."""
     assert render_page(DOCUMENT) == snapshot("""\
 Question: Cap rents?
   anna: cap rents (tenant)
@@ -145,7 +145,7 @@ def test_untrusted_text_never_starts_a_line_or_becomes_markup(text: str) -> None
     )
 )
 def test_json_round_trips_without_terminal_control_characters(value: object) -> None:
-    """This holds for any result of a debate."""
+    """This holds for any result that a debate can have."""
     text = as_json(value)
     assert json.loads(text) == value
     assert set(text) <= {"\\"} | {char for char in text if not printable(char).startswith("\\")}
@@ -153,7 +153,7 @@ def test_json_round_trips_without_terminal_control_characters(value: object) -> 
 
 @pytest.mark.parametrize("style", ["camelCase", "snake_case"])
 def test_a_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Path) -> None:
-    """Keys can be camel case, as in flow-state-dev, or snake case, as in Python."""
+    """Keys can be in camel case, as in flow-state-dev, or in snake case, as in Python."""
     document = DebateDocument.model_validate(DOCUMENT)
     path = tmp_path / "raw.json"
     path.write_text(json.dumps(RAW) if style == "camelCase" else document.raw.model_dump_json())
@@ -164,7 +164,7 @@ def test_a_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Pa
 
 
 def test_stdin_can_be_rendered(tmp_path: Path) -> None:
-    """The path `-` means stdin. A report is written as for a run."""
+    """The path `-` means stdin, and a report can be written as for a run."""
     report = tmp_path / "report.md"
     result = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(report)], input=json.dumps(DOCUMENT))
     assert result.exit_code == 0
@@ -198,7 +198,6 @@ def test_deep_nesting_causes_no_traceback(depth: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "message"), BAD, ids=[message for _, message in BAD])
 def test_invalid_file_gives_one_error_with_line_or_field(text: str, message: str, tmp_path: Path) -> None:
-    """The exit code is 2, and stdout is empty."""
     path = tmp_path / "saved.json"
     path.write_text(text)
     result = CliRunner().invoke(app, ["runs", "render", str(path)])

@@ -102,7 +102,7 @@ def test_untrusted_text_never_becomes_markup(text: str, output: str) -> None:
 
 @given(FOREIGN)
 def test_a_quote_shows_the_text(text: str) -> None:
-    """The visible quote is the printable text, apart from whitespace."""
+    """Apart from whitespace, what readers see in the quote is exactly the printable text."""
     visible_text = "".join(
         token.content for token in list_tokens(quoted(text)) if token.type in ("text", "text_special")
     )
@@ -111,7 +111,7 @@ def test_a_quote_shows_the_text(text: str) -> None:
 
 @given(FOREIGN)
 def test_inline_text_is_shown_unchanged_on_one_line(text: str) -> None:
-    """Names and stances take one line of one item."""
+    """Each name and each stance takes up a single line of its list item."""
     tokens = list(list_tokens(f"- **x**: {escaped(text)}"))
     assert [token.type for token in tokens if token.nesting == 1] == [
         "bullet_list_open",
@@ -123,7 +123,7 @@ def test_inline_text_is_shown_unchanged_on_one_line(text: str) -> None:
 
 @given(FOREIGN)
 def test_structured_output_stays_in_its_fence(text: str) -> None:
-    """A value in a JSON output cannot end its code block."""
+    """No value in a JSON output can end the code block around it."""
     page = report(build_document("x", output={"a": text, text: ["`" * 7]}))
     assert list_headings(page)[-1] == "Usage"
     assert [token.info for token in list_tokens(page) if token.type == "fence"] == ["json"]
@@ -131,12 +131,11 @@ def test_structured_output_stays_in_its_fence(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["https://evil.example", "www.evil.example", "a@evil.example", "HTTP://EVIL.EXAMPLE"])
 def test_bare_urls_are_not_links_on_github(text: str) -> None:
-    """Text that GitHub would turn into a link is escaped."""
+    """GitHub turns bare addresses into links, so they are escaped."""
     assert "\\" in escaped(text)
 
 
 def test_report_matches_its_snapshot() -> None:
-    """The snapshot is the whole file."""
     assert report(build_document("Cap *them*.")) == snapshot("""\
 # Debate
 

@@ -42,7 +42,7 @@ def report_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_report_is_verified_without_a_store_or_a_model(report_folder: Path) -> None:
-    """Exports can be verified too, and either file can come from stdin."""
+    """Exports can be verified as well, and either file can come from stdin."""
     for name in ("r.html", "r.jsonl"):
         result = run_command("runs", "verify", str(report_folder / name))
         assert result.exit_code == 0, result.output
@@ -58,7 +58,6 @@ def test_a_report_is_verified_without_a_store_or_a_model(report_folder: Path) ->
 
 
 def test_exit_code_reflects_the_verification(report_folder: Path) -> None:
-    """The code is 1 for a mismatch, 2 for an unreadable file, and 3 if the file cannot be checked here."""
     html = (report_folder / "r.html").read_text()
     changed = run_command("runs", "verify", "-", text=html.replace("cap rents", "cut rents", 1))
     assert changed.exit_code == 1
@@ -80,7 +79,6 @@ def test_exit_code_reflects_the_verification(report_folder: Path) -> None:
 
 
 def test_report_requires_a_target_and_a_run(report_folder: Path) -> None:
-    """Nothing is written if either is missing."""
     store = ("--store", str(report_folder / "runs.sqlite3"))
     assert "--html FILE" in run_command("runs", "report", "--last", *store).output
     assert (

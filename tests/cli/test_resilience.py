@@ -25,7 +25,6 @@ def list_arguments(result: Result) -> list[str]:
 
 
 def test_failed_call_is_retried_and_reported() -> None:
-    """The debate is complete."""
     with Stage(broken={0}) as stage:
         plain = run_command(stage, *SIDES, "--max-rounds", "1")
         posts = len(stage.bodies)
@@ -36,7 +35,7 @@ def test_failed_call_is_retried_and_reported() -> None:
 
 
 def test_single_attempt_makes_one_request() -> None:
-    """`--attempts 1` makes the command fail at once."""
+    """With `--attempts 1`, the command fails on the first error."""
     with Stage(broken={0}) as stage:
         result = run_command(stage, *SIDES, "--max-rounds", "1", "--attempts", "1", "--json")
         posts = len(stage.bodies)
@@ -46,7 +45,7 @@ def test_single_attempt_makes_one_request() -> None:
 
 
 def test_debate_can_continue_without_a_turn(tmp_path: Path) -> None:
-    """The screen, the document, the report and `render` show the gap."""
+    """The screen, the document, the report and `render` all show the gap."""
     report = tmp_path / "report.md"
     options = (*SIDES, "--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with Stage(broken={2}) as stage:
@@ -90,7 +89,6 @@ def test_failed_judge_leaves_a_debate_without_a_verdict() -> None:
     ids=lambda value: str(value[0]),
 )
 def test_limit_ends_the_debate_with_a_partial_result(limit: tuple[str, str], message: str) -> None:
-    """The exit code is 3. The screen and the document name the limit."""
     with Stage(hold=(1, 0)) as stage:
         result = run_command(stage, *SIDES, "--max-rounds", "1", *limit, "--json")
     with Stage(hold=(1, 0)) as stage:
@@ -105,7 +103,7 @@ def test_limit_ends_the_debate_with_a_partial_result(limit: tuple[str, str], mes
 
 
 def test_fallback_model_is_used_after_a_failure() -> None:
-    """`--fallback` takes the server's model names and applies only to the failed call. A notice is printed."""
+    """`--fallback` accepts the server's model names and applies only to the failed call. A notice is printed."""
     options = (*SIDES, "--max-rounds", "1", "--attempts", "1", "--fallback", "spare")
     with Stage(broken={0}) as stage:
         result = run_command(stage, *options, "--json")
@@ -131,7 +129,6 @@ def test_fallback_model_is_used_after_a_failure() -> None:
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
 def test_meaningless_options_give_one_message(options: tuple[str, ...], field: str) -> None:
-    """The error names the option and is raised before any call; the exit code is 2."""
     with Stage() as stage:
         result = run_command(stage, *SIDES, *options)
         assert stage.bodies == []
@@ -141,7 +138,6 @@ def test_meaningless_options_give_one_message(options: tuple[str, ...], field: s
 
 
 def test_plan_file_sets_the_same_options(tmp_path: Path) -> None:
-    """Each option has a key. An invalid key is reported with the file."""
     file = tmp_path / "debate.toml"
     settings: dict[str, Any] = {
         "max_calls": 1,
@@ -162,7 +158,6 @@ def test_plan_file_sets_the_same_options(tmp_path: Path) -> None:
 
 
 def test_stop_condition_ends_a_debate_normally(tmp_path: Path) -> None:
-    """An option or a file sets the condition. The page and the document name it, and there is a verdict."""
     condition = "tokens(1000000) | rounds(2) & ~seconds(1000)"
     file = tmp_path / "debate.toml"
     file.write_text(f'terminate_when = "{condition}"')
@@ -191,7 +186,6 @@ def test_stop_condition_ends_a_debate_normally(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_stop_condition_is_rejected_before_any_call(tmp_path: Path, condition: str, message: str) -> None:
-    """The error points to the position in the condition, and names the option, or the file and its key."""
     file = tmp_path / "debate.toml"
     file.write_text(f"terminate_when = '{condition}'")
     for place, options in (
@@ -205,7 +199,7 @@ def test_invalid_stop_condition_is_rejected_before_any_call(tmp_path: Path, cond
 
 
 def test_recorded_debate_is_replayed_without_a_server(tmp_path: Path) -> None:
-    """The same options and seed give the same debate without a call."""
+    """The same options and seed reproduce the debate without a single call."""
     cassette = tmp_path / "debate.cassette"
     options = (*SIDES, "--seed", "3", "--moderator", "--json", "--schedule", "single")
     with Stage() as stage:
@@ -219,7 +213,7 @@ def test_recorded_debate_is_replayed_without_a_server(tmp_path: Path) -> None:
 
 
 def test_replay_with_a_different_request_fails(tmp_path: Path) -> None:
-    """The error shows the difference. A recording never overwrites a file."""
+    """The error shows the difference. A recording never overwrites an existing file."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:
         assert run_command(stage, *SIDES, "--max-rounds", "1", "--record", str(cassette)).exit_code == 0

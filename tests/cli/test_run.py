@@ -27,7 +27,6 @@ def run_command(stage: Stage, *more: str) -> Result:
 
 
 def test_json_output_is_a_single_document(tmp_path: Path) -> None:
-    """The document has the raw output, output, usage, seed and status that a plain run shows."""
     schema = tmp_path / "answer.json"
     schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
     options = (*SIDES, "--seed", "5", "--moderator", "--synthesizer", "--output-schema", str(schema))
@@ -62,7 +61,6 @@ def test_json_output_is_a_single_document(tmp_path: Path) -> None:
 
 
 def test_yes_and_no_are_the_default_sides() -> None:
-    """There are two rounds, no moderator and a synthesizer. The stances are in the prompts."""
     with Stage() as stage:
         options = ["debate", "Should we cap rents?", *stage.options("--json")[2:]]
         result = CliRunner().invoke(app, options, catch_exceptions=False)
@@ -77,7 +75,6 @@ def test_yes_and_no_are_the_default_sides() -> None:
 
 
 def test_a_synthesizer_writes_text_without_a_schema() -> None:
-    """The text is streamed like an argument."""
     turns = (("Homes ", "first."), ("Build ", "more."), ("Do ", "both."))
     with Stage(turns=turns) as stage:
         result = run_command(stage, *SIDES, "--max-rounds", "1", "--synthesizer")
@@ -85,7 +82,6 @@ def test_a_synthesizer_writes_text_without_a_schema() -> None:
 
 
 def test_failure_keeps_the_arguments(tmp_path: Path) -> None:
-    """There is one message on stderr, with exit code 1. The document and the report have the finished part."""
     report = tmp_path / "report.md"
     wrong = {"reasoning": "r", "winner": "nobody \x1b[2J", "verdict": "v"}
     with Stage(verdict=wrong) as stage:
@@ -107,7 +103,6 @@ def test_failure_keeps_the_arguments(tmp_path: Path) -> None:
 
 
 def test_an_unreachable_server_gives_one_message() -> None:
-    """There is no traceback. The exit code is 1, and the message explains how to try again."""
     options = ["debate", "Should we cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 1
@@ -118,7 +113,7 @@ def test_an_unreachable_server_gives_one_message() -> None:
 
 
 def test_library_warnings_are_lines_on_stderr() -> None:
-    """For example, five rounds are permitted with a warning."""
+    """For example, a plan with five rounds is permitted but causes a warning."""
     with Stage() as stage:
         result = run_command(stage, *SIDES, "--max-rounds", "5", "--json")
     assert result.exit_code == 0
@@ -128,7 +123,7 @@ def test_library_warnings_are_lines_on_stderr() -> None:
 
 
 def test_a_report_is_replaced_atomically(tmp_path: Path) -> None:
-    """No temporary file is left behind. Links and permissions are kept."""
+    """No temporary file is left behind, and links and permissions are kept."""
     report, link = tmp_path / "report.md", tmp_path / "link.md"
     report.write_text("old")
     report.chmod(0o640)

@@ -25,7 +25,10 @@ NAMED = ("--run-id", "rents", "--resume")
 
 @pytest.mark.parametrize("verb", ALL)
 def test_repeating_a_command_starts_resumes_and_shows_a_run(verb: str, store: Path) -> None:
-    """For every pattern, the command starts a run, continues it, and shows the finished run without a call."""
+    """For every pattern, the first command starts the run and the next one continues it.
+
+    The last one shows the result without making a call.
+    """
     options = (*ALL[verb][1], "--seed", "5", *NAMED, "--json")
     with serve_stage() as on:
         result = run_command(*on.options(*ALL[verb][1], "--seed", "5", "--no-store", verb=verb))
@@ -43,7 +46,7 @@ def test_repeating_a_command_starts_resumes_and_shows_a_run(verb: str, store: Pa
 
 
 def test_plan_file_can_set_run_id_and_labels(tmp_path: Path) -> None:
-    """A scheduled job runs `run PLAN --run-id ID --resume`."""
+    """A scheduled job can then use `run PLAN --run-id ID --resume`."""
     with Stage(turns=SAID) as on:
         plan = tmp_path / "plan.toml"
         asks = f'question = "Should we ship?"\nmodel = "staged"\nbase_url = "{on.base_url}"'
@@ -55,7 +58,6 @@ def test_plan_file_can_set_run_id_and_labels(tmp_path: Path) -> None:
 
 
 def test_a_run_is_found_by_its_labels() -> None:
-    """Labels are set by the command that starts the run. Invalid labels are rejected before any call."""
     with Stage(turns=SAID) as on:
         line = on.options(*SIDES, "--max-rounds", "1")
         assert run_command(*line, "--label", "team=red", "--label", "topic=rents=1").exit_code == 0
@@ -71,7 +73,6 @@ def test_a_run_is_found_by_its_labels() -> None:
 
 
 def test_run_id_conflicts_are_rejected() -> None:
-    """An existing id, a different question and conflicting options are rejected before any call."""
     with Stage(turns=SAID) as on:
         line = on.options(*SIDES, "--max-rounds", "1")
         assert run_command(*line, "--run-id", "rents").exit_code == 0
@@ -88,7 +89,7 @@ def test_run_id_conflicts_are_rejected() -> None:
 
 
 def test_proposed_sides_are_paid_for_once() -> None:
-    """The proposal is stored beside the run, and a repeated command reuses it."""
+    """The proposal is stored beside the run, so that a repeated command can reuse it."""
     with Stage(answers={"sides": PROPOSED}) as on:
         line = ["debate", ASKED, *on.options("--max-rounds", "1", "--no-synthesizer", *NAMED, "--json")[2:]]
         early = CliRunner().invoke(app, [*line, "--max-calls", "1"])
@@ -99,7 +100,10 @@ def test_proposed_sides_are_paid_for_once() -> None:
 
 @pytest.mark.parametrize("ends", ["by itself", "killed"])
 def test_a_run_in_another_process_is_awaited(ends: str, store: Path) -> None:
-    """The command waits for the end and shows it. If the other process is killed, it continues from the journal."""
+    """The command waits for the run to end and shows it.
+
+    If the other process is killed, it continues from the journal.
+    """
     with Stage(turns=SAID, hold=(1, 0)) as on:
         line = on.options(*SIDES, "--max-rounds", "1", *NAMED)
         with start_on_pipes(*line) as first:
@@ -119,7 +123,7 @@ def test_a_run_in_another_process_is_awaited(ends: str, store: Path) -> None:
 
 
 def test_a_fork_is_continued_by_its_id() -> None:
-    """The same command forks, resumes and shows. It rejects a different fork with this id."""
+    """The same command forks, resumes and shows a run, but rejects a different fork with the same id."""
     with Stage(turns=SAID) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "1", "--run-id", "rents"))
         calls = len(on.bodies)

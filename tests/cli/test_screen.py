@@ -54,7 +54,10 @@ def make_environment(columns: int, **more: str) -> dict[str, str]:
     FOREIGN, st.sampled_from(WIDTHS), st.sampled_from(["debate", "deliberation", "handoff", "round_robin", "consensus"])
 )
 def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, pattern: str) -> None:
-    """This holds at 60, 80 and 120 columns for any text in a document. Characters are measured as rich does."""
+    """This holds at 60, 80 and 120 columns for any text in a document.
+
+    The width of a character is measured as rich measures it.
+    """
     value: dict[str, Any] = {**DOCUMENT, "debaters": [{"name": "anna", "stance": text, "role": text}], "output": text}
     value["raw"] = {
         **DOCUMENT["raw"],
@@ -70,7 +73,7 @@ def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, p
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_words_of_a_page_are_never_split(columns: int) -> None:
-    """This includes remarks, warnings, findings and names with brackets."""
+    """This includes remarks, warnings, findings, and names in brackets."""
     page = Page(screen := Terminal(), [], environ=make_environment(columns, NO_COLOR="1"))
     text = "the extra flowdebate[audit] is needed for the intervals of styles and the findings on each of them"
     page.line(text)
@@ -97,7 +100,7 @@ WORK = Working(
     ],
 )
 def test_the_live_line_shows_current_workers_and_times(columns: int, live_line: str) -> None:
-    """One line shows as much as fits. It disappears after the run, and the text stays."""
+    """The line shows as much as fits. It disappears after the run, while the text stays."""
     now = 5.0
     screen = Screen(stream := Terminal(), environ=make_environment(columns), clock=lambda: now)
     with screen.live():
@@ -113,7 +116,7 @@ def test_the_live_line_shows_current_workers_and_times(columns: int, live_line: 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_without_colors_there_is_no_live_line_and_no_escape_code(env: dict[str, str]) -> None:
-    """Only the text is written."""
+    """Only the text itself is written."""
     screen = Screen(stream := Terminal(), environ=make_environment(80, **env))
     with screen.live():
         screen.working(WORK)
@@ -123,7 +126,7 @@ def test_without_colors_there_is_no_live_line_and_no_escape_code(env: dict[str, 
 
 
 def test_the_live_line_is_hidden_while_a_human_answers() -> None:
-    """The line returns afterwards, and unfinished text stays."""
+    """The line returns after the answer, and unfinished text stays on the screen."""
     screen = Screen(stream := Terminal(), environ=make_environment(80), clock=lambda: 6.0)
 
     async def ask(_: object) -> str:
@@ -178,7 +181,7 @@ def simulate_answer(request: ModelRequest) -> Any:
 
 
 def test_quiet_shows_only_the_result() -> None:
-    """The verdict and totals are shown, on a terminal and elsewhere."""
+    """These are the verdict and the totals, with or without a terminal."""
     with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--quiet")) as terminal:
         assert terminal.end() == 0
     assert "Verdict" in terminal.screen
@@ -190,7 +193,7 @@ def test_quiet_shows_only_the_result() -> None:
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_lines_are_complete_at_any_terminal_width(columns: int) -> None:
-    """The first line names the model, and the last lines have tokens and the cost with its currency."""
+    """The first line names the model, and the last ones show the tokens and the cost with its currency."""
     with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--price", "1/2"), columns=columns) as terminal:
         assert terminal.end() == 0
     lines = terminal.screen.split("\n")
@@ -200,7 +203,7 @@ def test_lines_are_complete_at_any_terminal_width(columns: int) -> None:
 
 
 def test_models_are_listed_with_their_roles() -> None:
-    """Sides, panel and judge can have separate models. A recording lists none."""
+    """Sides, panel and judge can each have a separate model. A recording lists none."""
     sides = [{"name": "anna", "stance": "a", "model": "openai/gpt-5"}, {"name": "ben", "stance": "b"}]
     options = {"question": "Q?", "model": ["ollama/gemma3", "judge=openai/gpt-5"]}
     plan = make_plan(PATTERNS["debate"], options, file={"debaters": sides})
@@ -211,7 +214,7 @@ def test_models_are_listed_with_their_roles() -> None:
 
 
 def test_a_price_applies_to_all_models_or_to_one() -> None:
-    """The local model is free. A cost limit requires a price for every model."""
+    """The local model is free. A cost limit requires prices for all models."""
     usage = Usage(calls=1, prompt_tokens=1_000_000, completion_tokens=1_000_000)
     price: Any = prices_of(["1/2", "big=10/20"])
     assert [price(model, usage) for model in ("small", "big", "local")] == [3.0, 30.0, 0.0]
@@ -221,7 +224,6 @@ def test_a_price_applies_to_all_models_or_to_one() -> None:
 
 
 def test_output_without_a_terminal_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is transient, and lines are only wrapped if COLUMNS is set."""
     plan = make_plan(
         PATTERNS["debate"], {"question": "word " * 60, "model": "staged", "base_url": "http://127.0.0.1:9/v1"}
     )

@@ -27,7 +27,6 @@ def run_share(folder: Path, *arguments: str) -> tuple[int | None, str]:
 
 
 def test_a_run_is_shared_and_unshared_from_the_command_line(tmp_path: Path) -> None:
-    """The server shows the run immediately, and stops when the link is revoked."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0"))
     with start_server(tmp_path, "--app", "application:service") as (_, url, token), make_client(url, token) as http:
         run_id = http.post("/api/v1/runs", json=BRIEF).json()["runId"]

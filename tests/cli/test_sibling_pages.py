@@ -64,7 +64,7 @@ def normalize_page(page: str) -> str:
 @each_pattern
 @given(text=HOSTILE)
 def test_untrusted_text_cannot_control_the_terminal(pattern: str, shared_folder: Path, text: str) -> None:
-    """In frames, labels, remarks and headings too, everything except the page's colors is printable."""
+    """Everything except the page's own colors is printable, even in frames, labels, remarks and headings."""
     run_document = load_document(pattern, text, shared_folder)
     screen = Screen()
     render(run_document, Page(screen, run_document.speakers, environ=TERMINAL))
@@ -84,7 +84,7 @@ HEADS = {
 @each_pattern
 @given(text=HOSTILE)
 def test_untrusted_text_never_starts_at_the_left_edge(pattern: str, shared_folder: Path, text: str) -> None:
-    """Untrusted text cannot look like a heading, another speaker or a result. Names precede a colon."""
+    """Untrusted text cannot pass for a heading, another speaker or a result. Names precede a colon."""
     run_document = load_document(pattern, text, shared_folder)
     page = io.StringIO()
     render(run_document, Page(page, run_document.speakers, environ={}))
@@ -116,7 +116,7 @@ def test_untrusted_text_never_becomes_report_markup(pattern: str, shared_folder:
 
 
 def test_simultaneous_answers_are_shown_whole() -> None:
-    """An answer appears as soon as it is complete, while others are pending. Chunks never interleave."""
+    """An answer appears as soon as it is complete, even if others are pending, so chunks never interleave."""
     turns = (("alpha ", "beta."), ("gamma ", "delta."))
     with Stage(turns=turns, answers=ANSWERS, hold=((0, 0), (0, 1), (1, 0))) as on:
         options = on.options("--max-rounds", "1", "--debater", "Ann=first", "--debater", "Ben", verb="deliberation")
@@ -133,7 +133,6 @@ def test_simultaneous_answers_are_shown_whole() -> None:
 
 
 def test_deliberation_page_matches_its_snapshot() -> None:
-    """The page has rounds, contributions, reports by the moderator, and the decision."""
     with serve_stage() as on:
         result = run_pattern(
             on, "deliberation", "--debater", "Bull=optimistic investor", "--debater", "Bear=risk analyst"
@@ -171,7 +170,6 @@ Decision
 
 
 def test_a_deliberation_without_a_decision_has_no_result() -> None:
-    """The exit code is 3, even after all rounds. With a decision it is 0, settled or not."""
     with Stage(answers={"SETTLED": REPORTS[0]}) as on:
         undecided = run_pattern(on, "deliberation", "--max-rounds", "1")
     with Stage(answers={"SETTLED": REPORTS[1] | {"status": "CONTINUE"}}) as on:
@@ -182,7 +180,7 @@ def test_a_deliberation_without_a_decision_has_no_result() -> None:
 
 
 def test_moderator_model_can_return_text() -> None:
-    """This supports models without structured answers."""
+    """Some models do not support structured answers."""
     with Stage(turns=(("SUMMARY: One mind.\n", "STATUS: SETTLED\nDECISION: Cap."),)) as on:
         result = run_pattern(on, "deliberation", "--report", "text")
         assert all("response_format" not in body for body in on.bodies)
@@ -191,7 +189,7 @@ def test_moderator_model_can_return_text() -> None:
 
 
 def test_a_deliberation_can_continue_without_a_turn() -> None:
-    """The live page and the saved page show the gap."""
+    """The live page and the saved page both show the gap."""
     three = [word for name in "abc" for word in ("--debater", name)]
     with serve_stage(broken={0}) as on:
         result = run_pattern(on, "deliberation", *three, "--attempts", "1", "--on-failure", "skip", "--json")
@@ -205,7 +203,6 @@ def test_a_deliberation_can_continue_without_a_turn() -> None:
 
 
 def test_the_handoff_page_matches_its_snapshot() -> None:
-    """The page shows turns, handoffs, and random choices that replace a missing name."""
     with serve_stage() as on:
         result = run_pattern(on, "handoff")
     assert result.exit_code == 0
@@ -229,7 +226,7 @@ The lot names: Neutral ('Opponent' handed over to itself)
 
 @pytest.mark.parametrize("transition", ["text", "tool", "structured"])
 def test_each_handoff_form_can_be_selected(transition: str) -> None:
-    """The last line of an answer, a function call or JSON can name the next speaker. Anyone can start."""
+    """The next speaker can be named in the last line of an answer, in a function call or in JSON. Anyone can start."""
     answers = {"next_agent_name": {"response": "So I say.", "next_agent_name": "Neutral"}}
     with Stage(turns=(("So I say.\n", "Transition to neutral"),), answers=answers) as on:
         result = run_pattern(
@@ -242,7 +239,7 @@ def test_each_handoff_form_can_be_selected(transition: str) -> None:
 
 
 def test_a_handoff_to_nobody_can_fail() -> None:
-    """`--on-invalid error` gives exit code 1 and keeps the transcript."""
+    """With `--on-invalid error`, the exit code is 1 and the transcript is kept."""
     with Stage(turns=(("I say ", "nothing of it."),)) as on:
         result = run_pattern(on, "handoff", "--transition", "text", "--on-invalid", "error")
     assert result.exit_code == 1
@@ -251,7 +248,6 @@ def test_a_handoff_to_nobody_can_fail() -> None:
 
 
 def test_the_panel_page_matches_its_snapshot(tmp_path: Path) -> None:
-    """The page has contributions, referee reports, and the output of a schema."""
     schema = tmp_path / "answer.json"
     schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
     with serve_stage() as on:
@@ -297,7 +293,7 @@ def test_a_panel_can_have_a_synthesized_result() -> None:
 
 
 def test_the_consensus_page_matches_its_snapshot() -> None:
-    """The page has proposals, short critiques, revisions, votes and the result. The saved page is in declared order."""
+    """The saved page lists the agents in declared order, whatever the order of their answers."""
     with serve_stage() as on:
         result = run_pattern(on, "consensus", "--agent", "Planner=plans", "--agent", "Guardian", "--json")
     assert result.exit_code == 0
@@ -344,7 +340,6 @@ Outcome
 
 
 def test_without_a_consensus_there_is_no_result() -> None:
-    """The exit code is 3, and the votes give the reason. A tie-breaking judge cannot override the threshold."""
     answers = {**ANSWERS, "confidence": [{"choice": name, "reasoning": "r", "confidence": 1.0} for name in "ab"]}
     two = ("--agent", "a", "--agent", "b")
     with Stage(answers=answers) as on:
@@ -356,7 +351,7 @@ def test_without_a_consensus_there_is_no_result() -> None:
 
 
 def test_agents_without_an_answer_are_reported_and_skipped() -> None:
-    """A failure is shown in the agent's position and never as a proposal."""
+    """A failure is shown in place of the agent's answer, never as a proposal."""
     with serve_stage(broken={0}) as on:
         result = run_pattern(on, "consensus", "--attempts", "1", "--json")
     with serve_stage(broken={0}) as on:
@@ -371,7 +366,7 @@ def test_agents_without_an_answer_are_reported_and_skipped() -> None:
 
 
 def test_consensus_can_fail_with_its_first_agent() -> None:
-    """`--on-failure fail` ends the run with the provider's error. It is not the default."""
+    """With `--on-failure fail`, which is not the default, the run ends with the provider's error."""
     with serve_stage(broken={0}) as on:
         result = run_pattern(on, "consensus", "--attempts", "1", "--on-failure", "fail", "--json")
     document = json.loads(result.stdout)
@@ -379,7 +374,7 @@ def test_consensus_can_fail_with_its_first_agent() -> None:
 
 
 def test_a_late_answer_counts_as_failed() -> None:
-    """`--turn-timeout` sets the limit. The debate continues without the answer."""
+    """`--turn-timeout` sets the limit, and the debate continues without the answer."""
     turns = 0
 
     async def answer(request: ModelRequest) -> Any:
@@ -401,7 +396,7 @@ def test_a_late_answer_counts_as_failed() -> None:
 
 
 def test_consensus_options_reach_the_pattern(tmp_path: Path) -> None:
-    """The critique topology, stopping and vote counting are options; weights are set in a file."""
+    """The critique topology, the stopping rule and the vote counting are options, whereas weights are set in a file."""
     plan = tmp_path / "plan.toml"
     plan.write_text('voting = "weighted"\nconvergence = false\n[weights]\nGuardian = 9.0\n')
     star = ("--topology", "star", "--hub", "Maker", "--seed", "5")
@@ -430,7 +425,7 @@ def test_consensus_options_reach_the_pattern(tmp_path: Path) -> None:
 
 
 def test_a_repeated_request_to_a_speaker_is_shown() -> None:
-    """The first answer stays on the page. The second one determines the next speaker."""
+    """The first answer stays on the page, but the second one determines who speaks next."""
     answers = {
         "next_agent_name": [
             {"response": "So I say.", "next_agent_name": "nobody"},
@@ -448,7 +443,7 @@ def test_a_repeated_request_to_a_speaker_is_shown() -> None:
 
 
 def test_a_round_without_a_report_is_shown() -> None:
-    """The deliberation continues after the moderator fails."""
+    """The deliberation continues although its moderator has failed."""
     options = ("--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with serve_stage(broken={2}) as on:
         result = run_pattern(on, "deliberation", *options, "--json")
@@ -462,7 +457,7 @@ def test_a_round_without_a_report_is_shown() -> None:
 
 
 def test_a_truncated_answer_is_marked_among_simultaneous_speakers() -> None:
-    """The mark follows only that answer."""
+    """The mark follows the truncated answer and no other."""
     page = io.StringIO()
     deliberation = find_pattern("deliberation")
     assert deliberation is not None
@@ -481,7 +476,7 @@ def test_a_truncated_answer_is_marked_among_simultaneous_speakers() -> None:
 
 @each_pattern
 def test_raw_output_names_its_speakers(pattern: str, tmp_path: Path) -> None:
-    """Without the surrounding document, the page and the report show the available parts."""
+    """Without the document around it, the page and the report show whatever is available."""
     path, report_path = tmp_path / "raw.json", tmp_path / "report.md"
     path.write_text(json.dumps(build_document("Homes first.")[pattern]["raw"]))
     run_document = read_document(str(path))

@@ -64,7 +64,7 @@ def sorted_lines(page: str) -> list[str]:
 
 @each_verb
 def test_a_rendered_json_document_equals_the_run(verb: str, tmp_path: Path) -> None:
-    """Stdout has only the pattern's raw output, and the report is equal too."""
+    """Only the pattern's raw output goes to stdout, and the report is equal too."""
     report, markdown = tmp_path / "report.md", tmp_path / "again.md"
     with serve_stage() as on:
         result = run_pattern(on, verb, "--json", "--markdown", str(report))
@@ -83,7 +83,7 @@ def test_a_rendered_json_document_equals_the_run(verb: str, tmp_path: Path) -> N
 
 @each_verb
 def test_bare_raw_output_is_assigned_to_its_pattern(verb: str, tmp_path: Path) -> None:
-    """Both key styles work without the surrounding document."""
+    """Keys in either style are recognized without the document around them."""
     path = tmp_path / "raw.json"
     value = build_document("Homes first.")[VERBS[verb][0]]["raw"]
     pages = []
@@ -147,7 +147,6 @@ def _parameters(verb: str) -> list[str]:
 
 @each_verb
 def test_limit_ends_the_run_with_a_partial_result(verb: str) -> None:
-    """The exit code is 3. The document and the page name the limit."""
     with serve_stage() as on:
         result = run_pattern(on, verb, "--max-calls", "1", "--json")
     with serve_stage() as on:
@@ -162,7 +161,6 @@ def test_limit_ends_the_run_with_a_partial_result(verb: str) -> None:
 
 @each_verb
 def test_failure_gives_one_message_and_keeps_the_transcript(verb: str) -> None:
-    """The exit code is 1, and there is no traceback."""
     with serve_stage(broken=range(100)) as on:
         result = run_pattern(on, verb, "--attempts", "1", "--json")
     with serve_stage(broken=range(100)) as on:
@@ -176,7 +174,7 @@ def test_failure_gives_one_message_and_keeps_the_transcript(verb: str) -> None:
 
 @each_verb
 def test_repeated_call_is_reported(verb: str) -> None:
-    """The reader sees why there is no text, and which of the simultaneous speakers is called again."""
+    """The reader learns why there is no text, and which of the simultaneous speakers is called again."""
     with serve_stage(broken={0}) as on:
         plain = run_pattern(on, verb)
     assert plain.exit_code == 0
@@ -186,7 +184,6 @@ def test_repeated_call_is_reported(verb: str) -> None:
 
 @each_verb
 def test_recording_is_replayed_without_a_server(verb: str, tmp_path: Path) -> None:
-    """The same options and seed give the same result."""
     cassette = tmp_path / "cassette"
     options = ("--seed", "3", "--json")
     with serve_stage() as on:
@@ -203,7 +200,6 @@ def test_recording_is_replayed_without_a_server(verb: str, tmp_path: Path) -> No
 
 @each_verb
 def test_ctrl_c_keeps_the_transcript(verb: str, tmp_path: Path) -> None:
-    """On a terminal, while a model writes, the exit code is 130. The page and the report have the finished part."""
     report = tmp_path / "report.md"
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--markdown", str(report))
     with serve_stage(hold=(1, 1)) as on, OnTerminal(*on.options(*options, verb=verb)) as terminal:
@@ -219,7 +215,7 @@ def test_ctrl_c_keeps_the_transcript(verb: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["deliberation", "consensus"])
 def test_a_terminated_run_leaves_its_document(verb: str) -> None:
-    """SIGTERM before the first answer gives exit code 143 and a document that can be rendered."""
+    """After SIGTERM before the first answer, the exit code is 143 and the document can be rendered."""
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--json")
     with serve_stage(hold=(0, 0)) as on, start_on_pipes(*on.options(*options, verb=verb)) as process:
         on.wait_for_turn(1)
@@ -259,7 +255,6 @@ MISUSE = [
 
 @pytest.mark.parametrize(("arguments", "message"), MISUSE, ids=[" ".join(arguments) for arguments, _ in MISUSE])
 def test_misuse_is_reported_in_one_line_with_the_option(arguments: list[str], message: str) -> None:
-    """The exit code is 2, before any output or call."""
     result = CliRunner().invoke(app, [*arguments, "--model", "local"] if len(arguments) > 1 else arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
@@ -292,7 +287,7 @@ BAD = [
 def test_an_invalid_file_is_reported_in_one_line_with_its_key(
     verb: str, text: str, message: str, tmp_path: Path
 ) -> None:
-    """Pattern errors about a value in the file are included."""
+    """This includes a pattern's own errors about a value in the file."""
     path = tmp_path / "plan.toml"
     path.write_text(text)
     result = CliRunner().invoke(app, [verb, "Q", "--model", "local", "--file", str(path)])
@@ -302,7 +297,7 @@ def test_an_invalid_file_is_reported_in_one_line_with_its_key(
 
 
 def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
-    """The key replaces the pattern's field, with its path. Other errors are unchanged."""
+    """The option or key replaces the name and path of the pattern's field. Other errors are unchanged."""
     path = tmp_path / "plan.toml"
     path.write_text("max_turns = 3")
     options = HandoffPlanOptions.read({"first": "Ann"}, file=str(path))
@@ -331,7 +326,7 @@ def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
     ],
 )
 def test_an_unknown_pattern_in_a_document_is_one_error(pattern: object, problem: str, tmp_path: Path) -> None:
-    """The error lists the known patterns, or suggests one."""
+    """The error lists the known patterns, or suggests a similar one."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps({"pattern": pattern, "raw": {}}))
     result = CliRunner().invoke(app, ["runs", "render", str(path)])
@@ -341,7 +336,7 @@ def test_an_unknown_pattern_in_a_document_is_one_error(pattern: object, problem:
 
 
 def test_plan_files_in_the_docs_are_valid(tmp_path: Path) -> None:
-    """Each TOML block in the docs is accepted by its command."""
+    """The command for each TOML block in the docs accepts it."""
     fences = re.findall(r"```toml\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
     (tmp_path / "answer.json").write_text('{"type": "object"}')
     path = tmp_path / "plan.toml"
@@ -354,7 +349,7 @@ def test_plan_files_in_the_docs_are_valid(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_every_option_is_documented_under_its_command(verb: str) -> None:
-    """The docs list each option in the command's section or among the common ones."""
+    """Each option is listed in the section for its command or among the common ones."""
     page = DOCS.read_text("utf-8")
     shared = page.split("## Options of all patterns")[1].split("\n## ")[0]
     if verb in OWN_PAGES:

@@ -40,7 +40,7 @@ def run_command(on: Stage, *more: str) -> Result:
 
 
 def test_proposed_sides_are_shown_and_debated() -> None:
-    """The proposal takes one extra call. The document has the proposed sides."""
+    """The proposal takes one extra call, and the document records the proposed sides."""
     with sides_stage() as on:
         result = run_command(on, "--json")
     document = json.loads(result.stdout)
@@ -55,7 +55,7 @@ def test_proposed_sides_are_shown_and_debated() -> None:
 
 
 def test_a_resumed_run_keeps_the_proposed_sides() -> None:
-    """The sides are stored in the plan, and no call requests them again."""
+    """The sides are stored in the plan, so no call requests them again."""
     with sides_stage() as on:
         early = run_command(on, "--max-calls", "1")
         before = len(on.bodies)
@@ -66,7 +66,7 @@ def test_a_resumed_run_keeps_the_proposed_sides() -> None:
 
 
 def test_proposals_are_recorded_and_replayed(tmp_path: Path) -> None:
-    """A replayed debate makes no call, not even for its sides."""
+    """A replayed debate makes no call, not even to propose sides."""
     with sides_stage() as on:
         options = ("--seed", "3", "--json")
         first = run_command(on, *options, "--record", str(tmp_path / "cassette"))
@@ -77,7 +77,7 @@ def test_proposals_are_recorded_and_replayed(tmp_path: Path) -> None:
 
 
 def test_invalid_options_are_rejected_before_sides_are_proposed(tmp_path: Path) -> None:
-    """An unusable store and an unwritable report are also rejected at this point."""
+    """An unusable store and an unwritable report are rejected at this point as well."""
     (tmp_path / "file").write_text("no database")
     wrong = [
         ("--human", "nobody"),
@@ -91,7 +91,6 @@ def test_invalid_options_are_rejected_before_sides_are_proposed(tmp_path: Path) 
 
 
 def test_invalid_proposed_sides_end_the_command(tmp_path: Path) -> None:
-    """There is one message after all attempts, and no run."""
     with Stage(answers={"sides": {"sides": [{"name": "a", "position": "\x1b[2J"}]}}) as on:
         result = run_command(on, "--store", str(tmp_path / "own.sqlite3"))
         listed = CliRunner().invoke(app, ["runs", "--json", "--store", str(tmp_path / "own.sqlite3")])
@@ -116,7 +115,7 @@ def test_invalid_proposed_sides_end_the_command(tmp_path: Path) -> None:
 def test_a_terminal_asks_before_the_debate(
     store: Path, typed: str | None, code: int, stances: list[str] | None
 ) -> None:
-    """Answering y starts the debate, n or Ctrl-C ends without a cost, and edit replaces the sides."""
+    """The answer y starts the debate, n or Ctrl-C ends the command at no cost, and edit replaces the sides."""
     with sides_stage() as on, OnTerminal(*debate_arguments(on)) as terminal:
         terminal.until("[Y/n/edit]")
         if typed is None:
@@ -132,7 +131,6 @@ def test_a_terminal_asks_before_the_debate(
 
 
 def test_the_yes_option_skips_the_question() -> None:
-    """The sides are shown and debated."""
     with sides_stage() as on, OnTerminal(*debate_arguments(on, "--yes")) as terminal:
         assert terminal.end() == 0
     assert "[Y/n/edit]" not in terminal.seen
@@ -140,7 +138,7 @@ def test_the_yes_option_skips_the_question() -> None:
 
 
 def test_a_batch_proposes_missing_sides(tmp_path: Path) -> None:
-    """A repeated command makes no call. Plain questions use the sides in their text."""
+    """Repeating the command makes no call. Questions that state their own sides need no proposal."""
     (tmp_path / "q.txt").write_text(f"Should we cap rents?\n{ASKED}\n")
     with sides_stage() as on:
         options = [

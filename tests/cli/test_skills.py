@@ -65,7 +65,6 @@ def skill_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
 
 @pytest.mark.parametrize("skill", SKILLS)
 def test_skill_commands_run(skill: str, skill_folder: Path) -> None:
-    """The commands run in order, and their output has the fields mentioned in the skill."""
     text = SKILLS[skill]
     ran = 0
     for program, *words in split_commands(text):
@@ -89,7 +88,6 @@ def test_skill_commands_run(skill: str, skill_folder: Path) -> None:
 
 @pytest.mark.parametrize("skill", SKILLS)
 def test_skill_has_the_installable_format(skill: str) -> None:
-    """The name equals that of the folder, the description has a permitted length, and there are no other fields."""
     _, head, body = SKILLS[skill].split("---\n", 2)
     metadata = yaml.safe_load(head)
     assert set(metadata) == {"name", "description", "license", "compatibility"}
@@ -101,7 +99,7 @@ def test_skill_has_the_installable_format(skill: str) -> None:
 
 
 def test_plugin_and_registry_agree_on_the_version_and_start_the_server() -> None:
-    """The version equals the package's, and the command has all the options they use."""
+    """Both use the version of the package, and the command has all the options that they pass."""
     plugin = json.loads((ROOT / ".claude-plugin/plugin.json").read_text())
     market = json.loads((ROOT / ".claude-plugin/marketplace.json").read_text())
     server = json.loads((ROOT / "server.json").read_text())
@@ -120,7 +118,7 @@ def test_plugin_and_registry_agree_on_the_version_and_start_the_server() -> None
 
 
 def test_the_release_check_requires_a_changelog_heading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tag's version must be in every file."""
+    """Every file must also contain the tag's version."""
     import runpy
     import sys
 

@@ -102,7 +102,10 @@ def store_template(on: Stage, path: Path) -> StoredRun:
 
 
 def test_a_killed_run_is_resumed_to_the_same_result(store: Path) -> None:
-    """SIGKILL arrives during a call. Answers are not requested again, and the document is the same."""
+    """SIGKILL arrives during a call.
+
+    The answers received before it are not requested again, and the document is the same.
+    """
     options = (*SIDES, "--max-rounds", "2", "--seed", "7")
     with Stage(turns=ONE_TURN) as on:
         uninterrupted = run_command(*on.options(*options, "--json", "--no-store"))
@@ -129,7 +132,7 @@ def test_a_killed_run_is_resumed_to_the_same_result(store: Path) -> None:
 
 @pytest.mark.parametrize("verb", ALL)
 def test_each_command_is_resumed_from_its_stored_plan(verb: str, tmp_path: Path) -> None:
-    """A run ended by a limit and continued with a higher one has the same document, page, report and exit code."""
+    """A limit ends the run, and a higher limit continues it. The document, page, report and exit code are the same."""
     options = (*ALL[verb][1], "--seed", "5")
     if verb == "consensus":  # without a store, it has no archive
         options = (*options, "--no-archive")
@@ -167,7 +170,7 @@ def _lines(page: str) -> list[str]:
 
 
 def test_a_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: Path) -> None:
-    """The schema and the plan file can later change or disappear. A recording ends with the interrupted run."""
+    """The schema and the plan file may change or disappear afterwards. A recording ends with the interrupted run."""
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
     (tmp_path / "answer.json").write_text(json.dumps(schema))
     plan = tmp_path / "plan.toml"
@@ -187,7 +190,7 @@ def test_a_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store:
 
 
 def test_no_secret_is_stored(store: Path) -> None:
-    """This covers keys, and the password and query of a base URL. A resumed run needs them again."""
+    """Secrets are keys, and the password and query of a base URL. A resumed run needs them again."""
     with Stage() as on:
         secret = on.base_url.replace("http://", "http://me:geheim@")
         early = run_command("debate", "Should we ship?", "--model", "staged", "--base-url", secret, "--max-calls", "1")
@@ -215,7 +218,10 @@ def test_ctrl_c_shows_how_to_resume() -> None:
 
 
 def test_the_store_location_follows_option_and_environment(store: Path, tmp_path: Path) -> None:
-    """`--store` precedes FLOWDEBATE_STORE, which precedes the user's data directory. `--no-store` stores nothing."""
+    """`--store` takes precedence over FLOWDEBATE_STORE, which takes precedence over the user's data directory.
+
+    `--no-store` stores nothing.
+    """
     path = tmp_path / "own runs.db"
     with Stage() as on:
         run_id = run_to_limit(on, "--store", str(path))
@@ -234,7 +240,7 @@ def test_the_store_location_follows_option_and_environment(store: Path, tmp_path
 
 
 def test_an_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
-    """The default store is skipped if it is unusable. Any other store causes an error."""
+    """The default store is skipped if it cannot be used, but any other store causes an error."""
     blocked = tmp_path / "file"
     blocked.write_text("no database")
     with Stage() as on:
@@ -282,7 +288,7 @@ def test_an_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
     ids=lambda arguments: arguments[0],
 )
 def test_a_mistyped_store_path_creates_no_store(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Commands that read runs report the missing store instead of "No runs."."""
+    """Otherwise, commands that read runs would create an empty store and report "No runs."."""
     location = tmp_path / "typo.db"
     result = run_command(*arguments, "--store", str(location))
     assert (result.exit_code, result.stdout) == (2, "")
@@ -291,7 +297,7 @@ def test_a_mistyped_store_path_creates_no_store(tmp_path: Path, arguments: tuple
 
 
 async def _program_block(value: str, ctx: Context, /) -> str:
-    """Return a text with a step, as a block in another program."""
+    """Return text from a step, as a block in another program would."""
     text: str = await ctx.step(_make_text)
     return text + value
 
@@ -301,7 +307,7 @@ async def _make_text() -> str:
 
 
 def test_other_programs_runs_are_shown_and_resumed_there(store: Path) -> None:
-    """The error explains how to resume them. Their text cannot control the terminal."""
+    """The error explains how to resume them there, and their text cannot control the terminal."""
     block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
     table, run_page = run_command("runs"), run_command("show", "my-run")
@@ -315,7 +321,7 @@ def test_other_programs_runs_are_shown_and_resumed_there(store: Path) -> None:
 
 
 def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
-    """The message suggests what to do, and the run is unchanged."""
+    """The message suggests what to do, and the run stays unchanged."""
     with Stage() as on:
         run_to_limit(on)
         like = newest_run(store)
@@ -350,7 +356,10 @@ def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
 
 
 def test_runs_in_progress_are_not_deleted(store: Path) -> None:
-    """Such runs are listed as running and cannot be resumed either. After the owner's death they count as abandoned."""
+    """They are listed as running, and they cannot be resumed either.
+
+    Once their process has died, they count as abandoned.
+    """
     with Stage() as on:
         run_id = run_to_limit(on)
 
@@ -378,7 +387,6 @@ def test_runs_in_progress_are_not_deleted(store: Path) -> None:
 
 
 def test_the_run_list_applies_filters(store: Path) -> None:
-    """The table and JSON can be filtered by status, block, text and number."""
     with Stage() as on:
         run_id = run_to_limit(on)
     copy_run(store, "older", header={"created_at": 1e9, "question": "Free rents?"}, status="complete")
@@ -414,7 +422,6 @@ def read_all_pages(*options: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6, 7])
 def test_the_list_shows_the_command_for_the_next_page(store: Path, tmp_path: Path, size: int) -> None:
-    """The command includes the filters and the store. The pages have all rows, and a batch is one row."""
     with Stage() as on:
         like = store_template(on, store)
     for number, batch in enumerate(("", "b", "a", "", "b", "", "a", "b", "")):
@@ -438,7 +445,10 @@ def test_the_list_shows_the_command_for_the_next_page(store: Path, tmp_path: Pat
 
 
 def test_a_page_starts_after_a_stored_run(store: Path) -> None:
-    """The run can be given by a prefix of its id. An unknown id is an error, and the last page is empty."""
+    """The run can be given by a prefix of its id.
+
+    An unknown id is an error, and the page after the last run is empty.
+    """
     with Stage() as on:
         like = store_template(on, store)
     copy_run(store, "0123abcd-older", like=like, header={"created_at": 1e9})
@@ -450,7 +460,6 @@ def test_a_page_starts_after_a_stored_run(store: Path) -> None:
 
 
 def test_a_run_is_shown_step_by_step(store: Path) -> None:
-    """Each step has its path, model, tokens, seconds and text, in lines and in JSON. The result follows."""
     with Stage() as on:
         result = run_command(*on.options(*SIDES, "--max-rounds", "1", "--json"))
         run_id = json.loads(result.stdout)["runId"]
@@ -473,7 +482,7 @@ def test_a_run_is_shown_step_by_step(store: Path) -> None:
 
 
 def test_a_note_is_saved_and_shown(store: Path) -> None:
-    """A new note replaces the old one, a blank note deletes it, and a long one is rejected."""
+    """A new note replaces the old one, and a blank note deletes it. A note that is too long is rejected."""
     with Stage() as on:
         run_id = run_to_limit(on)
     assert "Note: Without **figures**." in run_command("show", run_id, "--note", "Without **figures**.").stdout
@@ -484,7 +493,7 @@ def test_a_note_is_saved_and_shown(store: Path) -> None:
 
 
 def test_a_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None:
-    """Neither the file nor a temporary file is left behind."""
+    """Neither the file itself nor a temporary one is left behind."""
     with Stage() as on:
         run_to_limit(on)
     like = newest_run(store)
@@ -503,7 +512,7 @@ def test_a_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None
 
 
 def test_a_terminated_write_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Reports, pages and tables are written by one function. Here it writes 200 MB in a process that is terminated."""
+    """One function writes reports, pages and tables. Here it writes 200 MB in a process that is terminated."""
     script = """
 import sys
 from pathlib import Path
@@ -522,7 +531,6 @@ with clean_up_at_termination():
 
 
 def test_deleted_runs_are_gone(store: Path) -> None:
-    """Runs are selected by id, age or status. Without a terminal, --yes is required."""
     with Stage() as on:
         run_id = run_to_limit(on)
     copy_run(store, "older", header={"created_at": 1e9}, updated_at=1e9)
@@ -558,7 +566,7 @@ def test_labeled_runs_are_listed_and_deleted(store: Path) -> None:
 
 
 def test_the_terminal_asks_before_it_deletes(store: Path) -> None:
-    """The runs are shown first. Any answer other than yes keeps them."""
+    """The runs are shown first, and any answer other than yes keeps them."""
     with Stage() as on:
         run_id = run_to_limit(on)
     for answer, code, remains in (("n", 1, True), ("y", 0, False)):
@@ -596,7 +604,6 @@ def test_written_files_are_private(tmp_path: Path) -> None:
 
 
 def test_runs_move_from_one_store_to_another(store: Path, tmp_path: Path) -> None:
-    """A file or a pipe carries everything needed to resume. Its lines cannot control the terminal."""
     other, file = str(tmp_path / "other.db"), str(tmp_path / "runs.jsonl")
     with Stage(turns=(("Homes \x9b31m\u202e", "first."),)) as on:
         run_id = run_to_limit(on)

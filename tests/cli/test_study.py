@@ -63,7 +63,6 @@ def run_study(stage: Stage | None, *words: str) -> Result:
 
 
 def test_a_study_is_registered_run_and_reported(study_folder: Path) -> None:
-    """Each step is one command. The last ones make no call."""
     with School() as school:
         assert run_study(school, "register", "facts.toml").exit_code == 0
         second = run_study(school, "register", "facts.toml")
@@ -116,7 +115,6 @@ def test_a_failed_control_stops_the_study(study_folder: Path) -> None:
 
 
 def test_changes_since_the_registration_are_reported(study_folder: Path) -> None:
-    """Findings show the old value and the new one."""
     with School() as school:
         run_study(school, "register", "facts.toml")
         (study_folder / "facts.toml").write_text(STUDY.replace("seed = 3", "seed = 4"))
@@ -125,7 +123,7 @@ def test_changes_since_the_registration_are_reported(study_folder: Path) -> None
 
 
 def test_debaters_read_the_row_s_sources_and_the_judge_does_not(study_folder: Path) -> None:
-    """Baselines do not see sources either. Changed sources are reported."""
+    """The baselines do not see the sources either. Changed sources are reported."""
     rows = [json.loads(line) for line in (study_folder / "facts.jsonl").read_text().splitlines()]
     for number, row in enumerate(rows):
         row["sources"] = {"notes.txt": f"The gauge of row {number} stood at zero."}
@@ -145,7 +143,7 @@ def test_debaters_read_the_row_s_sources_and_the_judge_does_not(study_folder: Pa
 
 
 def test_a_prompt_change_is_reported(study_folder: Path) -> None:
-    """Instructions of a single design count, even if no step of a debate changes."""
+    """Even the instructions of a single design count, although no step of a debate changes."""
     with School() as school:
         run_study(school, "register", "facts.toml")
         changed = STUDY.replace("baselines = []", 'baselines = []\ninstructions = "Be terse."')
@@ -158,7 +156,6 @@ def test_a_prompt_change_is_reported(study_folder: Path) -> None:
 
 
 def test_an_interrupted_study_shows_how_to_continue(study_folder: Path) -> None:
-    """This includes an interruption before the first answer. The exit code is that of the signal."""
     before = signal.getsignal(signal.SIGINT)
     with School(hold=(1, 0)) as school:
 
@@ -177,7 +174,7 @@ def test_an_interrupted_study_shows_how_to_continue(study_folder: Path) -> None:
 
 
 def test_a_debate_started_with_other_options_is_reported(study_folder: Path) -> None:
-    """The error suggests a remedy, since no option of a study can combine both."""
+    """No option of a study can combine both kinds, so the error suggests a remedy."""
     with School() as school:
         run_study(school, "facts.toml", "--limit", "1")
         (study_folder / "facts.answers.jsonl").unlink()
@@ -188,7 +185,7 @@ def test_a_debate_started_with_other_options_is_reported(study_folder: Path) -> 
 
 
 def test_budget_applies_to_all_questions(study_folder: Path) -> None:
-    """No further question starts after the budget is used up. The answers so far are reported."""
+    """No further question starts once the budget is used up, and the answers so far are reported."""
     with School() as school:
         result = run_study(school, "facts.toml", "--max-total-calls", "5", "--max-concurrency", "1", "--json")
         assert 5 <= len(school.bodies) < 20  # a debate that has started is finished
@@ -225,7 +222,6 @@ def test_budget_applies_to_all_questions(study_folder: Path) -> None:
 def test_invalid_study_file_is_rejected_before_any_call(
     study_folder: Path, change: tuple[str, str], message: str
 ) -> None:
-    """The error names the file, the key, the value and the permitted values."""
     (study_folder / "facts.toml").write_text(STUDY.replace(*change, 1))
     result = run_study(None, "facts.toml")
     assert result.exit_code == 2
@@ -234,7 +230,6 @@ def test_invalid_study_file_is_rejected_before_any_call(
 
 
 def test_invalid_row_is_named_before_any_call(study_folder: Path) -> None:
-    """All rows are checked, even the last. The error names the line in the file."""
     with (study_folder / "facts.jsonl").open("a") as file:
         file.write(f"\n{json.dumps({'question': 'Tea?', 'choices': ['Yes', 'yes'], 'answer': 0, 'same': 'y'})}")
     with School() as school:
@@ -245,7 +240,7 @@ def test_invalid_row_is_named_before_any_call(study_folder: Path) -> None:
 
 
 def test_report_has_only_the_requested_sections(study_folder: Path) -> None:
-    """Answers of a removed design do not make the study look finished."""
+    """Answers from a removed design do not make the study look finished."""
     with School() as school:
         run_study(school, "facts.toml")
         (study_folder / "facts.toml").write_text(

@@ -22,7 +22,7 @@ SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synt
 
 
 def test_the_terminal_shows_the_debate_live() -> None:
-    """Tokens appear before the end of a turn. Only the page sets colors and layout."""
+    """Tokens appear before the turn has ended. Only the page itself sets colors and layout."""
     turns = (("alpha beta ", "gamma."), HOSTILE)
     verdict = {"reasoning": "\x1b[5mr [/b]", "winner": "cap rents", "verdict": "v [bold]x[/bold]"}
     stage = Stage(turns=turns, verdict=verdict, hold=(0, 1))
@@ -59,7 +59,7 @@ def test_the_terminal_shows_the_debate_live() -> None:
 
 
 def test_no_color_means_no_escape_codes(tmp_path: Path) -> None:
-    """NO_COLOR keeps the layout and removes the colors, which are otherwise on."""
+    """NO_COLOR removes the colors, which are on by default, and keeps the layout."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps(DOCUMENT))
     with OnTerminal("runs", "render", str(path), NO_COLOR="1") as plain:
@@ -75,7 +75,6 @@ def test_no_color_means_no_escape_codes(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_keeps_the_arguments() -> None:
-    """The interrupt comes in the middle of a turn. There is no traceback, and the exit code is 130."""
     turns = (("Homes ", "first."), ("Build ", "more."))
     with Stage(turns=turns, hold=(1, 1)) as stage, OnTerminal(*stage.options(*SIDES), cold=True) as terminal:
         terminal.until("Homes first.")
@@ -89,7 +88,6 @@ def test_ctrl_c_keeps_the_arguments() -> None:
 
 
 def test_a_terminated_run_leaves_its_documents(tmp_path: Path) -> None:
-    """SIGTERM in the middle of a turn gives exit code 143. JSON, report and terminal have the arguments."""
     report = tmp_path / "report.md"
     with Stage(hold=(1, 0)) as stage:
         options = stage.options(*SIDES, "--json", "--markdown", str(report))
@@ -109,7 +107,7 @@ def test_a_terminated_run_leaves_its_documents(tmp_path: Path) -> None:
 
 
 def test_a_closed_pipe_ends_the_run_quietly() -> None:
-    """With `flowdebate run … | head -1`, there is no message and no further call."""
+    """`flowdebate run … | head -1` prints no message and makes no further call."""
     with Stage(hold=(0, 1)) as stage:
         with start_on_pipes(*stage.options(*SIDES)) as process:
             assert process.stdout is not None
@@ -124,7 +122,7 @@ def test_a_closed_pipe_ends_the_run_quietly() -> None:
 
 
 def test_unwritable_output_gives_at_most_one_message(tmp_path: Path) -> None:
-    """A full disk is an error without a traceback. A pipe closed before the first line is not an error."""
+    """A full disk is an error without a traceback. A pipe that closes before the first line is not an error."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps(DOCUMENT))
     if Path("/dev/full").exists():
@@ -153,7 +151,7 @@ def render_into(path: Path, stdout: int) -> tuple[int, bytes]:
 
 
 def test_a_second_ctrl_c_ends_at_once() -> None:
-    """This holds even if the first one is ignored."""
+    """This holds even if the first Ctrl-C is ignored."""
     script = (
         "import signal\n"
         "from flowdebate.cli.terminal.process import Interrupts\n"
@@ -171,7 +169,7 @@ def test_a_second_ctrl_c_ends_at_once() -> None:
 
 
 def test_help_imports_neither_models_nor_layout() -> None:
-    """`flowdebate --help` is shown immediately."""
+    """`flowdebate --help` therefore appears immediately."""
     script = "import sys; from flowdebate.cli.app import app; app(['debate', '--help'], standalone_mode=False); "
     script += "print([name for name in ('rich', 'openai', 'instructor', 'jsonschema') if name in sys.modules])"
     ended = subprocess.run(  # noqa: S603 - above

@@ -39,7 +39,7 @@ def flow_text(pieces: list[str], *, width: int | None, first: str = "  ") -> str
 
 
 def test_long_text_is_written_at_once() -> None:
-    """Writing word by word would be slow, since each write passes through all terminal layers."""
+    """Each write passes through all layers of the terminal, so writing word by word would be slow."""
     pieces: list[str] = []
     flow = TextFlow(lambda text, _: pieces.append(text), indent="  ", width=None)
     flow.feed("one two three\n" * 1_000)
@@ -51,16 +51,16 @@ def test_long_text_is_written_at_once() -> None:
 @given(FOREIGN)
 @example("\x1b[31m\x9b2J\x07\u202e\u2066\U000e0041\u2028\ud800\x7f\x00\r\ufeff\xad")
 def test_printable_text_has_no_control_or_hidden_characters(text: str) -> None:
-    """The only controls are line feed and tab, and the only formats are joiners.
+    """Line feed and tab are the only control characters, and joiners the only format characters.
 
-    There are no surrogates or line separators.
+    Surrogates and line separators never occur.
     """
     remaining = {char for char in printable(text) if category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
     assert remaining <= {"\n", "\t", *JOINERS}
 
 
 def test_only_control_and_hidden_characters_are_escaped() -> None:
-    """Each code point in the planes with letters, emoji and tags is either kept or becomes its escape."""
+    """Each code point in the planes that hold letters, emoji and tags is either kept or replaced by its escape."""
     chars = [chr(code) for code in (*range(0x20000), *range(0xE0000, 0xE1000)) if code != 0x0A]
     for char, escaped in zip(chars, printable("\n".join(chars)).split("\n"), strict=True):
         if category(char) in {"Cf", "Cs", "Zl", "Zp"} or (category(char) == "Cc" and char != "\t"):
@@ -86,26 +86,26 @@ def test_streamed_text_equals_the_whole_text(text: str, places: list[int]) -> No
     "text", ["👩\u200d👩\u200d👧", "🏳️\u200d🌈", "می\u200cشود", "क्\u200dष", "naïve „ok“\u00a0!", "日本語"]
 )
 def test_characters_needed_by_scripts_and_emoji_are_kept(text: str) -> None:
-    """Joiners between joinable characters and visible characters are not escaped."""
+    """Joiners between characters that can be joined are kept, and so are visible characters."""
     assert printable(text) == text
 
 
 @pytest.mark.parametrize("text", ["a\u200db", "\u200d", "👩\u200d", "👩\u200d\u200d👩", "\u200c👩", "pay\u200cpal"])
 def test_isolated_joiners_are_escaped(text: str) -> None:
-    """An isolated joiner could only serve to hide something."""
+    """Between other characters, a joiner could only serve to hide something."""
     assert not set(printable(text)) & set(JOINERS)
 
 
 @given(FOREIGN)
 def test_part_of_a_line_has_no_line_breaks(text: str) -> None:
-    """For example, a name cannot begin a new line."""
+    """A name, for example, cannot begin a new line."""
     assert len(in_line(text).splitlines()) <= 1
 
 
 @given(FOREIGN, st.none() | WIDTHS, st.sampled_from(["", "  ", "      "]))
 @example("x" * 200 + "日本語" * 40 + " y", 20, "")
 def test_every_line_of_a_flow_is_indented(text: str, width: int | None, first: str) -> None:
-    """Model text never starts at the left edge, except on a first line after a label."""
+    """Text from a model never starts at the left edge, except after a label on the first line."""
     begin, *lines = flow_text([text], width=width, first=first).split("\n")
     assert not begin.strip() or begin.startswith(first)
     assert all(line.startswith("  ") or not line for line in lines)
@@ -113,7 +113,7 @@ def test_every_line_of_a_flow_is_indented(text: str, width: int | None, first: s
 
 @given(st.lists(st.text("abcäßж", min_size=1, max_size=18), min_size=1), WIDTHS)
 def test_words_that_fit_are_not_split(words: list[str], width: int) -> None:
-    """Lines wrap between words and are filled as far as possible."""
+    """Lines wrap between words and hold as many words as fit."""
     lines = flow_text([" ".join(words)], width=width).removesuffix("\n").split("\n")
     assert [word for line in lines for word in line.split()] == words
     assert all(len(line) + 1 + len(after.split()[0]) > width for line, after in pairwise(lines))
@@ -121,7 +121,7 @@ def test_words_that_fit_are_not_split(words: list[str], width: int) -> None:
 
 @given(st.lists(st.tuples(FOREIGN, st.sampled_from(["", "bold"])), max_size=5), WIDTHS)
 def test_styles_do_not_change_the_layout(parts: list[tuple[str, str]], width: int) -> None:
-    """Each part keeps its style, and a style change never wraps a line."""
+    """Each part keeps its style, and a change of style never wraps a line."""
     pieces: list[tuple[str, str]] = []
     flow = TextFlow(lambda *piece: pieces.append(piece), indent="  ", width=lambda: width)
     for text, style in parts:
@@ -137,25 +137,25 @@ def test_styles_do_not_change_the_layout(parts: list[tuple[str, str]], width: in
 @example("x" * 200 + "日本語" * 40 + " y", 20)
 @example("👩\u200d" * 60, 30)
 def test_no_line_of_a_flow_is_wider_than_the_terminal(text: str, width: int) -> None:
-    """Otherwise the terminal would wrap the line without the indent. Characters are measured individually."""
+    """The terminal would wrap a longer line without the indent. Every character is measured individually."""
     for line in flow_text([text], width=width).split("\n"):
         assert sum(map(get_character_cell_size, line)) <= width
 
 
 @given(FOREIGN, st.none() | WIDTHS, st.lists(st.integers(0, 1000)))
 def test_flow_is_independent_of_chunk_boundaries(text: str, width: int | None, places: list[int]) -> None:
-    """The chunks of a model's output do not affect the layout."""
+    """A model's output is laid out the same way, whatever chunks it arrives in."""
     assert flow_text(split_text(text, places), width=width) == flow_text([text], width=width)
 
 
 @given(FOREIGN, st.none() | WIDTHS)
 def test_flow_loses_no_text(text: str, width: int | None) -> None:
-    """The output is the printable text, apart from whitespace."""
+    """Apart from whitespace, the output is the printable text."""
     assert "".join(flow_text([text], width=width).split()) == "".join(printable(text).split())
 
 
 def test_words_are_written_when_complete() -> None:
-    """All received words but the last are visible."""
+    """All received words except the last are visible, since the last may be incomplete."""
     pieces: list[str] = []
     flow = TextFlow(lambda text, _: pieces.append(text), indent="  ", width=lambda: 40)
     flow.feed("alpha beta gam")
@@ -166,10 +166,10 @@ def test_words_are_written_when_complete() -> None:
 
 
 def test_blank_lines_are_collapsed() -> None:
-    """A model cannot push the page out of sight."""
+    """Otherwise, a model could push the page out of sight."""
     assert flow_text(["\n\n\na\n\n\n\n\n\nb\n\n"], width=None) == "  a\n\n  b\n"
 
 
 def test_lines_keep_their_indent_up_to_a_limit() -> None:
-    """Lists and JSON stay legible, and a model cannot push its text out of sight."""
+    """Lists and JSON stay legible, yet a model cannot push its text out of sight."""
     assert flow_text(["a\n  b\n" + " " * 999 + "c"], width=None) == f"  a\n    b\n{' ' * 26}c\n"

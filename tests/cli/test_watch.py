@@ -32,7 +32,6 @@ def page_lines(page: str) -> list[str]:
 
 
 def test_a_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
-    """The view shows the current workers and ends as the full page. The run is not affected."""
     with Stage(turns=SAID, hold=(2, 1)) as on, start_on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(3)
         with OnTerminal("runs", "watch", "--last") as terminal:
@@ -55,7 +54,6 @@ def test_a_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
 
 @pytest.mark.parametrize("verb", ALL)
 def test_a_finished_run_is_shown_from_its_beginning(verb: str, tmp_path: Path) -> None:
-    """Page, report and exit code equal those of the run's own command, even after a limit."""
     options = (*ALL[verb][1], "--seed", "5")
     reports = tmp_path / "own.md", tmp_path / "watched.md"
     for limit in ((), ("--max-calls", str(TOGETHER.get(verb, 2)))):
@@ -74,7 +72,6 @@ def test_a_finished_run_is_shown_from_its_beginning(verb: str, tmp_path: Path) -
 
 
 def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
-    """The view prints the command to watch again."""
     with Stage(turns=SAID, hold=(1, 0)) as on, start_on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
         with OnTerminal("runs", "watch", "--last") as terminal:
@@ -91,7 +88,6 @@ def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
 
 
 def test_a_run_with_a_dead_process_is_reported(store: Path) -> None:
-    """The transcript and the resume command are shown. Abandoned and waiting runs are handled alike."""
     with Stage(turns=SAID, hold=(1, 0)) as on, start_on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
         process.kill()
@@ -105,7 +101,7 @@ def test_a_run_with_a_dead_process_is_reported(store: Path) -> None:
 
 
 def test_a_run_waiting_for_a_human_ends_the_view() -> None:
-    """The hint is the command for answering, including the store."""
+    """The hint shows the command for answering, including its store."""
     with Stage(turns=SAID) as on:
         result = run_command(*on.options(*SIDES, "--human", "con"))
         watched = run_command("runs", "watch", "--last")
@@ -115,7 +111,6 @@ def test_a_run_waiting_for_a_human_ends_the_view() -> None:
 
 
 def test_a_failed_run_fails_its_viewer() -> None:
-    """The error is shown, even for a run that never started."""
     with Stage(verdict={"winner": 5}) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "1", "--on-failure", "fail"))
         failed = run_command("runs", "watch", "--last")
@@ -129,7 +124,6 @@ def test_a_failed_run_fails_its_viewer() -> None:
 
 
 def test_json_output_has_one_event_per_line() -> None:
-    """Live and finished runs print all events in order, and nothing else on stdout."""
     with Stage(turns=(("Homes \x9b31m\u202e", "first."), ("Build ", "more.")), hold=(2, 0)) as on:
         with start_on_pipes(*on.options(*SIDES)) as process:
             on.wait_for_turn(3)
@@ -150,7 +144,7 @@ def test_json_output_has_one_event_per_line() -> None:
 
 
 async def _program_block(value: str, ctx: Context, /) -> str:
-    """Return a text with a side effect, as a block in another program."""
+    """Return text from a step with a side effect, as a block in another program would."""
     text: str = await ctx.step(_make_text)
     if value.startswith("fail"):
         raise ValueError(value)
@@ -162,7 +156,6 @@ async def _make_text() -> str:
 
 
 def test_program_runs_are_shown_step_by_step(store: Path) -> None:
-    """The reason is shown. Program text cannot control the terminal."""
     block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
     with pytest.raises(ValueError, match="fail"):

@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(not CLIENTS, reason="make test-clients installs the programs"),
 ]
 MAX_REQUESTS = 6
-"""Maximum number of requests that a program sends before it gives up."""
+"""Maximum number of requests that a program sends before it stops retrying."""
 SESSIONS = ("projects/", "session", "chats/", "history", "rollout", "opencode.db")
 
 
@@ -75,7 +75,7 @@ def list_temporary(home: Path) -> Path:
 
 
 async def check_ready(model: CliModel) -> None:
-    """Check that the program is signed in. Settings it still reads cause one warning per process."""
+    """Check that the program is signed in. Settings that it still reads cause one warning per process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         await model.check_ready()
@@ -94,7 +94,7 @@ def list_files(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_program_gets_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
-    """The program has no tools, MCP servers, hooks, plugins, memory, skills, files or sessions.
+    """None of the user's tools, servers, hooks, plugins, memory, skills, files or sessions reach the program.
 
     An answer takes one request.
     """
@@ -125,7 +125,7 @@ async def test_a_program_gets_only_its_sign_in(program: str, home: Path, stub: V
 async def test_an_error_keeps_its_cause(
     program: str, status: int, error: type[Exception], home: Path, stub: VendorStub
 ) -> None:
-    """The library does not retry, since the program has already done so."""
+    """The program has already retried, so the library does not."""
     stub.refuses = status
     request = request_with_syntax(home)
     # without a model name, gemini calls a second model ten times within two minutes
@@ -153,7 +153,7 @@ async def test_no_prompt_starts_a_command(program: str, word: str, home: Path, s
 
 
 async def test_claude_reads_only_the_files_of_its_folder(home: Path, stub: VendorStub) -> None:
-    """Absolute paths, parent segments and links cannot leave the folder."""
+    """Neither absolute paths nor parent segments nor links lead out of the folder."""
     folder = home / "work"
     (folder / "notes").mkdir(parents=True)
     (folder / "notes" / "plan.txt").write_text("THE-PLAN")
@@ -170,7 +170,7 @@ async def test_claude_reads_only_the_files_of_its_folder(home: Path, stub: Vendo
 
 
 async def test_gemini_key_is_copied_from_its_file(home: Path, stub: VendorStub) -> None:
-    """The file is gemini's `.env`, in the location where gemini reads keys."""
+    """The file is `.env` in the folder where gemini reads its keys."""
     os.environ.pop("GEMINI_API_KEY")
     (home / ".gemini" / ".env").write_text(f"GEMINI_API_KEY={KEY}\n")
     model = CliModel("gemini")
@@ -181,7 +181,7 @@ async def test_gemini_key_is_copied_from_its_file(home: Path, stub: VendorStub) 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_missing_sign_in_is_reported_before_the_first_call(program: str, home: Path, stub: VendorStub) -> None:
-    """Each real program runs in a home without a sign-in."""
+    """Each real program is started in a home without a sign-in."""
     clear(home)
     for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY", "KEY_OF_STUB"):
         os.environ.pop(name)
@@ -209,7 +209,7 @@ async def test_a_sign_in_file_is_copied_and_never_changed(program: str, home: Pa
 
 @pytest.mark.parametrize("name", ["a-model-of-tomorrow"])
 async def test_a_model_unknown_to_codex_has_no_tools(name: str, home: Path, stub: VendorStub) -> None:
-    """The program's list of models may be older than the model."""
+    """The program's own list of models may be older than the model."""
     await ask(CliModel("codex", model=name), request_with_syntax(home))
     (body,) = stub.bodies
     assert body["model"] == name

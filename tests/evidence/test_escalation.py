@@ -27,7 +27,7 @@ def panel_choice(pair: Judged, judges: list[str]) -> str:
 
 @pytest.mark.parametrize("name", [*escalation.REPLAYS])
 def test_a_replay_matches_a_manual_count(name: str, tmp_path: Path) -> None:
-    """The count covers who decided and how often both methods are right."""
+    """The count covers who decided each case and how often each of the two methods is right."""
     pairs = escalation.read_pairs(write_llmbar(tmp_path))
     first, second, judges = escalation.REPLAYS[name]
     report = asyncio.run(escalation.replay(pairs, first, second, judges))
@@ -49,7 +49,6 @@ def test_a_replay_matches_a_manual_count(name: str, tmp_path: Path) -> None:
 
 
 def test_the_page_lists_every_prediction_with_its_outcome(tmp_path: Path) -> None:
-    """The sample is too small for conclusions about the predictions."""
     page = tmp_path / "escalation.md"
     escalation.main(["--llmbar", str(write_llmbar(tmp_path / "LLMBar")), "--out", str(page), "--questions", "12"])
     rows = [line for line in page.read_text("utf-8").splitlines() if "predicted" in line and line.startswith("| ")]

@@ -52,13 +52,13 @@ def make_rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
 
 
 def test_page_generation_is_deterministic() -> None:
-    """The page is identical bit for bit, whatever the clock, the machine and earlier draws."""
+    """The clock, the machine and earlier random draws change not a single bit of the page."""
     first = page.page("-", scale=0.002)
     assert page.page("-", scale=0.002) == first
 
 
 def test_larger_samples_extend_smaller_ones() -> None:
-    """An item depends neither on the sample size nor on its chunk."""
+    """An item depends neither on the sample size nor on the chunk in which it is drawn."""
     few, many = (
         np.concatenate([odds for odds, _ in ballots(WORLDS["four"], Ballots(schedule="cyclic"), count)])
         for count in (50, 20_100)
@@ -67,7 +67,7 @@ def test_larger_samples_extend_smaller_ones() -> None:
 
 
 def test_simulations_show_the_documented_effects() -> None:
-    """Swapping corrects biases that repetition does not, and nothing corrects text features."""
+    """Swapping corrects biases that repetition does not, and nothing corrects for features of the text."""
     _, estimates = simulated.schedules(scale=0.01)
     assert estimates["gap", "`swap`", "mean"].low > estimates["gap", "control: the same order again", "mean"].high + 0.1
     assert abs(estimates["four", "`cyclic`", "odds"].value - 0.861) < 0.02
@@ -98,7 +98,7 @@ def test_a_quote_matches_within_rounding(figure: str, low: float, high: float, v
 
 
 def test_slot_bias_and_accuracy_are_distinguished() -> None:
-    """The slot judge is right by chance, as the audit reports; the other judge is always right."""
+    """The judge that follows slots is right only by chance, as the audit reports; the other judge is always right."""
     pairs = [make_pair(number) for number in range(60)]
     slots, truth = real(make_rows(pairs, slot_only=True), pairs), real(make_rows(pairs, slot_only=False), pairs)
     assert "favors the first slot: 120 of 120" in slots
@@ -110,7 +110,7 @@ def test_slot_bias_and_accuracy_are_distinguished() -> None:
 
 
 def test_incompletely_judged_pairs_are_excluded() -> None:
-    """This keeps the results of an interrupted run balanced."""
+    """The results of an interrupted run thus stay balanced."""
     pairs = [make_pair(number) for number in range(9)]
     assert "8 pairs in three views, 26 calls" in real(make_rows(pairs, slot_only=True)[:-1], pairs)
     assert real([], pairs).endswith("yet.")
@@ -124,7 +124,7 @@ def test_the_measured_part_of_the_page_is_preserved(tmp_path: Path) -> None:
 
 
 def test_sections_of_models_without_ballots_are_unchanged() -> None:
-    """New sections replace only the stored sections of the same model."""
+    """New sections replace only those already stored for the same model."""
     stored = "Old lead.\n\n### `one`\n\nOld one.\n\n### `two`\n\nOld two."
     derived = "New lead.\n\n### `two`\n\nNew two."
     assert page.merged(derived, stored) == "New lead.\n\n### `one`\n\nOld one.\n\n### `two`\n\nNew two."
@@ -133,7 +133,7 @@ def test_sections_of_models_without_ballots_are_unchanged() -> None:
 
 @pytest.mark.slow
 def test_the_sections_of_the_page_match_the_stored_ballots() -> None:
-    """Letter judges have 260 pairs with three views each, and their tables can be rebuilt."""
+    """Each letter judge has 260 pairs with three views each, and its tables can be rebuilt from them."""
     sections = rows_of(BALLOTS)
     assert Counter(row.model for row in sections) == {"local, by letter": 780, "smollm2, by letter": 780}
     derived = real(sections, stored_pairs())
@@ -144,7 +144,7 @@ def test_the_sections_of_the_page_match_the_stored_ballots() -> None:
 
 
 def test_the_figures_of_the_page_match_the_records() -> None:
-    """Each row with a measured interval matches word for word."""
+    """Every row with a measured interval matches word for word."""
     root = Path(__file__).parents[2]
     records = "\n".join(path.read_text("utf-8") for path in (root / "evidence" / "records").glob("*.md"))
     page = (root / "docs" / "evidence.md").read_text("utf-8")
@@ -177,7 +177,6 @@ def test_unkind_judges_gain_less_or_nothing() -> None:
 
 @pytest.mark.anyio
 async def test_letter_judgments_match_the_library(tmp_path: Path) -> None:
-    """The log-odds equal a simulated judge's, stored rows can be read back, and missing log-probabilities fail."""
     one = make_pair(1)
     view = views_of(one)["reverse"]
     judge = FunctionModel(lambda request: dict(zip(request.choices, (-0.5, -1.5), strict=True)), name="small")
@@ -193,7 +192,7 @@ async def test_letter_judgments_match_the_library(tmp_path: Path) -> None:
 
 
 def test_letters_benefit_from_two_orders() -> None:
-    """The `gap` judge scores .891 by letter in both orders.
+    """In both orders, the `gap` judge is right in .891 of cases by letter.
 
     With all-or-nothing scores it stays at .683, as in one order.
     """
@@ -208,7 +207,7 @@ def test_letters_benefit_from_two_orders() -> None:
 
 @given(st.lists(st.tuples(*[st.floats(-9, 9)] * 4), min_size=1, max_size=5))
 def test_the_figures_of_letters_match_the_library(items: list[tuple[float, ...]]) -> None:
-    """The winner by mean log-odds over both orders equals the winner returned by `decide()` without a threshold."""
+    """`decide()` without a threshold returns the side with the higher mean log-odds over both orders."""
     odds = np.array(items).reshape(len(items), 2, 2)
     leaders = by_odds(odds).leaders
     for number, views in enumerate(odds.tolist()):
@@ -230,9 +229,9 @@ def test_rows_are_read_back(tmp_path: Path) -> None:
 
 
 def test_a_pair_has_three_views() -> None:
-    """The views are the pair, its reverse, and the pair again.
+    """These are the pair, its reverse, and the pair again.
 
-    Slots and labels are swapped, and the first side is drawn evenly.
+    Slots and labels are swapped, and each side comes first equally often.
     """
     first = []
     for number in range(200):
@@ -246,7 +245,7 @@ def test_a_pair_has_three_views() -> None:
 
 
 def test_the_pairs_are_unchanged() -> None:
-    """There are 260 pairs of two statements. The package's own order would reveal the truth."""
+    """There are 260 pairs of statements, shuffled because the package's own order would reveal the truth."""
     try:
         pairs = fact_pairs()
     except ModuleNotFoundError as missing:
@@ -264,7 +263,7 @@ def test_intervals_contain_the_mean(counted: tuple[int, int]) -> None:
 
 
 def test_estimates_are_formatted_as_published() -> None:
-    """Shares have no leading zero, and differences have a sign."""
+    """Shares have no leading zero, and differences always have a sign."""
     assert f"{Estimate(0.6814, 0.68, 1.0, 3):3}" == ".681 [.680, 1.000]"
     assert f"{Estimate(-0.05, -0.0001, 0.25, 3):+3}" == "-.050 [+.000, +.250]"
     assert table(["a"], [["1"]]) == "| a |\n| --- |\n| 1 |"

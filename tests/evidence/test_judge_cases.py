@@ -18,7 +18,10 @@ from flowdebate.testing import FunctionModel
 
 
 def test_the_debates_are_balanced() -> None:
-    """All combinations of quality, speaking order and length occur. In equal debates, one side may say more."""
+    """All combinations of quality, speaking order and length occur.
+
+    In debates of equal quality, one side may say more.
+    """
     debates = cases()
     assert len({case.id for case in debates}) == len(debates)
     for letter, of_each in (("c", 3), ("d", 3), ("n", 4)):
@@ -45,7 +48,7 @@ def test_the_section_of_the_page_matches_the_stored_ballots() -> None:
 
 
 def test_stored_ballots_match_the_judge() -> None:
-    """The stored ballots in both orders give the judge's original decision when read back."""
+    """Read back in both orders, the stored ballots give the judge's original decision."""
 
     def answer(request: object) -> ModelResponse:
         return ModelResponse(text="A", logprobs={"A": -0.2, "B": -1.7})

@@ -66,7 +66,10 @@ def test_the_replay_reproduces_published_figures(tmp_path: Path) -> None:
 
 
 def test_a_leaderboard_is_audited(tmp_path: Path) -> None:
-    """The audit finds the ranking and the judge that favors a side, and reports no effect of an irrelevant length."""
+    """The audit finds the ranking and the judge that favors a side.
+
+    It finds no effect of length, which is irrelevant here.
+    """
     clone = write_debate(tmp_path)
     matchups, ballots = read_matchups(clone)
     assert (len(matchups), len(ballots)) == (120, 720)
@@ -87,7 +90,7 @@ def test_a_leaderboard_is_audited(tmp_path: Path) -> None:
 
 
 def test_the_commit_of_a_clone_is_read(tmp_path: Path) -> None:
-    """The head may be detached or on a branch, and the branch's reference may be packed."""
+    """The head may be detached or on a branch, and the reference of the branch may be packed."""
     folder = tmp_path / ".git"
     (folder / "refs/heads").mkdir(parents=True)
     (folder / "HEAD").write_text("ref: refs/heads/main\n")

@@ -30,7 +30,6 @@ def side_lines(case: ReviewCase, sign: str) -> list[str]:
 
 
 def test_there_are_enough_changes_for_the_rates() -> None:
-    """There are 80 faulty and 40 clean changes in four languages, with at most three of a kind in each."""
     languages = Counter((case.language, len(case.faults)) for case in CASES)
     names = ("python", "typescript", "go", "java")
     assert languages == {(name, count): 20 if count else 10 for name in names for count in (0, 1)}
@@ -42,7 +41,7 @@ def test_there_are_enough_changes_for_the_rates() -> None:
 
 
 def test_answer_keys_are_lines_of_the_change() -> None:
-    """A key is an added line of the changed file, or a line beside a removed one."""
+    """A key is an added line in the changed file, or a line next to a removed one."""
     for case in CASES:
         [(path, diff)] = case.sources.items()
         lines = number_lines(Source.of(path, diff))
@@ -61,7 +60,7 @@ def test_answer_keys_are_lines_of_the_change() -> None:
 
 
 def test_no_two_changes_share_more_than_half_of_their_lines() -> None:
-    """The share is computed from the shorter change, without blank lines."""
+    """The share is that of the shorter change, not counting blank lines."""
     sets = {case.id: {line.strip() for side in "+-" for line in side_lines(case, side)} - {""} for case in CASES}
     for one, second in combinations(sets, 2):
         shared = sets[one] & sets[second]

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def test_the_audit_detects_a_position_biased_judge(capsys: pytest.CaptureFixture[str]) -> None:
-    """The bias shows in the slot's win rate, in order-dependent verdicts, and in the text."""
     with forbid_real_models():
         audit = asyncio.run(load_script("audit_a_judge").main())
     assert audit.slots[0].p is not None

@@ -18,7 +18,6 @@ import gallery
 
 
 def test_only_claims_with_a_verified_quote_change_the_draft(capsys: pytest.CaptureFixture[str]) -> None:
-    """The answers are those from the gallery."""
     with forbid_real_models():
         output = load_script("checked_answer").main(*gallery.models_of("checked_answer"))
     assert [claim.ruling for claim in output.claims] == ["holds", "cannot_tell"]

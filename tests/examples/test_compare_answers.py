@@ -22,7 +22,6 @@ pytestmark = pytest.mark.anyio
 async def test_the_better_system_wins_and_nothing_is_paid_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Scores per criterion are printed. A second run prints the same output without a call."""
     prompts: list[str] = []
 
     def answer(request: ModelRequest) -> Reply:

@@ -28,7 +28,6 @@ def answer(request: ModelRequest) -> Any:
 
 
 def test_the_pipeline_survives_a_flaky_agent(capsys: pytest.CaptureFixture[str]) -> None:
-    """All phases run, the flaky agent's failures are reported, and the second debate recalls the first."""
     first, second = load_script("consensus_pipeline").main(FunctionModel(answer))
     assert [reached.label for reached in first.stages][-4:] == [
         "ROUNDS_COMPLETE",

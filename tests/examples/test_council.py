@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def test_the_council_ranks_its_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each member also ranks its own answer, and the chair names open questions."""
     with forbid_real_models():
         output = load_script("council").main(FunctionModel(reply))
     assert output.answer == "Wait a week."

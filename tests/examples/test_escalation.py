@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def test_easy_questions_end_early_and_hard_ones_are_debated(capsys: pytest.CaptureFixture[str]) -> None:
-    """The critic's claim holds, so the debate decides. An easy question needs neither critique nor debate."""
     with forbid_real_models():
         easy, hard = load_script("escalation").main(*gallery.models_of("escalation"))
     assert (easy.decided_by, easy.calls, easy.skipped) == ("second", 4, ["check", "debate"])

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 def test_each_role_has_its_model(capsys: pytest.CaptureFixture[str]) -> None:
-    """Models are assigned by name and by role, and the output shows the assignment."""
     verdict = {"reasoning": "It was measured.", "winner": None, "verdict": "Drop one a year."}
     keeper, mover = ScriptedModel("It costs little.", name="a/keep"), ScriptedModel("It costs much.", name="b/move")
     judge = ScriptedModel(verdict, name="c/judge")

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def test_the_mayor_decides_in_a_later_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The debate waits, rejects an invalid verdict, accepts a valid one, and repeats no call."""
     example, store = load_script("human_judge"), tmp_path / "bridge.sqlite3"
     with forbid_real_models():
         run = example.begin(store, ScriptedModel("It is for people.", "Many live behind it."))

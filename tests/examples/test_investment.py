@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 def test_the_investment_is_settled_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """The second of two rounds settles the question, and the printed page has the original's format."""
     model = ScriptedModel(
         "AI is on a Moore's Law trajectory.",
         "The average AI startup burns $2M a month.",

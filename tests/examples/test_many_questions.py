@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def test_a_resumed_batch_pays_once_per_question(capsys: pytest.CaptureFixture[str]) -> None:
-    """A failed question is reported, and the second process repeats only that one."""
     example = load_script("many_questions")
     down = True
     paid_calls = 0

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_debaters_hand_over_in_every_way(form: TransitionForm, capsys: pytest.CaptureFixture[str]) -> None:
-    """The debater named in a handoff speaks next. An unknown name is reported, and the second answer counts."""
     prompts: list[str] = []
 
     def answer(request: ModelRequest) -> Any:

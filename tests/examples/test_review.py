@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def test_the_plan_is_reviewed_and_checked_by_the_gate(capsys: pytest.CaptureFixture[str]) -> None:
-    """The output locates the finding by its quote, shows the reviewers' assessments, and applies the gate."""
     with forbid_real_models():
         output = load_script("review").main(FunctionModel(reply))
     printed = capsys.readouterr().out

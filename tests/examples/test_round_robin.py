@@ -30,7 +30,6 @@ def answer(request: ModelRequest) -> Any:
 
 
 def test_the_round_robin_heeds_its_referee_and_delivers_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    """Three debaters speak twice and see the referee's finding the second time. The plan has its own type."""
     example = load_script("round_robin")
     with forbid_real_models():
         plan = example.main(FunctionModel(answer))

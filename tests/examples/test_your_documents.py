@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def test_the_folder_is_read_without_its_secret(capsys: pytest.CaptureFixture[str]) -> None:
-    """No prompt contains the secret. Excluded files and the status of each quote are printed."""
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:

@@ -24,7 +24,6 @@ CONSENSUS = {"question": TASK, "pattern": "consensus", "sides": SIDES, "max_roun
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_second_debate_sees_the_dissent_of_the_first(mode: str) -> None:
-    """A host can opt out of the archive. A pattern without memory rejects that option."""
     calls: list[Call] = []
 
     async def prompts(client: Client, **more: Any) -> list[str]:

@@ -40,7 +40,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     ids=["another host", "another origin", "no origin", "a form"],
 )
 async def test_requests_from_other_sites_are_rejected(tmp_path: Path, headers: dict[str, str], status: int) -> None:
-    """A browser can be tricked into sending such requests to a local server."""
+    """A web page can trick a browser into sending such requests to a local server."""
     service, _ = make_service(tmp_path)
     async with service, serve_on_socket(service) as url, httpx2.AsyncClient() as client:
         accepted = {"accept": "application/json, text/event-stream"}
@@ -49,7 +49,7 @@ async def test_requests_from_other_sites_are_rejected(tmp_path: Path, headers: d
 
 
 async def test_a_client_discovers_the_server_by_its_card(tmp_path: Path) -> None:
-    """The card needs no token, allows local requests only, and has the name used in registries."""
+    """The card is served without a token, to local requests only, and has the name used in registries."""
     service, _ = make_service(tmp_path)
     async with service, serve_on_socket(service) as url, httpx2.AsyncClient() as client:
         response = await client.get(f"{url}/server-card")
@@ -66,7 +66,7 @@ async def test_a_client_discovers_the_server_by_its_card(tmp_path: Path) -> None
 
 
 async def test_an_enclosing_application_can_allow_more_hosts(tmp_path: Path) -> None:
-    """`allow_hosts` adds host names. `guarded` leaves all checks to the enclosing application."""
+    """`allow_hosts` adds host names, while `guarded` leaves all checks to the enclosing application."""
     service, _ = make_service(tmp_path)
     for options, status in (({"allow_hosts": ["debates.example"]}, 200), ({"guarded": True}, 200), ({}, 421)):
         async with serve_on_socket(service, **options) as url, httpx2.AsyncClient() as client:
@@ -78,7 +78,7 @@ async def test_an_enclosing_application_can_allow_more_hosts(tmp_path: Path) -> 
 
 
 async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> None:
-    """The command prints its address and lets calls in flight finish."""
+    """The command prints its address, and lets calls in flight finish when it is stopped."""
     started = parameters(tmp_path, "--http", "--port", "0")
     process = await asyncio.create_subprocess_exec(
         started.command,
@@ -125,7 +125,7 @@ async def test_a_port_in_use_is_rejected(tmp_path: Path) -> None:
 
 
 def test_importing_the_library_does_not_import_the_sdk() -> None:
-    """Importing the command line does not import the SDK either."""
+    """This includes importing the command line."""
     import subprocess
 
     code = "import sys, flowdebate.cli.app, flowdebate.mcp; print('mcp' in sys.modules, 'uvicorn' in sys.modules)"

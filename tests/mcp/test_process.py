@@ -46,7 +46,7 @@ async def start_held_run(client: Client, folder: Path) -> str:
 
 
 async def test_a_killed_server_resumes_without_paying_twice(tmp_path: Path) -> None:
-    """`wait_for_run` reports the crash and `resume_run` continues. Only the call in flight is repeated."""
+    """`wait_for_run` reports the crash, and `resume_run` repeats only the call in flight."""
     model = StageModel(tmp_path)
     async with open_client(tmp_path) as client:
         run_id = await start_held_run(client, tmp_path)
@@ -120,7 +120,7 @@ def test_conflicting_options_are_rejected(arguments: list[str], sentence: str) -
 
 
 async def test_a_long_run_can_be_followed_in_short_waits(tmp_path: Path) -> None:
-    """The parts returned with `seen` add up to the whole report."""
+    """Joined together, the parts returned with `seen` are the whole report."""
     parts: list[str] = []
     async with open_client(tmp_path, seconds=0.25, read_timeout_seconds=20) as client:
         run = structured_output(await client.call_tool("start_debate", CITY))
@@ -137,7 +137,7 @@ async def test_a_long_run_can_be_followed_in_short_waits(tmp_path: Path) -> None
 
 
 async def test_stdout_carries_only_the_protocol(tmp_path: Path) -> None:
-    """Anything that the application's module prints goes to stderr."""
+    """Anything that the application's module prints goes to stderr instead."""
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     listed = await request(process, "tools/list", {})
     assert process.stdin is not None

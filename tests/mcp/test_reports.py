@@ -29,7 +29,7 @@ BREAKS = "\n\r\x0b\x0c\x1c\x85\u2028\u2029"
 
 
 def result_lines(text: str, pattern: str) -> list[str]:
-    """Return the lines that a tool returns for a run whose texts are all `text`."""
+    """Return the lines that a tool returns for a run in which every text is `text`."""
     document = document_of(build_document(text)[pattern], location="test")
     return "\n".join([render_contributions(split_contributions(document)), render_result(document) or ""]).splitlines()
 
@@ -39,7 +39,7 @@ def result_lines(text: str, pattern: str) -> list[str]:
     text=st.text() | st.sampled_from([attack.written(own="a", other="b") for attack in ATTACKS]), more=st.text(BREAKS)
 )
 def test_no_text_can_imitate_a_result_line(pattern: str, text: str, more: str) -> None:
-    """No line break in a text changes the number of the tool's own lines."""
+    """Line breaks in a text do not change the number of the tool's own lines."""
     unframed = [line for line in result_lines(f"x{more}{text}", pattern) if not line.startswith("  | ")]
     assert len(unframed) == len(result_lines("x", pattern))
     assert all(line.startswith(("[", "- ", "(")) or line.partition(":")[0].isprintable() for line in unframed)
@@ -49,7 +49,7 @@ def test_no_text_can_imitate_a_result_line(pattern: str, text: str, more: str) -
 @pytest.mark.anyio
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> None:
-    """The host starts each pattern by name with custom sides, and reads the texts and the outcome."""
+    """The host can set its own sides, and it can read the texts and the outcome."""
     from mcp import Client
 
     async with (
@@ -69,7 +69,7 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
 
 @pytest.mark.anyio
 async def test_the_host_s_user_can_argue_a_side(tmp_path: Path) -> None:
-    """The value `human` on a side is sufficient."""
+    """Setting the side to `human` is sufficient."""
     async with open_client(tmp_path) as client:
         sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
         run = structured_output(
@@ -81,7 +81,7 @@ async def test_the_host_s_user_can_argue_a_side(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_another_process_s_run_can_be_awaited(tmp_path: Path) -> None:
-    """A second server on the same store reports the run's progress and cannot cancel it."""
+    """A second server on the same store reports the run's progress, but it cannot cancel the run."""
     from mcp import Client
 
     (tmp_path / "hold").touch()
@@ -122,7 +122,7 @@ _LEAF: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
 
 @given(properties=st.dictionaries(st.text(min_size=1, max_size=8), _LEAF, min_size=1, max_size=5), needed=st.data())
 def test_a_form_fits_any_schema(properties: dict[str, Any], needed: st.DataObject) -> None:
-    """Fields use the few types supported by the protocol, under the names from the schema."""
+    """Its fields use the few types that the protocol supports, under the names from the schema."""
     required = needed.draw(st.lists(st.sampled_from(sorted(properties)), unique=True))
     schema = {"properties": properties, "required": required, "$defs": {"Choice": {"enum": ["a", "b"]}}}
     rendered = render_elicitation_schema(make_form(make_request(schema)))
@@ -131,7 +131,7 @@ def test_a_form_fits_any_schema(properties: dict[str, Any], needed: st.DataObjec
 
 
 def test_form_answers_are_converted_to_the_schema() -> None:
-    """Lists are typed with commas, and objects are typed as JSON. Empty fields are omitted."""
+    """Lists are typed with commas, and objects as JSON. Fields left empty are omitted."""
     schema = {
         "properties": {
             "nextSpeakers": {"type": "array", "items": {"type": "string"}},

@@ -34,7 +34,6 @@ async def resource_text(client: Client, uri: str) -> str:
 
 
 async def test_a_run_is_available_as_report_transcript_and_document(local_stage: Stage) -> None:
-    """The formats are Markdown, text, and the JSON read by `flowdebate runs render`."""
     async with local_stage.connect() as client:
         templates = (await client.list_resource_templates()).resource_templates
         run = structured_output(
@@ -62,7 +61,7 @@ async def test_an_unknown_resource_is_a_protocol_error(local_stage: Stage, uri: 
 
 
 async def test_subscribers_of_a_run_are_notified_of_changes(tmp_path: Path) -> None:
-    """Each turn causes exactly one notification. Closed streams receive no more."""
+    """Each turn causes exactly one notification, and closed streams receive no more."""
     service, model = make_service(tmp_path)
     model.hold.touch()
     async with service, Client(create_server(service)) as client:
@@ -94,7 +93,7 @@ async def test_prompts_carry_their_argument_as_data(local_stage: Stage) -> None:
 
 
 async def test_tools_declare_their_effects(local_stage: Stage) -> None:
-    """The list has hints and result schemas, and declares that texts are data."""
+    """The list includes hints and result schemas, and declares that texts are data."""
     async with local_stage.connect() as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     hints: dict[str, Any] = {name: tool.annotations for name, tool in tools.items()}
@@ -135,7 +134,7 @@ def find_loose_keywords(part: Any) -> Iterator[tuple[str, Any]]:
 
 
 async def test_the_tool_list_is_short_and_strict(local_stage: Stage) -> None:
-    """Hosts send the list to their model with each request, and report bounds without a matching type."""
+    """Hosts send the list to their model with every request, and complain about bounds without a matching type."""
     async with local_stage.connect() as client:
         tools = (await client.list_tools()).tools
     wire = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
@@ -148,7 +147,7 @@ async def test_the_tool_list_is_short_and_strict(local_stage: Stage) -> None:
 
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "anthropic/claude-haiku-4-5"])
 async def test_a_missing_key_is_reported_at_once(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first result of any tool that calls models tells the host's user what to do. Nothing is stored."""
+    """The first result of any tool that calls models tells the host's user what to do, and nothing is stored."""
     for name in [name for name in os.environ if name.endswith("_API_KEY") or name.startswith("FLOWDEBATE_")]:
         monkeypatch.delenv(name)
     service = Service(store="memory:", model=model)
@@ -166,7 +165,7 @@ async def test_a_missing_key_is_reported_at_once(model: str, monkeypatch: pytest
 
 
 async def test_a_service_without_plans_offers_only_its_own_patterns(tmp_path: Path) -> None:
-    """Built-in patterns are neither listed nor started."""
+    """Built-in patterns can be neither listed nor started."""
     service, _ = make_service(tmp_path, plans=False)
     async with service, Client(create_server(service)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -176,7 +175,7 @@ async def test_a_service_without_plans_offers_only_its_own_patterns(tmp_path: Pa
 
 
 async def test_each_caller_can_have_a_separate_service(tmp_path: Path) -> None:
-    """`service_of` decides per call. The in-process client of this test has no HTTP request."""
+    """`service_of` decides for each call. The in-process client in this test makes no HTTP request."""
     (tmp_path / "ann").mkdir()
     (tmp_path / "bob").mkdir()
     (ann, _), (bob, _) = make_service(tmp_path / "ann"), make_service(tmp_path / "bob")

@@ -46,9 +46,9 @@ def fit_schema(request: ModelRequest) -> Any:
 
 
 async def test_a_debate_can_be_started_awaited_and_read(stage: Stage) -> None:
-    """Progress names the speaker.
+    """Progress messages name the speaker.
 
-    The report has the arguments and the verdict, and omits parts that were already seen.
+    The report has the arguments and the verdict, and omits parts that the client has already seen.
     """
     noted: list[tuple[float, float | None, str | None]] = []
 
@@ -87,7 +87,7 @@ async def test_a_debate_can_be_started_awaited_and_read(stage: Stage) -> None:
     ],
 )  # fmt: skip
 async def test_a_depth_takes_the_documented_number_of_calls(tool: str, depth: str, calls: int) -> None:
-    """Each level takes more calls than the previous one, and the result states the usage."""
+    """Each depth takes more calls than the one before it, and the result states the usage."""
     service = Service(store="memory:", model=FunctionModel(fit_schema))
     async with service, Client(create_server(service)) as client:
         (described,) = [entry.description for entry in (await client.list_tools()).tools if entry.name == tool]
@@ -99,7 +99,7 @@ async def test_a_depth_takes_the_documented_number_of_calls(tool: str, depth: st
 
 
 async def test_every_result_reports_the_usage() -> None:
-    """Comparisons are included. Before the first call, the report states zero usage."""
+    """This includes comparisons. Before the first call, the report states zero usage."""
 
     def counted(request: ModelRequest) -> ModelResponse:
         answer, usage = answer_to(request), Usage(calls=1, prompt_tokens=1_000, completion_tokens=100)
@@ -117,7 +117,6 @@ async def test_every_result_reports_the_usage() -> None:
 
 
 async def test_the_host_s_user_takes_two_turns(stage: Stage) -> None:
-    """Each form shows the debate so far, and the run continues with the answer."""
     questions: list[str] = []
 
     async def answer(_: object, params: ElicitRequestFormParams) -> ElicitResult:
@@ -174,7 +173,7 @@ async def test_an_unanswered_request_changes_nothing(local_stage: Stage, action:
 
 
 async def test_without_form_support_the_model_gets_instructions(local_stage: Stage) -> None:
-    """`take_turn` tells the model to ask the user, and `answer_turn` accepts the user's answer."""
+    """`take_turn` tells the model to ask the user, and `answer_turn` accepts what the user answers."""
     async with local_stage.connect() as client:
         run = structured_output(
             await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"})
@@ -205,7 +204,7 @@ async def test_texts_are_judged_in_all_orders_and_only_once(local_stage: Stage) 
 
 
 async def test_a_judge_uses_a_rubric_and_a_reference_answer(local_stage: Stage) -> None:
-    """A different rubric or reference gives a new verdict. An invalid rubric is rejected before any call."""
+    """A different rubric or reference produces a new verdict. An invalid rubric is rejected before any call."""
     arguments: dict[str, Any] = {"question": "Which?", "texts": ["good", "bad"]}
     async with local_stage.connect() as client:
         plain = structured_output(await client.call_tool("compare", arguments))
@@ -223,7 +222,7 @@ async def test_a_judge_uses_a_rubric_and_a_reference_answer(local_stage: Stage) 
 
 
 async def test_a_run_is_cancelled_resumed_forked_and_deleted(local_stage: Stage) -> None:
-    """Recorded calls are never repeated."""
+    """None of these operations repeats a recorded call."""
     local_stage.folder.joinpath("hold").touch()
     async with local_stage.connect() as client:
         run = structured_output(
@@ -245,7 +244,7 @@ async def test_a_run_is_cancelled_resumed_forked_and_deleted(local_stage: Stage)
 
 
 async def test_a_note_is_written_read_and_deleted(local_stage: Stage) -> None:
-    """The command line and the page show the same note. None of its lines imitates the tool's own."""
+    """The command line and the page show the same note, and none of its lines can pass for the tool's own."""
     async with local_stage.connect() as client:
         run = structured_output(
             await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 30})
@@ -262,7 +261,7 @@ async def test_a_note_is_written_read_and_deleted(local_stage: Stage) -> None:
 
 
 async def test_a_finished_debate_can_be_continued(stage: Stage) -> None:
-    """More rounds or a new question repeat no call. A council cannot be continued."""
+    """Adding rounds or a new question repeats no call. A council cannot be continued."""
     arguments = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
     async with stage.connect() as client:
         run_arguments = {"run_id": structured_output(await client.call_tool("start_debate", arguments))["run_id"]}
@@ -288,7 +287,7 @@ async def test_a_finished_debate_can_be_continued(stage: Stage) -> None:
 
 
 async def test_a_budget_is_shared_by_all_runs(tmp_path: Path) -> None:
-    """The error names the exhausted budget for the host's model. Comparisons count as well."""
+    """The error tells the host's model which budget is exhausted. Comparisons count towards it as well."""
     budgeted = Service(patterns(), store="memory:", model=StageModel(tmp_path), budget=Limits(calls=6))
     async with budgeted as service, Client(create_server(service)) as client:
         arguments = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
@@ -300,7 +299,10 @@ async def test_a_budget_is_shared_by_all_runs(tmp_path: Path) -> None:
 
 
 async def test_tool_schemas_avoid_unsupported_keywords(stage: Stage) -> None:
-    """Gemini supports neither references nor patterns, and OpenAI requires an object without top-level alternatives."""
+    """Gemini supports neither references nor patterns.
+
+    OpenAI requires an object without alternatives at the top level.
+    """
 
     def keywords(part: Any) -> Iterator[str]:
         for key, value in part.items() if isinstance(part, dict) else ():
@@ -348,7 +350,7 @@ values = st.recursive(
 
 @given(schemas, values)
 def test_published_schemas_drop_unchecked_bounds(schema: dict[str, Any], value: Any) -> None:
-    """Every value of the original schema is valid under the published one."""
+    """Every value that the original schema accepts is valid under the published one."""
     full_schema = {**schema, "$defs": {"other": {"type": "integer", "minimum": 0}}}
     if Draft202012Validator(full_schema).is_valid(value):
         assert Draft202012Validator(for_hosts(full_schema)).is_valid(value)
@@ -356,7 +358,7 @@ def test_published_schemas_drop_unchecked_bounds(schema: dict[str, Any], value: 
 
 @pytest.mark.anyio
 async def test_unknown_arguments_are_rejected_by_name(local_stage: Stage) -> None:
-    """The error suggests a valid name, and each schema forbids additional properties."""
+    """The error suggests a valid name, since every schema forbids additional properties."""
     async with local_stage.connect() as client:
         for tool in (await client.list_tools()).tools:
             assert tool.input_schema["additionalProperties"] is False

@@ -103,7 +103,7 @@ async def send_request(handler: Handler, request: ModelRequest | None = None, **
 
 
 async def test_the_anthropic_prefix_selects_its_native_api(anthropic: Vendor) -> None:
-    """Streamed and complete answers work, including cached tokens. The listener receives the whole text."""
+    """Both streamed and complete answers work, including their cached tokens. The listener receives the whole text."""
     pieces: list[str] = []
     response = await ask(resolve_model(SONNET), make_request())
     streamed = await ask(resolve_model(SONNET), make_request(on_text=pieces.append))
@@ -118,7 +118,6 @@ async def test_the_anthropic_prefix_selects_its_native_api(anthropic: Vendor) ->
 
 
 def test_the_compatible_endpoint_is_used_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hint appears once. `AnthropicModel` itself names the package to install."""
     monkeypatch.setattr(flowdebate.models.resolve, "find_spec", lambda _: None)
     monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)
     flowdebate.models.resolve._recommend_sdk.cache_clear()
@@ -131,7 +130,7 @@ def test_the_compatible_endpoint_is_used_without_the_sdk(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
 async def test_a_structured_answer_is_the_application_s_own_object(mode: Any, anthropic: Vendor) -> None:
-    """The API supports few keywords of JSON Schema. The library validates the others."""
+    """The API supports few keywords of JSON Schema, so the library validates the others."""
     anthropic.say = lambda request: (
         {"reasoning": "r", "score": 7} if request.schema else '{"reasoning": "r", "score": 7}'
     )
@@ -142,7 +141,7 @@ async def test_a_structured_answer_is_the_application_s_own_object(mode: Any, an
 
 
 async def test_a_rejected_mode_falls_back_to_the_next_one() -> None:
-    """Older models have no structured answers."""
+    """Older models do not support structured answers."""
 
     async def old(exchange: Exchange) -> None:
         if "output_config" in exchange.body:
@@ -168,7 +167,7 @@ async def test_a_rejected_mode_falls_back_to_the_next_one() -> None:
 async def test_effort_is_sent_in_the_model_s_format(
     model: str, effort: Effort, config: Any, thinking: Any, anthropic: Vendor
 ) -> None:
-    """For older models, the effort becomes a number of tokens in addition to the answer's limit."""
+    """For older models, the effort becomes a number of tokens that is added to the limit for the answer."""
     anthropic.models = (model,)
     response = await ask(resolve_model(f"anthropic/{model}"), make_request(settings=ModelSettings(effort=effort)))
     body = anthropic.asked[-1].body
@@ -186,7 +185,7 @@ async def test_an_answer_lost_to_thinking_is_reported(anthropic: Vendor) -> None
 
 
 async def test_thinking_blocks_are_sent_back_with_tool_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API requires thinking blocks in front of the tool calls that follow them."""
+    """The API requires thinking blocks before the tool calls that they led to."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     thought = {"type": "thinking", "thinking": "Look it up.", "signature": "c2ln"}
     called = {"type": "tool_use", "id": "toolu_1", "name": "look_up", "input": {"q": "rent"}}
@@ -220,7 +219,7 @@ async def test_thinking_blocks_are_sent_back_with_tool_results(monkeypatch: pyte
 
 
 async def test_stop_reasons_and_refusals_are_read() -> None:
-    """A refusal quotes the vendor's message. A full context produces a truncated answer."""
+    """A refusal quotes the vendor's message, and a full context produces a truncated answer."""
     refused = {"type": "refusal", "category": "bio", "explanation": "against policy"}
     with pytest.raises(Refused, match="policy"):
         await send_request(reply_with(message(content=[], stop_reason="refusal", stop_details=refused)))
@@ -241,7 +240,6 @@ async def test_stop_reasons_and_refusals_are_read() -> None:
 async def test_vendor_errors_become_library_errors(
     status: int, kind: str, error_text: str, error: Any, facts: Any
 ) -> None:
-    """Errors of complete responses and errors inside a stream are both converted."""
     body = {"type": "error", "error": {"type": kind, "message": error_text}, "request_id": "r"}
     with pytest.raises(error, match=error_text.partition(":")[0]) as caught:
         await send_request(reply_with(body, status, retry_after="7"))
@@ -278,13 +276,13 @@ async def test_a_cancelled_call_closes_its_stream() -> None:
 
 
 async def test_anthropic_works_beside_other_models(anthropic: Vendor) -> None:
-    """Policies and fallbacks wrap it like any other model."""
+    """Policies and fallbacks wrap it as they wrap any other model."""
     model = Fallback(AnthropicModel("none", base_url=anthropic.base_url, retry=Retry(attempts=1)), "ollama/gemma3")
     assert (await ask(model, make_request())).model == "gemma3"
 
 
 def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None:
-    """Each turn pays in full only for new text. The judge reads once and writes nothing to the cache."""
+    """Each turn pays in full only for new text. The judge reads the cache once and writes nothing to it."""
     anthropic.say = lambda request: None if request.schema else "A reason that takes some room to be told. " * 40
     sides = [Debater(name, f"{name} is right") for name in ("ann", "ben", "cleo")]
     pattern = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
@@ -305,7 +303,7 @@ def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None
 
 
 def test_prompts_with_one_prefix_share_an_openai_cache_key() -> None:
-    """All turns of a debate have the same key. Another question has a different key."""
+    """All turns of a debate send the same key, and a debate on another question sends a different one."""
     with vendors() as servers:
         sides = [Debater(name, f"{name} is right") for name in ("ann", "ben")]
         pattern = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
@@ -319,7 +317,7 @@ def test_prompts_with_one_prefix_share_an_openai_cache_key() -> None:
 
 @pytest.mark.parametrize("text", ["", "No tags.", "[a]", "A:\n[a] x\n  | y\n\n[b] z\nEnd", "[a] x\n[b] y"])
 def test_a_prompt_is_split_without_loss(text: str) -> None:
-    """The joined pieces equal the prompt, and a longer transcript begins with the same pieces."""
+    """Joined together, the pieces are the prompt again, and a longer transcript begins with the same pieces."""
     assert "".join(split_entries(text)) == text
     longer = text.replace("\nEnd", "\n[c] w\nEnd")
     assert split_entries(longer)[: len(split_entries(text)) - 1] == split_entries(text)[:-1]

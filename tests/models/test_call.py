@@ -108,7 +108,7 @@ async def test_an_unusable_answer_is_an_error_with_model_and_block(case: Case) -
     ids=str,
 )
 async def test_invalid_log_probabilities_are_malformed(logprobs: Any) -> None:
-    """Each choice needs a finite log-probability, and no other keys are allowed."""
+    """Each choice needs a finite log-probability, and other keys are not allowed."""
     request = replace(question(), choices=("A", "B"))
     with pytest.raises(MalformedResponse, match="log-probability of each of"):
         await ask(Returning(ModelResponse(text="A", logprobs=logprobs)), request)
@@ -118,13 +118,13 @@ async def test_invalid_log_probabilities_are_malformed(logprobs: Any) -> None:
 
 
 async def test_a_clean_answer_is_returned_unchanged() -> None:
-    """Nothing is copied in the common case."""
+    """The common case copies nothing."""
     response = ModelResponse(text="fine")
     assert await ask(Returning(response), question()) is response
 
 
 async def test_an_answer_is_cleaned_in_a_copy() -> None:
-    """A model may return the same object twice, so it is never changed."""
+    """A model may return the same object twice, so the answer itself must not be changed."""
     response = ModelResponse(text="a\ud800\x00b", usage=Usage.zero(), model="m")
     answered = await ask(Returning(response), question())
     assert answered.text == "a\ufffdb"
@@ -133,7 +133,7 @@ async def test_an_answer_is_cleaned_in_a_copy() -> None:
 
 
 async def test_a_str_subclass_becomes_plain_text() -> None:
-    """Methods overridden by the subclass do not reach prompts and transcripts."""
+    """Otherwise, methods that the subclass overrides could affect prompts and transcripts."""
 
     class Sly(str):
         __slots__ = ()
@@ -147,7 +147,7 @@ async def test_a_str_subclass_becomes_plain_text() -> None:
 
 
 async def test_calls_of_unknown_tools_are_preserved() -> None:
-    """The caller answers them. The text may be missing in this case, and nothing is validated."""
+    """It is up to the caller to answer such calls. The text may be missing, and nothing is validated."""
     answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
     assert answered.tool_calls == [CALL]
     assert answered.data is None
@@ -164,7 +164,7 @@ async def test_calls_of_unknown_tools_are_preserved() -> None:
     ids=["JSON text", "plain data", "an instance", "whole though out of room"],
 )
 async def test_structured_data_is_the_validated_object(response: ModelResponse) -> None:
-    """Text, plain data and instances are all converted to the application's type."""
+    """Text, plain data and instances are all converted to the application's own type."""
     answered = await ask(Returning(response), question(output=Verdict))
     assert answered.data == Verdict(winner="for")
 
@@ -183,7 +183,7 @@ async def test_structured_data_is_the_validated_object(response: ModelResponse) 
     ids=["a field is missing", "no JSON", "a lone surrogate", "wrong data", "cut off", "blank", "deep nesting"],
 )
 async def test_invalid_structured_answers_are_errors(response: ModelResponse, error: type[ModelError]) -> None:
-    """Each kind of mismatch has its own error class, and the error names the model and the block."""
+    """Each kind of mismatch has a separate error class, and the error names the model and the block."""
     with pytest.raises(error) as caught:
         await ask(Returning(response), question(output=Verdict))
     assert (caught.value.model, caught.value.block) == ("scripted", "judge")
@@ -206,7 +206,7 @@ async def test_invalid_structured_answers_are_errors(response: ModelResponse, er
     output=st.sampled_from([None, Verdict]),
 )
 def test_any_return_value_is_an_answer_or_a_model_error(outcome: Any, output: Any) -> None:
-    """No return value of a model leads to an exception from another library."""
+    """Whatever a model returns, no exception from another library is raised."""
     try:
         answered = asyncio.run(ask(Returning(outcome), question(output=output)))
     except ModelError as error:
@@ -227,7 +227,7 @@ async def test_a_model_error_preserves_its_model_and_block() -> None:
     "error", [ZeroDivisionError("mine"), TimeoutError("mine"), ConfigurationError("a", "b", 1, "c")]
 )
 async def test_exceptions_of_the_application_pass_through(error: Exception) -> None:
-    """A custom model can raise any exception. Its own TimeoutError is not the deadline."""
+    """A custom model can raise anything. If it raises TimeoutError, that is not taken for the deadline."""
     with pytest.raises(type(error)) as caught:
         await ask(Returning(error), question())
     assert caught.value is error
@@ -256,7 +256,7 @@ class Stubborn:
 
 @pytest.mark.parametrize("reaction", [None, RuntimeError("closing")], ids=["cancelled", "with an error of its own"])
 async def test_the_deadline_ends_the_call_whatever_the_model_does(reaction: Exception | None) -> None:
-    """ModelTimeout states the seconds, and the model is cancelled."""
+    """ModelTimeout states the seconds, and the model's call is cancelled."""
     model = Stubborn(reaction)
     with pytest.raises(ModelTimeout) as caught:
         await ask(model, question(timeout=0.01))
@@ -291,7 +291,7 @@ class OneSlot:
 
 
 async def test_queue_time_does_not_count_towards_the_deadline() -> None:
-    """Calls queued behind one that misses its deadline are answered, and so are their retries."""
+    """A call that misses its deadline does not keep those queued behind it, or their retries, from an answer."""
     model = OneSlot()
     calls = [replace(question(timeout=0.1), block="long"), *(question(timeout=0.1) for _ in range(3))]
     start = asyncio.get_running_loop().time()
@@ -319,7 +319,7 @@ async def test_the_deadline_starts_when_the_engine_starts_the_call() -> None:
 
 
 async def test_a_queue_wait_ends_at_the_deadline_or_on_cancellation() -> None:
-    """The deadline may be that of a round. A cancelled call does not block the next one."""
+    """The deadline may be that of a round. A cancelled call does not hold up the next one."""
     model = OneSlot()
     first = asyncio.create_task(ask(model, replace(question(timeout=None), block="long")))
     await asyncio.sleep(0)
@@ -360,7 +360,7 @@ async def test_recursive_data_is_malformed() -> None:
 
 @pytest.mark.parametrize("text", ['{"winner": "for", "winner": "against"}', '{"winner": "for", "winner": "for"}'])
 async def test_a_duplicate_field_is_requested_again(text: str) -> None:
-    """The intended value is unknown. Custom models are treated in the same way."""
+    """It is impossible to know which value was intended. Custom models are treated the same way."""
 
     class Answer(BaseModel):
         """Schema of the requested answer."""

@@ -69,7 +69,6 @@ def read_text(path: Path) -> str:
 
 
 def test_an_existing_file_is_not_overwritten_by_default(path: Path) -> None:
-    """An impossible path is rejected as well."""
     path.write_text("mine")
     with pytest.raises(BadFile, match="already exists"):
         RecordingModel(Leaf(), path)
@@ -82,7 +81,7 @@ def test_an_existing_file_is_not_overwritten_by_default(path: Path) -> None:
 
 
 async def test_an_unwritable_recording_is_reported(path: Path) -> None:
-    """The file is removed, and no second file without a header is created."""
+    """The file is removed, and no second file is created without a header."""
     model = RecordingModel(Leaf(), path)
     path.rename(path.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
     with pytest.raises(BadFile, match="cannot be written"):
@@ -92,7 +91,7 @@ async def test_an_unwritable_recording_is_reported(path: Path) -> None:
 
 
 async def test_an_answer_with_wrong_types_is_malformed(path: Path) -> None:
-    """An answer that cannot be read back is not written."""
+    """An answer that could not be read back is not written."""
     odd = Usage(calls=1, prompt_tokens="many")  # type: ignore[arg-type]
     with pytest.raises(MalformedResponse, match="cannot be recorded"):
         await ask(RecordingModel(Leaf([ModelResponse(text="x", usage=odd)]), path), make_request())
@@ -100,7 +99,7 @@ async def test_an_answer_with_wrong_types_is_malformed(path: Path) -> None:
 
 
 async def test_each_answer_is_written_at_once(path: Path) -> None:
-    """A crash loses nothing that was written before. Each line is complete and readable."""
+    """After a crash, everything written before it is complete and readable."""
     model = RecordingModel(Leaf(["Ümläut\u2028 🙂"]), path)
     for count in (2, 3):
         await ask(model, make_request())
@@ -218,7 +217,6 @@ BAD = [
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
 def test_an_invalid_cassette_is_reported_with_its_line(case: Bad, path: Path) -> None:
-    """The file is left unchanged."""
     path.write_bytes(case.content)
     with pytest.raises(BadFile) as caught:
         ReplayModel(path)
@@ -289,7 +287,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 @given(content=damaged_cassette())
 def test_a_damaged_file_is_rejected_or_works(content: bytes) -> None:
-    """Reading raises only BadFile, and requests raise only ModelError."""
+    """Reading raises nothing but BadFile, and requests raise nothing but ModelError."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "c.jsonl")
         path.write_bytes(content)
@@ -334,7 +332,10 @@ async def echo(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("kind", ["refuse", "break", "call", "answer", "stream", "structure"])
 async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
-    """A key that a server echoes in answers, tool calls, errors or pages is redacted, even in retry notices."""
+    """A server may echo the key in answers, tool calls, errors, pages or even retry notices.
+
+    It is redacted everywhere.
+    """
     async with ChatServer({"m": echo}) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key=KEY, retry=Retry(attempts=2, sleep=Naps()))
         request = make_request(
@@ -354,7 +355,7 @@ async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
 
 
 async def test_apparent_keys_are_redacted_in_errors(path: Path) -> None:
-    """This includes errors of custom models and every field of an error."""
+    """This includes errors from custom models, and every field of an error."""
     error = SchemaViolation([("a", f"got {KEY}")], answer=f"{{{KEY}}}")
     refusal = Refused(f"Bearer {KEY} is wrong")
     model = RecordingModel(Leaf([error, refusal, endpoint_error()], retry=Retry(attempts=2, sleep=Naps())), path)
@@ -365,7 +366,7 @@ async def test_apparent_keys_are_redacted_in_errors(path: Path) -> None:
 
 
 def test_only_model_errors_can_be_restored() -> None:
-    """A file may only name classes from `flowdebate.errors` that inherit from ModelError."""
+    """The classes that a file may name are those in `flowdebate.errors` that inherit from ModelError."""
     assert all(issubclass(kind, ModelError) and kind.__module__ == errors.__name__ for kind in CLASSES.values())
     assert "BadFile" not in CLASSES
 
@@ -402,7 +403,7 @@ async def test_a_cassette_is_replayed_as_recorded(path: Path) -> None:
     ],
 )
 async def test_a_cassette_with_exchanges_has_no_host_or_user_names(text: str, path: Path) -> None:
-    """Both refusals and answers are cleaned. Text that is not an address is unchanged."""
+    """Such names are removed from refusals and answers alike, while text that is not an address stays as it is."""
     plain = "At 12:30, ratio 16:9, see app.py:12, llama3.1:8b, 3.14, x[1:2] and v1.2.3."
 
     async def serve(exchange: Exchange) -> None:
@@ -441,7 +442,7 @@ async def test_a_cassette_with_exchanges_has_no_host_or_user_names(text: str, pa
 
 @pytest.mark.parametrize("piece", slow_but_first(["[a:", "a", "a-", "a.", "a:", "/", "a@", "1-", "org-"]))
 async def test_a_long_answer_without_spaces_is_recorded_in_linear_time(piece: str, path: Path) -> None:
-    """The search for addresses must not be quadratic."""
+    """A quadratic search for addresses would take minutes."""
     text = piece * (150_000 // len(piece))
     async with ChatServer({}, otherwise=lambda exchange: exchange.json(completion(text))) as server:
         inner = OpenAIModel("m", base_url=server.base_url, api_key=KEY, retry=None)

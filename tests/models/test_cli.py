@@ -105,7 +105,7 @@ def question(content: str = "Why?", **options: Any) -> ModelRequest:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 async def test_answer_and_usage_of_each_program_are_read(name: str, install_fake: Callable[..., None]) -> None:
-    """Other output of the program, on stdout or stderr, is ignored."""
+    """Whatever else a program writes to stdout or stderr is ignored."""
     says = ANSWERS[name]
     body = "\n".join(f"print({json.dumps(event)!r})" for event in (says if isinstance(says, list) else [says]))
     install_fake(name, f"print('Loading \x1b[32mplugins\x1b[0m …')\nprint('warning: old', file=sys.stderr)\n{body}")
@@ -130,7 +130,7 @@ async def spied(model: CliModel, **options: Any) -> Any:
 async def test_a_program_can_only_answer(
     install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The program runs in an empty temporary folder, with the prompt on stdin and without keys for other providers."""
+    """The program runs in an empty temporary folder. It gets the prompt on stdin and no keys for other providers."""
     install_fake("claude", SPY)
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, f"value of {name}")
@@ -199,7 +199,7 @@ async def test_a_program_gets_only_named_variables(
 
 @pytest.mark.parametrize("env", ["GH_TOKEN", ["GH_TOKEN=secret"], ["*"], [3]])
 def test_environment_variables_are_named_individually(env: Any) -> None:
-    """Values and patterns are rejected, and the error does not show the value."""
+    """Values and patterns are rejected, and the error does not reveal the value."""
     with pytest.raises(ConfigurationError, match="names of environment variables") as refused:
         CliModel(command=["cat"], env=env)
     assert "secret" not in str(refused.value)
@@ -212,9 +212,9 @@ def test_environment_variables_are_named_individually(env: Any) -> None:
 async def test_a_missing_sign_in_is_reported_before_the_first_call(
     program: str, status: str, install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a key, the program's status command is used if there is one that calls no model.
+    """If there is no key, the program's status command is used, unless it would call a model.
 
-    Codex receives the key in CODEX_API_KEY, and never the one in OPENAI_API_KEY.
+    Codex receives its key in CODEX_API_KEY, and never the one in OPENAI_API_KEY.
     """
     for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -255,7 +255,7 @@ async def test_gemini_without_a_sign_in_fails_before_the_call(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The library checks files and variables, since the program itself takes eight seconds to report the problem."""
+    """The program itself takes eight seconds to report the problem, so the library checks its files and variables."""
     install_fake("gemini", f"open({str(tmp_path / 'called')!r}, 'w')")
     set_home(tmp_path, monkeypatch, {f".gemini/{name}": content for name, content in files.items()}, variables)
     await check_sign_in(CliModel("gemini"), is_ready=is_ready)
@@ -286,7 +286,7 @@ async def test_opencode_without_a_provider_fails_before_the_call(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise the program would choose a free model on its own, or wait up to a minute for its list of models."""
+    """Otherwise, opencode would choose a free model on its own, or wait up to a minute for its list of models."""
     install_fake("opencode", f"open({str(tmp_path / 'called')!r}, 'w')")
     set_home(tmp_path, monkeypatch, files, variables)
     await check_sign_in(CliModel("opencode", model=model, env=["MY_KEY"]), is_ready=is_ready)
@@ -318,7 +318,7 @@ async def check_sign_in(model: CliModel, *, is_ready: bool) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_permanent_settings_are_reported_and_documented(name: str) -> None:
-    """The warning and the documentation use the same wording."""
+    """Users can search the documentation for the wording of the warning."""
     program, page = PROGRAMS[name], read_page("models") or ""
     row = re.search(rf"^\| `{name}` \| `{name} .*$", page, re.MULTILINE)
     assert row is not None
@@ -329,7 +329,7 @@ def test_permanent_settings_are_reported_and_documented(name: str) -> None:
 
 
 def test_administrator_settings_are_reported_with_their_path(tmp_path: Path) -> None:
-    """An empty folder has no such settings."""
+    """An empty folder does not count as a setting."""
     program = replace(PROGRAMS["claude"], managed=(str(tmp_path),))
     assert str(tmp_path) not in program.describe_limits("cli/claude")
     (tmp_path / "managed-settings.json").write_text("{}")
@@ -343,7 +343,7 @@ class Verdict(BaseModel):
 
 
 async def test_structured_answers_are_requested_in_the_prompt_and_validated(install_fake: Callable[..., None]) -> None:
-    """An invalid answer is requested once more, with the reason."""
+    """An invalid answer is requested once more, together with the reason."""
     install_fake(
         "codex",
         "said = 'Here: ```json\\n{\"winner\": \"for\"}\\n```' if 'could not be used' in prompt else '{\"who\": 1}'\n"
@@ -358,7 +358,7 @@ async def test_structured_answers_are_requested_in_the_prompt_and_validated(inst
 
 
 def test_two_programs_can_debate(install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A custom command is the judge. The programs' limits are reported before the first call."""
+    """The judge is a custom command. What the programs cannot do is reported before the first call."""
     monkeypatch.setenv("GEMINI_API_KEY", "key")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
     install_fake("claude", CLAUDE)
@@ -481,7 +481,7 @@ FAILURES: list[tuple[str, Any, Any, str]] = [
 async def test_a_failure_quotes_the_program_s_message(
     name: str, says: Any, error: Any, message: str, install_fake: Callable[..., None]
 ) -> None:
-    """Color codes are removed. A request to sign in is reported as such, with instructions."""
+    """Color codes are removed. If the program asks for a sign-in, the error says so and explains how."""
     install_fake(name, says)
     with pytest.raises(error, match=re.escape(message)) as caught:
         await ask(CliModel(name, retry=None), question())
@@ -498,7 +498,7 @@ async def test_a_failure_quotes_the_program_s_message(
     ],
 )
 async def test_an_exhausted_plan_is_not_retried(words: str, install_fake: Callable[..., None]) -> None:
-    """Programs report an exhausted plan in words, without a status code."""
+    """Programs report an exhausted plan in prose, without a status code."""
     install_fake("claude", {"type": "result", "is_error": True, "result": words})
     with pytest.raises(RateLimited, match=re.escape(words)) as limited:
         await ask(CliModel("claude"), question())
@@ -507,7 +507,7 @@ async def test_an_exhausted_plan_is_not_retried(words: str, install_fake: Callab
 
 
 async def test_a_timeout_kills_the_program_and_its_children(install_fake: Callable[..., None], tmp_path: Path) -> None:
-    """This holds for missed deadlines and cancelled calls."""
+    """This applies to missed deadlines and to cancelled calls."""
     pids = tmp_path / "pids"
     install_fake(
         "claude",
@@ -542,7 +542,7 @@ async def test_the_deadline_of_a_model_covers_all_its_attempts(install_fake: Cal
 async def test_an_answer_does_not_wait_for_leftover_processes(
     install_fake: Callable[..., None], tmp_path: Path
 ) -> None:
-    """A leftover process that keeps the output open is ended with the call."""
+    """If a leftover process keeps the output open, it is ended with the call."""
     install_fake(
         "claude",
         "import subprocess\nchild = subprocess.Popen(['sleep', '600'])\n"
@@ -560,7 +560,7 @@ async def test_a_late_program_is_terminated_and_then_killed(
     install_fake: Callable[..., None],
     tmp_path: Path,
 ) -> None:
-    """SIGTERM is sent first, and SIGKILL half a second later."""
+    """SIGTERM is sent first, and SIGKILL follows half a second later."""
     install_fake(
         "claude",
         "import signal\n"
@@ -614,7 +614,7 @@ async def test_a_renewed_sign_in_is_written_back(
 async def test_gemini_sign_in_is_copied_from_its_files(
     install_fake: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the account's files, the sign-in method, and keys from a `.env` file are copied."""
+    """Only the account's files, the sign-in method and the keys in a `.env` file are copied."""
     folder = tmp_path / ".gemini"
     folder.mkdir()
     (folder / "settings.json").write_text(
@@ -646,7 +646,6 @@ def _runs(pid: int) -> bool:
 
 
 async def test_unsupported_requests_are_rejected_before_the_call(install_fake: Callable[..., None]) -> None:
-    """Unsupported are application tools, an effort without an option for it, and choices with probabilities."""
     install_fake("gemini", "sys.exit('it was called')")
     model = CliModel("gemini")
     assert not model.takes_effort
@@ -661,7 +660,6 @@ async def test_unsupported_requests_are_rejected_before_the_call(install_fake: C
 
 
 def test_a_missing_program_is_reported_before_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program can be found by its name."""
     monkeypatch.setenv("PATH", "/nowhere")
     check_model("cli/claude/opus", location="run")
     with pytest.raises(ConfigurationError, match="the program claude is not installed, or not on the PATH"):
@@ -682,6 +680,6 @@ def test_a_missing_program_is_reported_before_the_call(monkeypatch: pytest.Monke
 
 
 async def test_unreported_usage_is_unknown() -> None:
-    """The usage of a custom command is unknown as well."""
+    """The usage of a custom command is never known."""
     answered = await ask(CliModel(command=["cat"]), question())
     assert (answered.text, answered.usage) == ("Debate.\n\nWhy?", Usage.unknown())

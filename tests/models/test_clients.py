@@ -76,7 +76,7 @@ async def test_the_sdk_is_used_on_request_and_behind_proxies(
 
 
 async def test_both_transports_send_the_same_request(server: ChatServer) -> None:
-    """Bodies are equal, and so are headers except those that identify the client."""
+    """The bodies are equal, and so are the headers, except those that identify the client."""
     headers: list[list[Any]] = []
     for transport in ("aiohttp", "openai"):
         model = OpenAIModel(
@@ -95,7 +95,6 @@ async def test_both_transports_send_the_same_request(server: ChatServer) -> None
 
 
 async def test_a_custom_client_is_used_and_stays_open(server: ChatServer) -> None:
-    """The client keeps its address, key and headers. Retries are made by the model instead of the client."""
     failures = 1
 
     async def flaky(exchange: Exchange) -> None:
@@ -139,7 +138,6 @@ async def test_a_custom_client_is_used_and_stays_open(server: ChatServer) -> Non
     ],
 )
 def test_an_unusable_client_is_rejected(options: dict[str, Any], field: str) -> None:
-    """Options that the client already has are rejected too."""
     with pytest.raises(ConfigurationError) as caught:
         OpenAIModel("m", **options)
     assert caught.value.field == field

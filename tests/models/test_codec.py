@@ -27,7 +27,7 @@ class Strict(BaseModel):
 
 
 def test_a_strictly_typed_answer_survives_storage() -> None:
-    """JSON has neither tuples nor dates. A run with such a schema can still be resumed."""
+    """JSON has neither tuples nor dates, yet a run with such a schema can still be resumed."""
     output = OutputSchema.of(Strict)
     response = ModelResponse(data=Strict(amounts=(Decimal("1.10"),), due=date(2026, 1, 2)), validated=output)
     attempt = Attempt(model="m", waited=0.5, seconds=1.5, usage=Usage(calls=1, prompt_tokens=7), error="EmptyResponse")
@@ -38,7 +38,7 @@ def test_a_strictly_typed_answer_survives_storage() -> None:
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(-1e3, 0), min_size=1))
 def test_log_probabilities_survive_storage_exactly(logprobs: dict[str, float]) -> None:
-    """A resumed run decides by the same numbers."""
+    """A resumed run must decide by the same numbers."""
     row = call_row(ModelResponse(text="A", logprobs=logprobs), [], seconds=0, output=None)
     decoded = read_call(json_text(row))[0].response(None)
     assert decoded.logprobs == logprobs
@@ -51,7 +51,7 @@ LINES = st.lists(st.integers(0, 5), max_size=12).map(
 
 @given(st.lists(LINES, max_size=8))
 def test_hashing_does_not_depend_on_earlier_hashes(texts: list[str]) -> None:
-    """Only the new parts are hashed."""
+    """Only the new parts of a request are hashed."""
     hasher = TextHasher()
     for text in texts:
         grown, request = f"{text}end", ModelRequest(messages=[{"role": "user", "content": text}], block="b")
@@ -60,7 +60,7 @@ def test_hashing_does_not_depend_on_earlier_hashes(texts: list[str]) -> None:
 
 
 def test_request_hash_includes_the_choices() -> None:
-    """The hash depends on the order of the choices."""
+    """The order of the choices also affects the hash."""
     request = ModelRequest(messages=[{"role": "user", "content": "Which?"}], block="b")
     hashes = {digest_of(replace(request, choices=choices)) for choices in ((), ("A", "B"), ("B", "A"))}
     assert len(hashes) == 3
@@ -76,7 +76,7 @@ def test_request_hash_includes_the_choices() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_survives_storage(error: Exception) -> None:
-    """The class, the message and all fields are restored."""
+    """The class, the message and every field are restored."""
     decoded = failure_of(failure_text(error))
     assert (type(decoded), str(decoded), vars(decoded)) == (type(error), str(error), vars(error))
 

@@ -99,7 +99,7 @@ async def test_the_last_holder_closes_the_connection() -> None:
 
 
 async def test_open_connections_outlive_runs_and_are_shared_per_endpoint() -> None:
-    """Connections stay open until the last `open_connections` block ends. Another key uses a separate client."""
+    """Connections stay open until the last `open_connections` block ends. A different key uses a separate client."""
     async with ChatServer() as server:
         async with keep_connections():
             async with keep_connections():
@@ -113,7 +113,7 @@ async def test_open_connections_outlive_runs_and_are_shared_per_endpoint() -> No
 
 
 async def test_a_batch_keeps_the_connection_between_rows() -> None:
-    """The connection is closed at the end of the batch."""
+    """The connection is closed when the batch ends."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         batch = generator(name="tenant").batch(["a", "b", "c"], model=model, max_concurrency=1)
@@ -123,13 +123,13 @@ async def test_a_batch_keeps_the_connection_between_rows() -> None:
 
 
 async def test_an_unused_model_opens_no_connection() -> None:
-    """A client is created on first use."""
+    """The client is not created until its first use."""
     async with ChatServer() as server, OpenAIModel("m", base_url=server.base_url, retry=None):
         assert server.accepted == 0
 
 
 async def test_concurrent_calls_get_their_own_answers() -> None:
-    """No call receives another call's answer, and nothing stays open."""
+    """No call receives an answer meant for another, and no connection stays open."""
 
     async def echo(exchange: Exchange) -> None:
         await exchange.json(completion(exchange.body["messages"][0]["content"]))
@@ -175,7 +175,7 @@ async def test_the_deadline_ends_a_call_to_a_dripping_server() -> None:
 
 
 async def test_the_shorter_deadline_applies() -> None:
-    """The model's `settings.timeout` applies unless it has the default value."""
+    """`settings.timeout` of the model applies unless it has the default value."""
     async with ChatServer({"silent": silent}) as server:
         model = OpenAIModel("silent", base_url=server.base_url, retry=None, settings=ModelSettings(timeout=0.2))
         with pytest.raises(ModelTimeout, match=r"0\.2 s"):
@@ -185,7 +185,7 @@ async def test_the_shorter_deadline_applies() -> None:
 @pytest.mark.parametrize("failures", [0, 1])
 @pytest.mark.parametrize("wrap", [lambda model: model, lambda model: ConcurrencyLimit(model, 1), Fallback])
 async def test_the_model_s_deadline_covers_all_attempts(failures: int, wrap: Callable[[Model], Model]) -> None:
-    """An attempt that missed the deadline is not repeated, and an attempt after a failure gets the remaining time."""
+    """An attempt that missed the deadline is not repeated. One that follows a failure gets the time that remains."""
 
     async def fail_slowly(exchange: Exchange) -> None:
         if server.posts > failures:
@@ -208,7 +208,7 @@ async def test_the_model_s_deadline_covers_all_attempts(failures: int, wrap: Cal
 
 
 async def test_mass_cancellation_leaves_a_working_model_and_no_open_connections() -> None:
-    """Calls release their resources even if cancelled while connecting, waiting or reading."""
+    """Calls release their resources even if they are cancelled while connecting, waiting or reading."""
     async with ChatServer({"silent": silent, "stalling": stalling}) as server:
         async with OpenAIModel("warm", base_url=server.base_url, retry=None) as warm:
             await ask(warm, question())
@@ -255,7 +255,7 @@ async def test_a_close_cancelled_twice_leaves_nothing_open() -> None:
 
 
 def test_one_model_serves_several_event_loops_and_threads() -> None:
-    """Two successive and two concurrent loops each have separate connections."""
+    """Two successive loops and two concurrent ones all have separate connections."""
     ports: list[int] = []
     ready = threading.Event()
     stop: list[Callable[[], object]] = []
@@ -296,7 +296,7 @@ def test_one_model_serves_several_event_loops_and_threads() -> None:
 
 
 async def test_a_proxy_is_not_used_for_loopback() -> None:
-    """A loopback endpoint is called directly, whatever HTTP_PROXY contains."""
+    """Whatever HTTP_PROXY contains, a loopback endpoint is called directly."""
     async with ChatServer() as server:
         script = (
             "import asyncio, sys\n"
@@ -314,7 +314,7 @@ async def test_a_proxy_is_not_used_for_loopback() -> None:
 
 
 async def test_importing_the_package_imports_no_sdk() -> None:
-    """The SDKs are imported on a model's first call."""
+    """An SDK is imported when its model is first called."""
     script = (
         "import sys, flowdebate.models; print(*{'openai', 'instructor', 'aiohttp', 'xllamacpp'} & set(sys.modules))"
     )
@@ -326,7 +326,6 @@ async def test_importing_the_package_imports_no_sdk() -> None:
 
 
 async def test_a_structured_answer_can_be_cancelled() -> None:
-    """Cancellation works as for text."""
     async with ChatServer({"silent": silent}) as server:
         model = OpenAIModel("silent", base_url=server.base_url, retry=None)
         request = ModelRequest(messages=[], block="b", output=OutputSchema.of(list[int]))
@@ -339,7 +338,7 @@ async def test_a_structured_answer_can_be_cancelled() -> None:
 
 
 async def test_an_unreachable_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error also names the environment variables that set the proxy, and is transient."""
+    """The error also names the environment variables that set the proxy, and it is transient."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     model = OpenAIModel("gpt-5-mini", base_url="https://api.openai.example/v1", api_key="k", retry=None)

@@ -41,7 +41,7 @@ def question(**settings: Any) -> ModelRequest:
 async def test_each_vendor_receives_the_effort_in_its_own_field(
     model: str, effort: Effort, vendor_servers: dict[VendorName, Vendor]
 ) -> None:
-    """Usage includes reasoning tokens for vendors that report them."""
+    """The usage includes reasoning tokens if the vendor reports them."""
     response = await ask(resolve_model(model), question(effort=effort))
     vendor = vendor_servers[model.partition("/")[0]]  # type: ignore[index]
     assert vendor.asked[-1].effort == effort
@@ -49,7 +49,7 @@ async def test_each_vendor_receives_the_effort_in_its_own_field(
 
 
 async def test_the_effort_field_can_be_nested() -> None:
-    """OpenRouter nests the effort. The application's own additions come last."""
+    """OpenRouter nests the effort. The application's own additions to the request come last."""
     async with ChatServer() as server:
         dotted = OpenAIModel("m", base_url=server.base_url, effort=PROVIDERS["openrouter"].effort)
         await ask(dotted, question(effort="low"))
@@ -58,7 +58,7 @@ async def test_the_effort_field_can_be_nested() -> None:
 
 
 async def test_the_model_s_effort_is_the_default() -> None:
-    """All settings of a model are defaults."""
+    """Like all of a model's settings, the effort can be overridden by a request."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, settings=ModelSettings(effort="low"))
         await ask(model, question())
@@ -67,7 +67,7 @@ async def test_the_model_s_effort_is_the_default() -> None:
 
 
 async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
-    """The local model, servers without such a field and, for an unknown level, the settings reject it."""
+    """The local model and servers without such a field reject it, and so do the settings if the level is unknown."""
     async with ChatServer() as server:
         with pytest.raises(ConfigurationError, match="`effort` is not supported by this model"):
             await ask(OpenAIModel("m", base_url=server.base_url, effort=None), question(effort="low"))
@@ -78,7 +78,7 @@ async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
 
 
 async def test_a_rejected_effort_is_omitted(vendor_servers: dict[VendorName, Vendor]) -> None:
-    """Only the provider knows which of its models think. The answer is marked, and one warning is emitted."""
+    """Only the provider knows which of its models think. The answer is marked, and a single warning is emitted."""
     with pytest.warns(FlowDebateWarning, match="'gpt-4o' refuses effort"):
         answered = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
     second = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
@@ -88,7 +88,7 @@ async def test_a_rejected_effort_is_omitted(vendor_servers: dict[VendorName, Ven
 
 
 async def test_a_strict_model_raises_the_rejection_of_an_effort(vendor_servers: dict[VendorName, Vendor]) -> None:
-    """The error quotes the provider."""
+    """The error quotes what the provider said."""
     strict = OpenAIModel(
         "gpt-4o", base_url=vendor_servers["openai"].base_url, api_key=vendor_servers["openai"].key, strict=True
     )
@@ -101,7 +101,7 @@ async def test_a_strict_model_raises_the_rejection_of_an_effort(vendor_servers: 
 async def test_an_answer_lost_to_thinking_names_the_limit_to_raise(
     on_text: Any, vendor_servers: dict[VendorName, Vendor]
 ) -> None:
-    """The call is retried once with twice the limit. The thinking is paid for and counted."""
+    """The call is retried once with twice the limit. The tokens spent on thinking are paid for and counted."""
     request = question(effort="high", max_tokens=100, on_text=on_text)
     with pytest.raises(LostToThinking, match=r"raise max_tokens \(200\), or lower effort") as caught:
         await ask(resolve_model("openai/gpt-5-mini"), request)
@@ -111,7 +111,7 @@ async def test_an_answer_lost_to_thinking_names_the_limit_to_raise(
 
 
 async def test_an_answer_lost_to_thinking_gets_a_higher_default_limit() -> None:
-    """Without a configured limit, the retry allows twice the used tokens, and at least several thousand."""
+    """If no limit is configured, the retry allows twice the tokens used, and at least several thousand."""
     thought = {"completion_tokens_details": {"reasoning_tokens": 4_096}}
     body = completion("", finish="length")
     body["usage"] |= thought

@@ -59,7 +59,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("ending", "reason"), [(name, word) for name in WORDS for word in WORDS[name].split()])
 def test_finish_reasons_of_all_vendors_are_read(ending: str, reason: str) -> None:
-    """Case does not matter."""
+    """Reasons are compared without regard to case."""
     assert ending_of(reason) == ending
     if reason == reason.lower():
         assert ending_of(reason.upper()) == ending
@@ -111,7 +111,7 @@ def text_ending_for(reason: Any, text: str = TEXT, **more: Any) -> dict[str, Any
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_all_clients_agree_on_endings(client: str, *, streamed: bool) -> None:
-    """A truncated text is marked, a filter or a failure raises an error, and an unknown reason sets a flag."""
+    """Truncated text is marked, a filter or a failure raises an error, and an unknown reason sets a flag."""
 
     async def asked(reason: Any) -> ModelResponse:
         replies = text_ending_for(reason)
@@ -130,7 +130,7 @@ async def test_all_clients_agree_on_endings(client: str, *, streamed: bool) -> N
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
 async def test_an_answer_at_its_token_limit_is_truncated(client: str) -> None:
-    """Usage reports three tokens, which equals the limit. Complete JSON is not affected."""
+    """The usage reports three tokens, which is exactly the limit. Complete JSON is not affected."""
     for reason in ("sparkle", None):
         answered = await ask_server(client, body=text_ending_for(reason)["whole"], room=3)
         assert answered.finish == "length"
@@ -152,7 +152,7 @@ async def test_a_stream_without_a_finish_reason_is_truncated(client: str) -> Non
 
 
 async def test_a_router_s_native_reason_is_used_as_a_fallback() -> None:
-    """A reason can also be an object."""
+    """The reason can also be an object."""
     body = text_ending_for("unknown")["whole"]
     body["choices"][0]["native_finish_reason"] = "MAX_TOKENS"
     assert (await ask_server("aiohttp", body=body)).finish == "length"
@@ -161,7 +161,7 @@ async def test_a_router_s_native_reason_is_used_as_a_fallback() -> None:
 
 
 async def test_a_result_mentions_an_unknown_finish_reason() -> None:
-    """The debate continues with the text."""
+    """The debate continues with the text that it has."""
 
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
@@ -179,7 +179,7 @@ async def test_a_result_mentions_an_unknown_finish_reason() -> None:
 
 @pytest.mark.parametrize("reason", ["length", "MAX_TOKENS", "model_length", "contextLengthReached"])
 async def test_a_truncated_argument_is_marked_for_the_judge(reason: str) -> None:
-    """The transcript and the judge's prompt contain the mark."""
+    """Both the transcript and the judge's prompt contain the mark."""
 
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
@@ -213,7 +213,7 @@ PARTS = {
 async def test_parts_of_text_are_joined_and_thinking_is_counted(
     content: Any, thought: int, transport: Any, *, streamed: bool
 ) -> None:
-    """Other kinds of parts next to a text are ignored."""
+    """Any other kind of content beside the text is ignored."""
     pieces = content if isinstance(content, list) else [content]
     stream = [chunk(content=[piece]) for piece in pieces] + [chunk(finish="stop"), usage_chunk()]
     answered = await ask_server(transport, body=completion(content), stream=stream if streamed else None)
@@ -223,7 +223,7 @@ async def test_parts_of_text_are_joined_and_thinking_is_counted(
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_content_without_a_known_part_is_rejected(*, streamed: bool) -> None:
-    """The error names the part."""
+    """The error names the unknown kind of content."""
     stream = [chunk(content=[{"type": "hologram", "data": "x"}]), chunk(finish="stop")]
     with pytest.raises(MalformedResponse, match="a part of type 'hologram'"):
         await ask_server("aiohttp", body=completion([{"type": "hologram"}]), stream=stream if streamed else None)
@@ -235,7 +235,7 @@ async def test_content_without_a_known_part_is_rejected(*, streamed: bool) -> No
 async def test_an_answer_in_another_field_is_retried_at_most_once(
     field: str, transport: Any, *, streamed: bool
 ) -> None:
-    """In case a07, the error names the field that contains the text."""
+    """In case a07, the error names the field that holds the text."""
 
     async def answer(exchange: Exchange) -> None:
         if streamed:
@@ -251,7 +251,7 @@ async def test_an_answer_in_another_field_is_retried_at_most_once(
 
 
 async def test_thinking_in_another_field_is_counted_but_not_answered() -> None:
-    """If the server does not count it, it is estimated: half of these characters are thinking."""
+    """If the server does not count the thinking, it is estimated: half of these characters are thinking."""
     answered = await ask_server("aiohttp", body=completion("x" * 30, reasoning="y" * 60, reasoning_content="y" * 60))
     assert (answered.text, answered.usage.reasoning_tokens) == ("x" * 30, 2)
 
@@ -261,7 +261,7 @@ async def test_thinking_in_another_field_is_counted_but_not_answered() -> None:
     "comment", [": OPENROUTER PROCESSING", ":", ": keep-alive", "[ping]", "heartbeat", "PROCESSING", "<keepalive>"]
 )
 async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: Any) -> None:
-    """Case a30: a single request returns the argument."""
+    """This is case a30: the first request already returns the argument."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_events()

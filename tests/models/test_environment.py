@@ -24,7 +24,6 @@ PROXIES = {"HTTPS_PROXY": f"htp://ann:{SECRET}@proxy:3128", "all_proxy": f"ftp:/
 
 @pytest.mark.parametrize("name", [*PROXIES, "SSL_CERT_FILE", "SSL_CERT_DIR", "junk"])
 async def test_an_invalid_variable_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is raised before anything is sent."""
     for setting in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(setting, raising=False)
     (tmp_path / "junk.pem").write_text("no certificate")
@@ -41,7 +40,6 @@ async def test_an_invalid_variable_is_named(name: str, tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "SSL_CERT_FILE"])
 def test_the_command_reports_it_in_one_line(name: str, tmp_path: Path) -> None:
-    """There is no traceback."""
     value = PROXIES.get(name, str(tmp_path / "gone.pem"))
     environment = {key: text for key, text in os.environ.items() if not key.lower().endswith("_proxy")}
     options = ("--model", "x", "--base-url", "https://models.invalid/v1", "--no-store", "--max-rounds", "1")

@@ -100,7 +100,7 @@ TOOL = ToolSpec(name="look_up", description="Look up.", parameters={"type": "obj
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_all_arguments_fit_the_installed_sdk(client: str, mode: str, stream: bool) -> None:  # noqa: FBT001
-    """The client accepts each parameter that the library can send, and passes it to the server."""
+    """The client accepts every parameter that the library can send, and passes it on to the server."""
     settings: dict[str, Any] = {"temperature": 0.3, "max_tokens": 500, "effort": "low", "extra": {"seed": 7}}
     async with serving(client, answer_any) as server:
         model = make_model(client, server, structured=mode)
@@ -131,7 +131,7 @@ async def test_an_unsendable_request_is_not_a_server_failure(client: str) -> Non
 
 @pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed")
 def test_an_argument_unknown_to_the_sdk_is_named() -> None:
-    """A change in a new SDK version is thus reported as such, and not as an unreadable answer."""
+    """A change in a new SDK version is then reported as such, not as an unreadable answer."""
     from anthropic import AsyncAnthropic
 
     create = AsyncAnthropic(api_key="k").messages.create
@@ -165,7 +165,7 @@ CALLED: dict[str, Any] = {
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
 async def test_tool_messages_are_sent_back_unchanged(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """Reasoning, signatures and unknown fields are included. Empty arguments become an empty object."""
+    """This includes reasoning, signatures and unknown fields. Empty arguments become an empty object."""
 
     async def serve(exchange: Exchange) -> None:
         if len(exchange.body["messages"]) > 1:
@@ -207,7 +207,7 @@ async def test_tool_messages_are_sent_back_unchanged(client: str, stream: bool) 
 async def test_tool_history_is_stored_with_the_run(client: str) -> None:
     """A resumed run sends the same message.
 
-    Keys echoed by a server are removed from it. Plain calls have no history.
+    Keys that a server echoes are removed from it, and plain calls have no history.
     """
     plain = completion("", finish="tool_calls", tool_calls=[tool_call("look_up", "{}")], annotations=[], audio=None)
     request = question()
@@ -231,7 +231,7 @@ async def test_tool_history_is_stored_with_the_run(client: str) -> None:
 
 
 async def test_a_server_that_rejects_extra_fields_gets_a_plain_history() -> None:
-    """The server may be a fallback that takes over during a tool exchange."""
+    """The server may be a fallback that takes over in the middle of a tool exchange."""
 
     async def serve(exchange: Exchange) -> None:
         if "reasoning_content" in json.dumps(exchange.body):
@@ -259,7 +259,7 @@ LONG = "It was counted: commuting costs an hour a day. " * 1_000
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
 async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """The server counts far fewer tokens than were sent, so the call has a flag, and one warning is emitted."""
+    """The server counts far fewer tokens than were sent, so the call gets a flag and a single warning is emitted."""
     few = {**completion("Rents rise."), "usage": {"prompt_tokens": 2_050, "completion_tokens": 20}}
 
     async def serve(exchange: Exchange) -> None:
@@ -298,7 +298,7 @@ async def test_a_complete_prompt_is_not_reported_as_truncated(usage: Any) -> Non
 
 
 async def test_the_result_reports_a_truncated_prompt() -> None:
-    """The remarks of the result name the model."""
+    """The remark about it names the model."""
 
     async def serve(exchange: Exchange) -> None:
         verdict = "winner" in json.dumps(exchange.body.get("response_format", ""))
@@ -340,6 +340,6 @@ async def test_an_answer_that_stops_during_thinking_is_reported() -> None:
 
 @pytest.mark.parametrize("client", OPENAI)
 async def test_a_refusal_part_is_a_refusal(client: str) -> None:
-    """The error quotes the model."""
+    """The error quotes what the model said."""
     with pytest.raises(Refused, match="I would rather not"):
         await ask_model(client, completion([{"type": "refusal", "refusal": "I would rather not."}]))

@@ -127,7 +127,7 @@ REFUSALS = [
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.id)
 async def test_each_status_raises_its_error(case: Refusal, *, stream: bool) -> None:
-    """The error has its details, streamed or not. Only one request is made if no other form of it would help."""
+    """Streamed or not, the error has its details. If no other form of the request would help, only one is made."""
 
     async def refuse(exchange: Exchange) -> None:
         await exchange.json(case.body, status=case.status, headers=case.headers)
@@ -253,7 +253,7 @@ async def end_in_the_stream(exchange: Exchange) -> None:
     ],
 )
 async def test_a_stream_that_breaks_is_an_error(handler: Handler, errors: tuple[type[ModelError], ...]) -> None:
-    """The listener has received the beginning, but it does not count as an answer."""
+    """The listener has already received the beginning of the text, but it does not count as an answer."""
     async with ChatServer({"m": handler}) as server:
         with pytest.raises(errors):
             await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
@@ -273,7 +273,7 @@ async def test_an_unreachable_endpoint_is_unavailable_and_named() -> None:
 async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address passed in code is checked when the model is created.
 
-    An address from the environment is checked when it is called.
+    One from the environment is checked when the model is called.
     """
     with pytest.raises(ConfigurationError, match="`base_url` must begin with http"):
         OpenAIModel("m", base_url=base_url)
@@ -284,7 +284,7 @@ async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest
 
 @given(st.text(max_size=30).map("http://".__add__) | st.from_regex(r"http://[\[\]:@.a-z0-9?#/%]{0,20}", fullmatch=True))
 def test_no_address_raises_an_unexpected_error(address: str) -> None:
-    """Neither creating a model nor creating its client raises one."""
+    """Neither the model nor its client raises one when created."""
 
     async def connect() -> None:
         clients = Clients()
@@ -322,7 +322,7 @@ async def test_a_prompt_with_invalid_unicode_is_rejected() -> None:
 
 
 async def test_a_huge_error_page_is_truncated_and_escaped() -> None:
-    """The error shows 500 characters of the page on one printable line."""
+    """The error shows 500 characters of the page on a single printable line."""
 
     async def page(exchange: Exchange) -> None:
         await exchange.answer(b"\x1b[2J" + b"x" * 2_000_000, status=502, kind="text/plain")
@@ -400,7 +400,7 @@ async def test_the_key_is_read_when_a_call_is_made() -> None:
 
 
 async def test_a_server_without_authentication_gets_a_placeholder_key() -> None:
-    """The SDK requires a key."""
+    """The SDK does not work without a key."""
     async with ChatServer() as server:
         await ask(OpenAIModel("m", base_url=server.base_url, retry=None, api_key_env=None), question())
     assert server.headers[0]["authorization"] == "Bearer no-key"
@@ -424,7 +424,7 @@ async def test_a_forbidden_call_does_not_reach_the_network() -> None:
 
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms"]), st.text() | st.floats().map(str)))
 def test_an_implausible_retry_after_is_ignored(headers: dict[str, str]) -> None:
-    """A server can send any header value."""
+    """A server may send any value in this header."""
     wait = retry_after(headers)
     assert wait is None or 0 <= wait <= 7 * 24 * 3600
 
@@ -445,7 +445,7 @@ def test_a_future_date_is_a_wait_and_a_past_one_is_not() -> None:
     st.text(),
 )
 def test_every_foreign_exception_is_classified(kind: type[Exception], message: str) -> None:
-    """Every exception is classified, and no message can send control sequences to a terminal."""
+    """Whatever its class, its message can send no control sequences to a terminal."""
     error = map_error(kind(message))
     assert isinstance(error, FlowDebateError)
     assert str(error).isprintable()
@@ -472,7 +472,7 @@ PLACES: list[tuple[Any, ...]] = [
 
 
 def replace_at(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
-    """Return `value` with `replacement` at `place`."""
+    """Return a copy of `value` with `replacement` at `place`."""
     if not place:
         return replacement
     copy = list(value) if isinstance(value, list) else dict(value)
@@ -483,7 +483,7 @@ def replace_at(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
 
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), structured=st.booleans())
 def test_no_answer_raises_an_unexpected_error(*, changes: list[tuple[tuple[Any, ...], Any]], structured: bool) -> None:
-    """An answer with any value in any place is either read or raises a library error."""
+    """With any value anywhere in it, an answer is either read or raises a library error."""
     answers = [replace_at(completion("[1]"), place, replacement) for place, replacement in changes]
 
     async def run() -> None:

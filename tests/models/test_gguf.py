@@ -43,7 +43,7 @@ def write_files(folder: Path, blocks: list[bytes]) -> list[Path]:
 
 @given(st.lists(st.binary(max_size=50), max_size=5))
 def test_the_parts_are_joined_in_order(tmp_path_factory: pytest.TempPathFactory, blocks: list[bytes]) -> None:
-    """The joined file is complete and has its final name, and no other file is next to it."""
+    """The joined file is complete and has its final name, with no other file next to it."""
     folder = tmp_path_factory.mktemp("join")
     target = folder / "cache" / "model.gguf"
     join_parts(write_files(folder, blocks), target, sha256=hashlib.sha256(b"".join(blocks)).hexdigest())
@@ -59,7 +59,7 @@ def test_a_file_with_another_hash_is_rejected_and_removed(tmp_path: Path) -> Non
 
 
 def test_a_part_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A partial model is useless."""
+    """A model with missing parts would be useless."""
     target = tmp_path / "cache" / "model.gguf"
     with pytest.raises(ModelUnavailable, match="cannot be written"):
         join_parts([*write_files(tmp_path, [b"one"]), tmp_path / "missing.bin"], target, sha256="0" * 64)
@@ -67,7 +67,7 @@ def test_a_part_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path) -> Non
 
 
 def test_an_unwritable_cache_is_named_in_the_error(tmp_path: Path) -> None:
-    """The path of the cache folder is occupied by a file."""
+    """Here, a file occupies the path of the cache folder."""
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(ModelUnavailable, match="cache"):
         join_parts([], tmp_path / "cache" / "model.gguf", sha256="0" * 64)
@@ -88,7 +88,10 @@ def hashed_files(paths: list[Path]) -> Iterator[None]:
 
 
 def test_a_file_is_rehashed_only_when_its_size_or_times_change(tmp_path: Path) -> None:
-    """The file is hashed at first, after a byte changes and after a touch. Any other file is hashed each time."""
+    """The file is hashed at first, after one of its bytes changes, and after a touch.
+
+    Any other file is hashed each time.
+    """
     path = tmp_path / "model.gguf"
     read: list[Path] = []
     path.write_bytes(b"GGUF whole")
@@ -106,7 +109,7 @@ def test_a_file_is_rehashed_only_when_its_size_or_times_change(tmp_path: Path) -
 
 
 def test_a_replaced_file_is_rehashed(tmp_path: Path) -> None:
-    """A file is identified by its inode and change time."""
+    """Its inode and change time identify the file."""
     path, replacement = tmp_path / "model.gguf", tmp_path / "other"
     path.write_bytes(b"GGUF whole")
     sha256 = hashlib.sha256(b"GGUF whole").hexdigest()
@@ -140,7 +143,7 @@ def test_a_missing_file_is_not_verified(tmp_path: Path) -> None:
 
 
 def test_a_damaged_model_is_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model is rebuilt from its packages. An intact model is used unchanged."""
+    """The model is joined again from its packages, whereas an intact model is used as it is."""
     parts, joined = write_files(tmp_path, [b"GGUF", b" whole"]), tmp_path / "cache" / "model.gguf"
     monkeypatch.delenv("FLOWDEBATE_LOCAL_MODEL", raising=False)
     monkeypatch.setattr(gguf, "_SHA256", hashlib.sha256(b"GGUF whole").hexdigest())
@@ -168,7 +171,6 @@ def test_the_environment_selects_any_gguf_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04", b"GGU"], ids=["missing", "empty", "a zip", "short"])
 def test_a_model_set_in_the_environment_must_be_a_gguf_file(tmp_path: Path, content: bytes | None) -> None:
-    """The error names the variable and the file."""
     path = tmp_path / "mine.gguf"
     if content is not None:
         path.write_bytes(content)

@@ -29,7 +29,7 @@ def test_without_a_guard_every_call_is_allowed() -> None:
 
 
 def test_the_innermost_guard_applies_until_its_block_ends() -> None:
-    """Guards can be nested and leave nothing behind."""
+    """Nested guards leave nothing behind."""
     with forbid_real_models():
         assert not allowed(REMOTE)
         assert not allowed(LOCAL)
@@ -45,7 +45,7 @@ def test_the_innermost_guard_applies_until_its_block_ends() -> None:
 
 
 def test_a_guard_applies_in_other_threads() -> None:
-    """Calls from a test's threads are rejected as well."""
+    """Calls from threads that a test starts are rejected as well."""
     states: list[bool] = []
     with forbid_real_models():
         thread = threading.Thread(target=lambda: states.append(allowed(REMOTE)), daemon=True)

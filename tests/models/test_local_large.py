@@ -73,7 +73,7 @@ async def test_a_verdict_is_reasoned_and_valid(model: LocalModel) -> None:
 
 
 async def test_a_tool_is_called(model: LocalModel) -> None:
-    """The model writes tool calls as text."""
+    """This model writes its tool calls as text."""
     answered = await ask(
         model, make_request("Use the lookup tool to find the price of a tram ticket.", tools=(LOOKUP,), temperature=0.0)
     )

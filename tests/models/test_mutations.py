@@ -43,14 +43,13 @@ def run_cases(*cases: Case) -> list[str]:
 @settings(max_examples=example_count(50), suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
 def test_a_mutated_answer_is_usable_or_a_library_error(random: Random) -> None:
-    """Mutations change fields, types, nesting, numbers, encodings, bytes, statuses, headers and connections."""
     run_cases(draw_case(random))
 
 
 @settings(max_examples=example_count(50), suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
 def test_debate_texts_cannot_imitate_other_parts_of_a_view(random: Random) -> None:
-    """Every view has the lines of its transcript, and no other line opens an argument or a round."""
+    """Every view contains the lines of its transcript, and no other line opens an argument or a round."""
     check_views(random)
 
 
@@ -115,7 +114,7 @@ FOUND = [
 
 @pytest.mark.parametrize("bug", FOUND, ids=lambda bug: bug.id)
 def test_fixed_bugs_stay_fixed(bug: FixedBug) -> None:
-    """Each of these cases once had a different outcome."""
+    """Each of these cases once broke a promise of the library."""
     assert run_cases(bug.case) == [bug.outcome]
 
 
@@ -155,7 +154,7 @@ def test_answer_check_can_fail(broken: tuple[ModelResponse, str]) -> None:
     ],
 )
 def test_error_check_can_fail(error: MalformedResponse, problem: str) -> None:
-    """Errors are checked for length, keys, control sequences and names."""
+    """The length of an error is checked, as are keys, control sequences and names in it."""
     with pytest.raises(AssertionError, match=problem):
         check_error(error)
 

@@ -86,9 +86,9 @@ def stream_events(*events: Any, done: bool = True) -> Handler:
 
 
 async def test_a_text_call_sends_messages_unchanged() -> None:
-    """The prompts are sent byte for byte, in one request without streaming or a retry header.
+    """The prompts are sent byte for byte, in a single request without streaming or a retry header.
 
-    Text and usage are read.
+    Text and usage are read from the response.
     """
     async with ChatServer() as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None, api_key="sk-1")
@@ -107,7 +107,7 @@ async def test_a_text_call_sends_messages_unchanged() -> None:
 
 
 async def test_the_model_s_settings_are_defaults_for_requests() -> None:
-    """Each setting of the request overrides the model's setting."""
+    """Each setting in a request overrides the one in the model."""
     async with ChatServer() as server:
         settings = ModelSettings(temperature=0.1, max_tokens=5, extra={"seed": 1, "top_p": 0.9})
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None, settings=settings)
@@ -134,7 +134,7 @@ async def test_text_is_streamed_to_a_listener() -> None:
 
 
 async def test_a_stream_can_be_split_anywhere() -> None:
-    """Multi-byte characters and line separators survive one-byte chunks."""
+    """Multi-byte characters and line separators survive chunks of a single byte."""
     text = "é🙂\u2028x"
 
     async def drip(exchange: Exchange) -> None:
@@ -153,7 +153,7 @@ async def test_a_stream_can_be_split_anywhere() -> None:
 
 
 async def test_a_listener_s_exception_is_raised_and_frees_the_connection() -> None:
-    """A listener's own exception does not count as an error of the provider."""
+    """It must not be mistaken for an error of the provider."""
 
     def listen(_: str) -> None:
         raise ZeroDivisionError
@@ -170,7 +170,7 @@ async def test_a_listener_s_exception_is_raised_and_frees_the_connection() -> No
 
 
 async def test_tool_calls_are_read_completely() -> None:
-    """Tools are offered in the API's format, and their calls are read unchanged."""
+    """Tools are offered in the API's format, and the calls are read unchanged."""
     calls = [tool_call("lookup", '{"q": "x"}'), tool_call("other", "not json", "call_b")]
     async with ChatServer({"t": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         answered = await ask(OpenAIModel("t", base_url=server.base_url, retry=None), make_request(tools=[LOOKUP]))
@@ -183,7 +183,7 @@ async def test_tool_calls_are_read_completely() -> None:
 
 
 async def test_streamed_tool_calls_are_assembled() -> None:
-    """Interleaved pieces form two calls."""
+    """The interleaved pieces of two calls are put together again."""
 
     def piece(index: int, **call: Any) -> Any:
         return chunk(tool_calls=[{"index": index, **call}])
@@ -205,7 +205,7 @@ async def test_streamed_tool_calls_are_assembled() -> None:
 
 
 async def test_messages_of_a_tool_exchange_are_passed_on() -> None:
-    """An assistant's calls and a tool's answers reach the server unchanged, in every mode."""
+    """Both the assistant's calls and the results of tools reach the server unchanged, in every mode."""
     call = tool_call("lookup", "{}")
     messages = [
         {"role": "user", "content": "a"},
@@ -270,7 +270,7 @@ async def test_unusual_complete_answers_are_read(case: Odd) -> None:
     ids=["none", "empty", "nonsense", "null", "a str"],
 )
 async def test_missing_or_invalid_usage_is_unknown(usage: Any) -> None:
-    """Unknown usage is not 0."""
+    """Unknown usage must not be counted as 0."""
     async with ChatServer({"u": reply_with({**completion(), "usage": usage})}) as server:
         assert (
             await ask(OpenAIModel("u", base_url=server.base_url, retry=None), make_request())
@@ -278,7 +278,7 @@ async def test_missing_or_invalid_usage_is_unknown(usage: Any) -> None:
 
 
 async def test_truncated_text_is_flagged() -> None:
-    """The caller decides whether a partial text is useful."""
+    """Only the caller can decide whether partial text is useful."""
     async with ChatServer({"l": reply_with(completion("half", finish="length"))}) as server:
         answered = await ask(OpenAIModel("l", base_url=server.base_url, retry=None), make_request())
     assert (answered.text, answered.finish) == ("half", "length")
@@ -339,7 +339,7 @@ BAD_STREAMS = [
 
 @pytest.mark.parametrize("case", BAD_STREAMS, ids=lambda case: case.id)
 async def test_an_unusable_stream_raises_a_specific_error(case: Bad) -> None:
-    """A partial text is never an answer."""
+    """Partial text never counts as an answer."""
     async with ChatServer({"bad": stream_events(*case.body)}) as server:
         with pytest.raises(case.error) as caught:
             await ask(OpenAIModel("bad", base_url=server.base_url, retry=None), make_request(on_text=lambda _: None))
@@ -348,7 +348,7 @@ async def test_an_unusable_stream_raises_a_specific_error(case: Bad) -> None:
 
 
 async def test_a_complete_answer_replaces_a_stream() -> None:
-    """Servers that cannot stream are supported. The listener gets one piece."""
+    """Some servers cannot stream. The listener then gets the text in one piece."""
     pieces: list[str] = []
     async with ChatServer({"w": reply_with(completion())}) as server:
         answered = await ask(
@@ -395,7 +395,7 @@ def structured_reply(mode: StructuredMode, text: str = VERDICT, **options: Any) 
 async def test_a_structured_answer_is_the_application_s_own_object(
     mode: StructuredMode, *, available_modes: bool
 ) -> None:
-    """Each mode returns the same value of the same class after one request. Templates are unchanged."""
+    """After a single request, each mode returns the same value of the same class. Templates are unchanged."""
     async with ChatServer({"v": reply_with(structured_reply(mode))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
         answered = await ask(model, make_request(output=Verdict))
@@ -429,7 +429,7 @@ async def test_a_structured_answer_is_the_application_s_own_object(
 async def test_any_output_schema_works_in_every_mode(
     mode: StructuredMode, output: Any, text: str, expected: Any, *, available_modes: bool
 ) -> None:
-    """Types and JSON Schemas are supported like pydantic models."""
+    """Types and JSON Schemas are supported in the same way as pydantic models."""
     name = OutputSchema.of(output).name
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call(name, text)]) if mode == "tools" else None
     async with ChatServer({"v": reply_with(reply or structured_reply(mode, text))}) as server:
@@ -448,7 +448,7 @@ async def test_any_output_schema_works_in_every_mode(
 async def test_an_invalid_answer_is_requested_once_and_names_the_field(
     mode: StructuredMode, text: str, field: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SchemaViolation is raised after one request. No part of the answer is logged or printed."""
+    """SchemaViolation is raised after one request, and no part of the answer is logged or printed."""
     async with ChatServer({"v": reply_with(structured_reply(mode, text))}) as server:
         with pytest.raises(SchemaViolation) as caught:
             await ask(
@@ -474,7 +474,7 @@ async def test_a_truncated_structured_answer_is_an_error(mode: StructuredMode) -
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_refused_structured_answer_is_a_refusal(mode: StructuredMode) -> None:
-    """A refusal is not a schema violation."""
+    """It must not be reported as a schema violation."""
     async with ChatServer({"v": reply_with(completion(None, refusal="no"))}) as server:
         with pytest.raises(Refused):
             await ask(
@@ -484,7 +484,7 @@ async def test_a_refused_structured_answer_is_a_refusal(mode: StructuredMode) ->
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_tools_and_a_schema_are_sent_together(mode: StructuredMode) -> None:
-    """The model may look something up before it answers."""
+    """This way, the model can look something up before it answers."""
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
     async with ChatServer({"v": reply_with(reply)}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
@@ -496,7 +496,7 @@ async def test_tools_and_a_schema_are_sent_together(mode: StructuredMode) -> Non
 
 
 async def test_in_tools_mode_tool_calls_precede_an_answer() -> None:
-    """The model has not seen the results of the tools yet."""
+    """When the model answers, it has not seen the results of the tools yet."""
     calls = [tool_call("Verdict", VERDICT), tool_call("lookup", "{}", "b")]
     async with ChatServer({"v": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
@@ -524,7 +524,6 @@ async def test_in_tools_mode_two_answers_are_ambiguous() -> None:
 
 
 async def test_in_tools_mode_a_call_of_an_unknown_tool_is_not_an_answer() -> None:
-    """The call's arguments make no difference."""
     calls = [tool_call("lookup", VERDICT)]
     async with ChatServer({"v": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
@@ -533,7 +532,7 @@ async def test_in_tools_mode_a_call_of_an_unknown_tool_is_not_an_answer() -> Non
 
 
 async def test_tools_are_offered_first_if_they_exclude_a_schema() -> None:
-    """If no tool is called, two requests are made, and the usage counts both."""
+    """If no tool is called, two requests are made and both are counted in the usage."""
 
     async def separate(exchange: Exchange) -> None:
         await exchange.json(completion("thinking" if "tools" in exchange.body else VERDICT))
@@ -592,7 +591,10 @@ def choice_completion(logprobs: Any, text: str = "A") -> dict[str, Any]:
 
 
 async def test_each_choice_gets_a_log_probability() -> None:
-    """Spellings of a choice are added up. An unreported choice gets an upper bound from the others."""
+    """The probabilities of all spellings of a choice are added up.
+
+    An unreported choice gets an upper bound derived from the others.
+    """
     reply = reply_with(choice_completion({"content": [RECORDED], "refusal": None}))
     async with ChatServer({"gpt": reply}) as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
@@ -610,7 +612,7 @@ async def test_each_choice_gets_a_log_probability() -> None:
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=20), st.integers(0, 20))
 def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: list[float], unlisted: int) -> None:
-    """The bound is at most each reported probability, and at most the remainder of 1."""
+    """The bound exceeds neither any reported probability nor what remains of 1."""
     from openai.types.chat import ChatCompletion
 
     total = sum(weights) + unlisted / 100
@@ -647,7 +649,7 @@ async def test_placeholder_log_probabilities_are_ignored(logprobs: Any) -> None:
 
 
 async def test_rejected_log_probabilities_are_omitted() -> None:
-    """OpenAI rejects them for reasoning models, in various wordings. They are not requested a second time."""
+    """OpenAI rejects them for reasoning models, in varying words. They are not requested a second time."""
     refusal = {"error": {"message": "Quux is not for you.", "code": None}}
 
     async def answer(exchange: Any) -> None:
@@ -664,7 +666,7 @@ async def test_rejected_log_probabilities_are_omitted() -> None:
 
 
 async def test_an_unrelated_refusal_is_raised() -> None:
-    """In this case, the refusal does not concern the log-probabilities."""
+    """Here, the server refuses for a reason other than the log-probabilities."""
     refusal = {"error": {"message": "The messages are invalid.", "code": None}}
     async with ChatServer({"fails": reply_with(refusal, status=400)}) as server:
         with pytest.raises(RequestRejected, match="messages are invalid"):
@@ -699,7 +701,7 @@ async def test_the_query_of_a_url_is_sent_with_each_request(transport: Any) -> N
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization"])
 async def test_an_authorization_header_precedes_key_and_password(name: str) -> None:
-    """Only one header is sent."""
+    """Only this header is sent."""
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:pass@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", default_headers={name: "Bearer mine"})
@@ -720,7 +722,6 @@ async def test_an_authorization_header_precedes_key_and_password(name: str) -> N
     ],
 )
 def test_invalid_model_options_are_rejected_at_construction(options: dict[str, Any], field: str) -> None:
-    """The error names the field and its allowed values."""
     with pytest.raises(ConfigurationError) as caught:
         OpenAIModel(options.pop("name"), **options)
     assert caught.value.field == field

@@ -93,7 +93,7 @@ FORMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_output_type_has_an_object_as_its_json_schema(form: str) -> None:
-    """The schema is valid, so that servers can enforce it. So is the schema of the model created for it."""
+    """The schema is valid, so servers can enforce it, and so is that of the model created for it."""
     schema = OutputSchema.of(FORMS[form])
     assert schema.json_schema["type"] == "object"
     assert "$ref" not in schema.json_schema
@@ -106,7 +106,7 @@ def test_every_output_type_has_an_object_as_its_json_schema(form: str) -> None:
 
 @given(INTS, st.sampled_from(["a", "b"]))
 def test_valid_answers_become_the_requested_type(x: int, tag: Any) -> None:
-    """The answer can be data, JSON text or an instance."""
+    """An answer can be data, JSON text or an instance."""
     data = {"x": x, "tag": tag}
     for form, expected in ((Point, Point(x=x, tag=tag)), (Place, Place(x, tag)), (Spot, data), (PLAIN, data)):
         schema = OutputSchema.of(form)
@@ -126,7 +126,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_json_schemas_are_enforced_like_jsonschema(value: Any) -> None:
-    """Valid answers pass. Others raise SchemaViolation with their problems, and no other error occurs."""
+    """Valid answers pass. All others raise SchemaViolation with their problems, and never another error."""
     valid = isinstance(value, dict) and jsonschema.Draft202012Validator(PLAIN).is_valid(value)
     schema = OutputSchema.of(PLAIN)
     if valid:
@@ -208,13 +208,13 @@ def server() -> Iterator[tuple[str, list[str]]]:
     ],
 )
 def test_subschemas_with_an_id_are_checked(part: dict[str, Any]) -> None:
-    """Otherwise the reference would be resolved after the model has answered, with an error from another library."""
+    """Otherwise, a reference would fail only after the model has answered, with an error from another library."""
     with pytest.raises(ConfigurationError, match="must not refer to anything outside the schema"):
         OutputSchema.of({"type": "object", "properties": {"a": part}})
 
 
 def test_subschemas_with_an_id_can_be_recursive() -> None:
-    """References inside the subschema are relative to its id."""
+    """References inside the subschema are resolved relative to its id."""
     part = {"$id": "http://example.com/part", "$ref": "#/$defs/b", "$defs": {"b": {"type": "string"}}}
     schema = OutputSchema.of({"type": "object", "properties": {"a": part, "b": {"$ref": "http://example.com/part"}}})
     assert schema.validate({"a": "x", "b": "y"}) == {"a": "x", "b": "y"}
@@ -255,7 +255,7 @@ ENDLESS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("schema", ENDLESS.values(), ids=ENDLESS)
 def test_an_endlessly_recursive_schema_is_rejected(schema: dict[str, Any]) -> None:
-    """The error precedes any paid call and is not a RecursionError. Schemas for humans are included."""
+    """The error precedes any paid call and is not a RecursionError. Schemas for humans are checked too."""
     with pytest.raises(ConfigurationError, match=r"debate 'x': `output_schema` must be .* endlessly"):
         OutputSchema.of(schema, location="debate 'x'")
     if schema is not ENDLESS["too many levels to copy"]:  # no journal could store it
@@ -265,7 +265,10 @@ def test_an_endlessly_recursive_schema_is_rejected(schema: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("schema", [ENDLESS["too many levels to copy"], ENDLESS["a chain of all"]])
 def test_an_endless_schema_is_rejected_before_the_recursion_limit(schema: dict[str, Any]) -> None:
-    """Finalizers that happen to run close to the limit fail. The error still shows the beginning of the schema."""
+    """Finalizers that happen to run close to the recursion limit fail.
+
+    The error still shows the beginning of the schema.
+    """
     depths = [0]
 
     def count(_frame: object, event: str, _argument: object) -> None:
@@ -284,7 +287,7 @@ def test_an_endless_schema_is_rejected_before_the_recursion_limit(schema: dict[s
     "schema", [nested_schema(50), chained_schema(48), {"properties": {"a": {"items": {"$ref": "#"}}}}]
 )
 def test_a_finite_recursive_schema_is_accepted(schema: dict[str, Any]) -> None:
-    """Every tree in an answer is finite."""
+    """An answer contains only finite trees."""
     answer: dict[str, Any] = {"a": "x"} if "$defs" in schema else {"a": {"a": {}}}
     assert OutputSchema.of(schema).validate(answer) == answer
     assert check_answer(schema, answer, block="judge") == answer
@@ -301,7 +304,7 @@ def test_an_invalid_schema_for_a_human_is_rejected_by_name(schema: dict[str, Any
 @pytest.mark.parametrize("reference", ["{url}/x.json", "file:///etc/hostname", "other.json", "#/$defs/none", "#none"])
 @pytest.mark.parametrize("extra", [{}, {"$id": "http://example.com/mine"}], ids=["plain", "named"])
 def test_external_references_are_rejected(reference: str, extra: dict[str, Any], server: tuple[str, list[str]]) -> None:
-    """No server is called and no file is read, since a schema may come from anybody."""
+    """A schema may come from anybody, so no server is called and no file is read for it."""
     url, paths = server
     inner = {"$ref": reference.format(url=url)}
     schema = {"type": "object", "properties": {"x": {"items": {"anyOf": [inner]}}}, **extra}
@@ -314,7 +317,7 @@ def test_external_references_are_rejected(reference: str, extra: dict[str, Any],
 
 @pytest.mark.parametrize("reference", ["#/$defs/n", "#n", "#", "http://json-schema.org/draft-07/schema#", "/mine#n"])
 def test_internal_references_are_followed(reference: str) -> None:
-    """References can use anchors, the schema's own id, or the JSON Schema metaschemas."""
+    """References can use anchors, the schema's own id, or the metaschemas of JSON Schema."""
     schema = {
         "$id": "http://example.com/mine",
         "type": "object",
@@ -327,7 +330,7 @@ def test_internal_references_are_followed(reference: str) -> None:
 
 
 def test_a_json_schema_can_have_definitions() -> None:
-    """Definitions are sent unchanged and enforced. Two schemas are distinguished."""
+    """Definitions are sent unchanged and enforced. Two schemas that differ only in them are distinguished."""
     schema = {
         "type": "object",
         "properties": {"side": {"$ref": "#/$defs/side"}},
@@ -342,7 +345,6 @@ def test_a_json_schema_can_have_definitions() -> None:
 
 
 def test_an_output_schema_is_accepted_as_a_schema() -> None:
-    """`of` returns the same object."""
     schema = OutputSchema.of(Point)
     assert OutputSchema.of(schema) is schema
 

@@ -36,7 +36,7 @@ class Small(ScriptedModel):
 
 
 def test_models_without_the_attribute_get_the_full_prompts() -> None:
-    """This holds for hosted, scripted and custom models. The local model gets concise prompts."""
+    """These are hosted, scripted and custom models. The local model gets concise prompts."""
     assert profile_of(OpenAIModel("gpt-5-mini")) == profile_of(ScriptedModel()) == "full"
     assert profile_of(FunctionModel(lambda _: "Yes.")) == "full"
     assert profile_of(LocalModel()) == profile_of(Small()) == "concise"
@@ -63,7 +63,7 @@ def test_a_wrapper_gets_the_prompts_of_its_inner_model(wrap: Callable[[Any], Any
 
 
 def test_a_fallback_gets_the_prompts_of_its_first_model() -> None:
-    """The models after the first one get the same prompt."""
+    """The prompt is written before the first call, so later models in the chain get the same one."""
     assert profile_of(Fallback(ScriptedModel(), Small())) == "full"
 
 

@@ -107,7 +107,6 @@ SYNTAX: list[tuple[str, str, tuple[str, ...]]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize(("text", "repaired"), [case[1:] for case in SYNTAX], ids=[case[0] for case in SYNTAX])
 async def test_json_is_repaired(text: str, repaired: tuple[str, ...]) -> None:
-    """The intended answer is returned, and the repairs are listed."""
     response = await read_answer(text, JUDGE)
     data: Any = response.data
     assert (data.reasoning.replace("\n", " "), data.winner, data.verdict) == tuple(VERDICT.values())
@@ -187,13 +186,13 @@ NO_CHOICES += ["~~cap rents~~", "cap-rents", "[]", "A", "1", "rents", 0, True, {
 @pytest.mark.anyio
 @pytest.mark.parametrize("written", NO_CHOICES)
 async def test_other_answers_are_requested_again_with_the_choices(written: object) -> None:
-    """Substrings, similar words and hidden names do not count. The reason quotes the choices."""
+    """Substrings, similar words and hidden names do not count as a choice. The reason quotes the choices."""
     with pytest.raises(SchemaViolation, match='"cap rents" or "free rents"'):
         await read_answer({**VERDICT, "winner": written}, JUDGE)
 
 
 def test_a_choice_takes_precedence_over_a_word_for_none() -> None:
-    """A stance may be called "none"."""
+    """A stance may itself be called "none"."""
     output = OutputSchema.of(verdict_among(("none", "all")))
     reading = _repair(json.dumps({**VERDICT, "winner": "None"}), output)
     assert reading.data.winner == "none"
@@ -214,7 +213,7 @@ def test_a_choice_takes_precedence_over_a_word_for_none() -> None:
     ],
 )
 def test_only_an_unambiguous_choice_is_accepted(text: str, choices: tuple[str, ...], choice: str | None) -> None:
-    """An exact match comes first. Two choices that look the same match nothing."""
+    """An exact match comes first. If two choices look the same, neither is matched."""
     assert find_choice(text, choices) == choice
 
 
@@ -305,7 +304,6 @@ def _assert_has(data: Any, right: Any) -> None:
 
 @pytest.mark.anyio
 async def test_a_dropped_item_is_counted() -> None:
-    """The repair states how many of how many items were dropped."""
     response = await read_answer({"findings": [FINDING, {}, {**FINDING, "severity": "awful"}]}, FINDINGS)
     assert response.repaired == ("2 of 3 findings dropped",)
 
@@ -335,7 +333,7 @@ async def test_unreadable_values_are_requested_again(output: OutputSchema, raw: 
 
 
 def test_a_shared_position_identifies_no_debater() -> None:
-    """The schema has no synonym for such a position."""
+    """If two debaters share a position, the schema has no synonym for it."""
     output = OutputSchema.of(decision_among(("ann", "bob")))
     with pytest.raises(SchemaViolation):
         _repair('{"nextSpeakers": ["cap rents"]}', output)
@@ -351,7 +349,7 @@ class Film(BaseModel):
 
 @pytest.mark.anyio
 async def test_application_schemas_are_read_leniently() -> None:
-    """The schema may be a pydantic model or a JSON Schema as a dict."""
+    """It may be a pydantic model or a JSON Schema given as a dict."""
     right = Film(title="M", genre="crime", stars=4.5)
     assert (await read_answer({"Title": "M", "genre": "Crime", "stars": "4.5/5"}, OutputSchema.of(Film))).data == right
     schema = {**Film.model_json_schema(), "additionalProperties": False}
@@ -376,7 +374,7 @@ VERDICTS = st.fixed_dictionaries({"reasoning": WORDS, "winner": st.sampled_from(
 @given(VERDICTS)
 @pytest.mark.anyio
 async def test_valid_answers_are_unchanged(verdict: dict[str, Any]) -> None:
-    """The texts of a valid answer may contain anything."""
+    """The text fields of a valid answer may contain anything."""
     response = await read_answer(verdict, JUDGE)
     assert json.loads(getattr(response.data, "model_dump_json")()) == verdict  # noqa: B009
     assert response.repaired == ()
@@ -398,7 +396,7 @@ CUTS = st.tuples(
 
 @given(VERDICTS, st.lists(CUTS, min_size=1, max_size=3))
 def test_repairs_never_change_the_chosen_side(verdict: dict[str, Any], cuts: list[tuple[int, int, str]]) -> None:
-    """This holds for any damaged syntax. A repaired answer is valid and is not repaired again."""
+    """This holds for any damage to the syntax. A repaired answer is valid and is not repaired again."""
     assume(not any(side in str(part) for side in SIDES for key, part in verdict.items() if key != "winner"))
     text = _damaged(json.dumps(verdict, ensure_ascii=False), *cuts)
     try:
@@ -416,7 +414,7 @@ def test_repairs_never_change_the_chosen_side(verdict: dict[str, Any], cuts: lis
 
 @given(WORDS, st.sampled_from(SIDES))
 def test_words_around_a_choice_are_never_ignored(words: str, side: str) -> None:
-    """A choice may only be surrounded by punctuation or one of a few labels."""
+    """Only punctuation or one of a few labels may surround a choice."""
     assume(any(char.isalnum() for char in words) and ":" not in words and "\uff1a" not in words)
     assert find_choice(f"{words} {side}", SIDES) is None
     assert find_choice(f"{side} {words}", SIDES) is None
@@ -433,7 +431,7 @@ def test_reading_is_deterministic(text: str) -> None:
 
 
 def test_repairs_are_stored_with_the_call() -> None:
-    """A journal restores the repairs. Calls without repairs do not have the field."""
+    """The journal restores the repairs. Calls without repairs lack the field."""
     repaired = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN), repaired=("code fence", "trailing comma"))
     plain = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN))
     body = json_text(call_row(repaired, (), seconds=0.0, output=JUDGE))
@@ -478,7 +476,7 @@ def _rent(**options: Any) -> Any:
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in SYNTAX], ids=[case[0] for case in SYNTAX])
 async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
-    """This holds for the default options. The call's event lists the repairs."""
+    """This is the case with default options. The event of the call lists the repairs."""
     result, repaired = await _run(_rent(), lambda _: text)
     assert result.raw.verdict.winner == "cap rents"
     assert repaired["rent-judge"]
@@ -487,7 +485,7 @@ async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_name_counts_if_the_judge_sees_names(transport: Any) -> None:
-    """Bob's name then means the position he defends. A judge that sees no names is called again."""
+    """Bob's name then stands for the position that he defends. A judge that sees no names is called again."""
     answer = _answers(lambda _: json.dumps({**VERDICT, "winner": "Bob"}))
     async with ChatServer({"m": answer, "judge": answer}) as server:
         models = [OpenAIModel(n, base_url=server.base_url, api_key="k", transport=transport) for n in ("m", "judge")]
@@ -504,7 +502,7 @@ async def test_a_name_counts_if_the_judge_sees_names(transport: Any) -> None:
 
 @pytest.mark.anyio
 async def test_a_moderator_can_name_positions() -> None:
-    """Each position means the debater who defends it."""
+    """Each position stands for the debater who defends it."""
     decision = {"Next_Speakers": ["free rents", "[Cap rents]"], "rationale": "Both.", "done": True}
     result, repaired = await _run(
         _rent(moderator=True), lambda name: json.dumps(VERDICT if name == "DebateVerdict" else decision)
@@ -524,7 +522,7 @@ async def test_reviewers_rank_by_letters_on_a_line() -> None:
 
 @pytest.mark.anyio
 async def test_a_settlement_is_accepted_in_any_case() -> None:
-    """The deliberation ends in its first round."""
+    """The deliberation therefore ends in its first round."""
     report = json.dumps({"Summary": "They agree.", "status": "Settled.", "decision": "Cap."})
     talk = deliberation(name="talk", debaters=[{"name": "ann"}, {"name": "bob"}], max_rounds=3)
     result, _ = await _run(talk, lambda _: f"```json\n{report}\n```")
@@ -536,7 +534,7 @@ async def test_a_settlement_is_accepted_in_any_case() -> None:
     ("text", "count"), [("No issues found.", 0), (json.dumps([{**FINDING, "severity": "HIGH"}, {}]), 1)]
 )
 async def test_a_review_keeps_valid_findings(text: str, count: int) -> None:
-    """A bare list, another tool's severity levels, and a bad item next to a good one are accepted."""
+    """A bare list, another tool's severity levels, and a bad item next to a good one are all accepted."""
     change = review(name="change", reviewers=[{"name": "ann"}])
     result, repaired = await _run(change, lambda _: text)
     assert len(result.raw.findings) == count
@@ -544,6 +542,6 @@ async def test_a_review_keeps_valid_findings(text: str, count: int) -> None:
 
 
 def test_an_answer_with_only_unknown_keys_is_requested_again() -> None:
-    """The answer has nothing to validate, although all of the moderator's fields have defaults."""
+    """All of the moderator's fields have defaults, so without known keys there is nothing to validate."""
     with pytest.raises(SchemaViolation):
         _repair('{"error": "the model is overloaded"}', MODERATOR)

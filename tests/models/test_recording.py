@@ -140,7 +140,10 @@ def assert_same(one: RunResult[Any], two: RunResult[Any]) -> None:
 
 
 def test_a_debate_is_replayed_exactly(path: Path) -> None:
-    """Moderator, tool calls, debaters, judge and deliverable have the same output and events, without a call."""
+    """A replay makes no call.
+
+    Moderator, tool calls, debaters, judge and deliverable produce the same output and events.
+    """
     live = pattern().run_sync("Should it move?", model=RecordingModel(FunctionModel(answer_next), path), seed=7)
     before = path.read_bytes()
     with forbid_real_models():
@@ -155,7 +158,7 @@ def test_a_debate_is_replayed_exactly(path: Path) -> None:
 
 
 async def test_a_streamed_debate_is_replayed_in_whole_texts(path: Path) -> None:
-    """A listener does not change which recording is found, and receives each text in one piece."""
+    """A listener does not affect which recording is found, and it receives each text in one piece."""
     live: list[str] = []
     repeated_pieces: list[str] = []
     inner = FunctionModel(lambda request: "So.\nIndeed." if request.output is None else answer_next(request))
@@ -169,7 +172,7 @@ async def test_a_streamed_debate_is_replayed_in_whole_texts(path: Path) -> None:
 
 @given(losses=st.lists(st.sampled_from(["fine", "down", "refused", "blank"]), min_size=1, max_size=8))
 def test_a_debate_with_failures_is_replayed_exactly(losses: list[str]) -> None:
-    """Retries, their events and attempts, failures and usage are the same."""
+    """Retries, attempts, failures and usage are the same, and so are their events."""
     outcomes = iter(losses * 40)
 
     def faulty(request: ModelRequest) -> Any:
@@ -290,7 +293,7 @@ def test_answers_and_errors_are_replayed_unchanged(outcomes: list[Any], *, diffe
 
 
 def test_every_model_error_is_recorded_with_all_its_fields() -> None:
-    """Details later added to a class must be recorded too.
+    """Details that are added to a class later must be recorded too.
 
     The failure message names a class that needs a new case here.
     """
@@ -324,7 +327,7 @@ class ApplicationError(RateLimited):
 
 
 async def test_an_application_error_is_replayed_as_its_base_class(path: Path) -> None:
-    """Cassettes restore only library errors. An error with invalid details becomes a plain ModelError."""
+    """Cassettes restore only the library's own errors. An error with invalid details becomes a plain ModelError."""
     odd = Refused("x")
     odd.reason = 17  # type: ignore[assignment]
     model = RecordingModel(Leaf([ApplicationError("slow down", retry_after=3.0), odd]), path)
@@ -394,7 +397,7 @@ async def test_a_structured_answer_is_replayed_as_an_equal_value(case: Shape, pa
 
 
 async def test_values_outside_json_are_recorded_as_closely_as_possible(path: Path) -> None:
-    """Values that cannot be compared or serialized do not break a recording."""
+    """A value that cannot be compared or serialized must not break the recording."""
 
     class Odd:
         def __eq__(self, _: object) -> bool:
@@ -484,7 +487,7 @@ async def test_a_mismatch_shows_the_difference_from_the_recording(
 
 
 async def test_irrelevant_fields_are_not_compared(path: Path) -> None:
-    """The deadline, the maximum length of answers, listeners, and tool descriptions are ignored."""
+    """These are the deadline, the maximum length of answers, listeners, and tool descriptions."""
     await ask(RecordingModel(Leaf(), path), make_request(tools=[TOOL]))
     request = make_request(
         tools=[ToolSpec(name="look_up", description="Other words.", parameters={"type": "object"})],
@@ -495,7 +498,7 @@ async def test_irrelevant_fields_are_not_compared(path: Path) -> None:
 
 
 async def test_the_displayed_difference_is_always_short(path: Path) -> None:
-    """The error shows the block's nearest recorded call and the differing line, in a few printable lines."""
+    """The error shows the block's most similar recorded call and the line that differs, in a few printable lines."""
     lines = [f"line {n} " + "x" * 300 for n in range(3_000)]
     model = RecordingModel(Leaf(), path)
     await ask(model, make_request(messages=[{"role": "user", "content": "something else"}]))
@@ -513,7 +516,7 @@ async def test_the_displayed_difference_is_always_short(path: Path) -> None:
 
 
 async def test_a_different_seed_is_a_mismatch(path: Path) -> None:
-    """The seed shuffles the judge's view, so the replay raises an error instead of returning another verdict."""
+    """The seed shuffles the judge's view, so the replay raises an error instead of returning a different verdict."""
     sides = [Debater(name, f"{name} is right") for name in "abcdef"]
     wide = debate(name="wide", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "x", "winner": None, "verdict": "y"}
@@ -539,7 +542,7 @@ async def test_a_call_beyond_the_recording_is_a_mismatch(path: Path) -> None:
 
 
 async def test_unused_recorded_calls_are_listed(path: Path) -> None:
-    """Unused calls are listed by block and line, also in the message of a failing test."""
+    """They are listed by block and line, and a failing test shows them in its message."""
     model = RecordingModel(Leaf(), path)
     for number in range(8):
         await ask(model, make_request(messages=[{"role": "user", "content": str(number)}]))
@@ -553,7 +556,7 @@ async def test_unused_recorded_calls_are_listed(path: Path) -> None:
 
 
 def test_an_empty_recording_can_be_replayed(path: Path) -> None:
-    """A cassette without calls is valid and has the recorded model's name."""
+    """A cassette without calls is valid and has the name of the recorded model."""
     assert RecordingModel(Leaf(name="ada"), path).name == ReplayModel(path).name == "ada"
     ReplayModel(path).assert_complete()
 
@@ -562,7 +565,7 @@ def test_an_empty_recording_can_be_replayed(path: Path) -> None:
 
 
 async def test_a_recorder_around_retries_writes_one_line(path: Path) -> None:
-    """The line contains the attempts with durations and events. The replay takes no time."""
+    """The line contains the attempts with their durations and events. The replay takes no time."""
     naps = Naps()
     events: list[Any] = []
     live = make_request(events=events)
@@ -586,7 +589,7 @@ async def test_a_recorder_around_retries_writes_one_line(path: Path) -> None:
 
 
 async def test_a_recorder_inside_retries_writes_a_line_per_request(path: Path) -> None:
-    """Errors are recorded too, and the policy retries them in the replay."""
+    """Errors are recorded as well, and the policy retries them during the replay."""
     answer = await ask(
         Retrying(RecordingModel(Leaf([endpoint_error(), "fine"]), path), Retry(sleep=Naps())), make_request()
     )
@@ -600,7 +603,7 @@ async def test_a_recorder_inside_retries_writes_a_line_per_request(path: Path) -
 
 
 async def test_nested_recorders_count_each_request_once(path: Path) -> None:
-    """Wrappers inside a recording send nothing themselves. Calls of other models do not count."""
+    """A wrapper inside a recording sends nothing itself. Calls of other models do not count."""
     first = RecordingModel(Wrapper(Leaf([endpoint_error()], name="one")), path)
     second_path = path.with_name("second.jsonl")
     second = RecordingModel(Wrapper(Leaf([answer_with_usage(9)], name="two")), second_path)
@@ -616,7 +619,7 @@ async def test_nested_recorders_count_each_request_once(path: Path) -> None:
 
 
 def test_a_timeout_is_replayed_as_a_timeout(path: Path) -> None:
-    """The error is raised at once. A call cancelled for another reason leaves no line."""
+    """The error is raised at once. A call cancelled for another reason leaves no line in the recording."""
 
     async def hang(_: ModelRequest) -> str:
         await asyncio.Event().wait()
@@ -669,7 +672,6 @@ class Full:
 
 
 def test_a_recording_can_replace_a_scripted_model(path: Path) -> None:
-    """A test written with a script can use a replay instead."""
     sides = [Debater("a", "for"), Debater("b", "against")]
     short = debate(name="short", debaters=sides, max_rounds=1, synthesizer=False)
     script = ScriptedModel("Yes.", "No.", {"reasoning": "x", "winner": "for", "verdict": "y"})

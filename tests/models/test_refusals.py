@@ -207,7 +207,7 @@ OPTIONAL = [
 async def test_a_debate_continues_without_a_rejected_part(case: OptionalPart, transport: Any) -> None:
     """The refusal does not use up an attempt, and later debates omit the part.
 
-    A rejected user setting is reported once.
+    If a user's setting is rejected, this is reported once.
     """
     picky = PickyServer(case.refuses, case.status, case.body)
     async with picky.server() as server:
@@ -232,7 +232,7 @@ async def test_a_debate_continues_without_a_rejected_part(case: OptionalPart, tr
 
 
 async def test_a_streaming_only_server_gets_a_streaming_request() -> None:
-    """This includes structured answers, which have no listener."""
+    """This includes structured answers, although they have no listener."""
     words = "This model only supports stream mode, please enable the stream parameter to access the model."
 
     async def serve(exchange: Exchange) -> None:
@@ -252,7 +252,7 @@ async def test_a_streaming_only_server_gets_a_streaming_request() -> None:
 
 
 async def test_only_the_rejected_part_is_omitted() -> None:
-    """A step that did not help is undone: here the server rejects streaming, but not its options."""
+    """A step that did not help is undone. Here, the server rejects streaming but not its options."""
     picky = PickyServer(lambda body: "temperature" in body, 400, error("Nope."))
     async with picky.server() as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", settings=ModelSettings(temperature=0.3))
@@ -269,7 +269,7 @@ async def test_only_the_rejected_part_is_omitted() -> None:
 async def test_two_rejected_parts_are_both_omitted() -> None:
     """Each refusal names one of the parts.
 
-    If all refusals have the same text, the request is sent without any optional part.
+    If all refusals read the same, the request is sent without any optional part.
     """
 
     def reason(body: Body) -> str | None:
@@ -293,7 +293,7 @@ async def test_two_rejected_parts_are_both_omitted() -> None:
 
 
 async def test_if_all_forms_are_rejected_the_first_refusal_is_raised() -> None:
-    """Later refusals concern requests that the user did not make."""
+    """Later refusals concern requests that the user never made."""
     refusals = iter(range(100))
 
     async def refuse(exchange: Exchange) -> None:
@@ -306,7 +306,7 @@ async def test_if_all_forms_are_rejected_the_first_refusal_is_raised() -> None:
 
 
 async def test_a_strict_model_raises_the_refusal_of_a_user_setting() -> None:
-    """Parts added by the library are still omitted."""
+    """Parts that the library added are still omitted."""
     picky = PickyServer(lambda body: not {"temperature", "stream"}.isdisjoint(body), 400, error(DEFAULT_ONLY))
     async with picky.server() as server:
         model = OpenAIModel(
@@ -332,7 +332,7 @@ async def test_neighboring_messages_of_one_role_are_joined() -> None:
 
 
 async def test_a_rejected_mode_after_ignored_ones_is_not_final() -> None:
-    """The model answers in prose, JSON mode is rejected, and a code block is accepted (case a15)."""
+    """In case a15, the model answers in prose, JSON mode is rejected, and a code block is accepted."""
 
     async def ignore(exchange: Exchange) -> None:
         body = exchange.body
@@ -351,7 +351,7 @@ async def test_a_rejected_mode_after_ignored_ones_is_not_final() -> None:
 
 
 async def test_tools_are_offered_first_if_a_server_rejects_both() -> None:
-    """The refusal mentions neither tools nor schema."""
+    """The refusal mentions neither tools nor the schema."""
     from flowdebate.models import ToolSpec
 
     tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
@@ -381,7 +381,7 @@ async def test_tools_are_offered_first_if_a_server_rejects_both() -> None:
 @pytest.mark.filterwarnings("ignore:The model .* is deprecated")
 @pytest.mark.parametrize("name", ["claude-opus-4-5", "claude-opus-4-5-20251101", "claude-sonnet-4-0", "claude-opus-9"])
 async def test_claude_without_adaptive_thinking_gets_a_budget(name: str) -> None:
-    """Case a10: known models get a budget at once, and other models when the server requires it."""
+    """In case a10, known models get a budget at once, and other models when the server requires it."""
     refusal = {
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "adaptive thinking is not supported on this model"},
@@ -536,7 +536,6 @@ FINAL = [
 async def test_a_refusal_for_another_reason_ends_the_call_at_once(
     case: FinalRefusal, transport: Any, on_text: Any
 ) -> None:
-    """The error explains the remedy after one request."""
     picky = PickyServer(lambda _: True, case.status, case.body)
     async with picky.server() as server:
         model = OpenAIModel(
@@ -556,7 +555,7 @@ async def test_a_refusal_for_another_reason_ends_the_call_at_once(
     "case", [case for case in FINAL if case.id.startswith(("a18", "a19"))], ids=lambda case: case.id
 )
 async def test_other_debaters_continue_when_a_filter_stops_one(case: FinalRefusal) -> None:
-    """The refusal is not an application error: a policy skips the turn, and a fallback is called."""
+    """The refusal is not an application error, so a policy may skip the turn and a fallback may be called."""
     sides = [*SIDES, Debater("cleo", "later")]
     picky = PickyServer(lambda _: picky.refused < 1, case.status, case.body)
     async with picky.server() as server:
@@ -602,7 +601,7 @@ async def test_other_debaters_continue_when_a_filter_stops_one(case: FinalRefusa
     ids=["a detail", "a sentence", "a16: behind another vendor"],
 )
 async def test_a_limit_per_minute_is_awaited(body: Any, wait: float | None) -> None:
-    """A limit per minute is not an exhausted quota. The error names the vendor behind the endpoint."""
+    """Such a limit is not an exhausted quota. The error names the vendor behind the endpoint."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -626,7 +625,7 @@ async def test_a_limit_per_minute_is_awaited(body: Any, wait: float | None) -> N
 )
 @pytest.mark.parametrize("kind", ["text/plain", "text/html"])
 async def test_a_wrong_address_is_explained(path: str, hint: str, kind: str) -> None:
-    """The error suggests the change. A web page in place of an answer is treated in the same way."""
+    """The error suggests what to change. A web page in place of an answer is treated the same way."""
 
     async def serve(exchange: Exchange) -> None:
         if exchange.path == "/v1/chat/completions":
@@ -645,7 +644,7 @@ async def test_a_wrong_address_is_explained(path: str, hint: str, kind: str) -> 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 @pytest.mark.parametrize("limits", [(None, None), (100, None), (None, 100), (300, 100)], ids=str)
 async def test_a_retry_doubles_the_sent_token_limit(kind: Any, limits: tuple[int | None, int | None]) -> None:
-    """The model, the request or neither may set the limit."""
+    """The limit may be set by the model, by the request or by neither."""
     model_limit, settings_limit = limits
 
     async def serve(exchange: Exchange) -> None:
@@ -666,7 +665,7 @@ async def test_a_retry_doubles_the_sent_token_limit(kind: Any, limits: tuple[int
 async def test_a_key_is_sent_without_its_newline(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files and clipboards add newlines.
 
-    Other characters that are invalid in headers are named without showing the key.
+    Other characters that are invalid in headers are named without revealing the key.
     """
     variable = "OPENAI_API_KEY" if kind is OpenAIModel else "ANTHROPIC_API_KEY"
     async with ChatServer(
@@ -733,7 +732,7 @@ BODIES = st.one_of(
 @settings(max_examples=example_count(10))
 @given(piece=st.sampled_from(PIECES), code=st.sampled_from(CODES), body=BODIES)
 async def test_a_debate_completes_whichever_part_is_rejected(way: Any, piece: Piece, code: int, body: Any) -> None:
-    """Any optional part may be rejected, with any inconclusive status and unknown wording."""
+    """The server may reject it with any inconclusive status and with a wording that the library does not know."""
     learned_of.cache_clear()  # an earlier example's server may have used this port
     picky = PickyServer(piece.matches, code, body)
     async with picky.server(anthropic=way == "anthropic") as server:

@@ -73,7 +73,7 @@ def test_each_provider_s_models_can_be_named(provider: str) -> None:
 
 
 def test_a_provider_s_model_uses_its_own_address() -> None:
-    """OPENAI_BASE_URL changes only OpenAI's address."""
+    """OPENAI_BASE_URL changes nothing but OpenAI's address."""
     with environment(OPENAI_BASE_URL="http://127.0.0.1:1/v1"):
         ollama, openai = resolve_model("ollama/gemma3"), resolve_model("openai/gpt-5-mini")
         assert isinstance(ollama, OpenAIModel)
@@ -235,7 +235,6 @@ def list_models(*names: str) -> bytes:
 
 
 def test_a_local_server_is_the_default_without_a_key(local_servers: Servers) -> None:
-    """The first chat model is used. Servers are probed concurrently, once, and without a key."""
     local_servers.answers = {
         "ollama": list_models("nomic-embed-text", "gemma3:4b", "qwen3"),
         "vllm": list_models("big"),
@@ -251,7 +250,10 @@ def test_a_local_server_is_the_default_without_a_key(local_servers: Servers) -> 
 
 @pytest.mark.parametrize("name", ["ollama", "lmstudio"])
 def test_an_embedding_model_is_never_the_default(name: str, local_servers: Servers) -> None:
-    """The order of the server's list does not matter. Ollama reports embedding models even if their names do not."""
+    """The order of the server's list does not matter.
+
+    Ollama reports embedding models even if their names do not reveal them.
+    """
     listed = ["bge-m3:latest", "all-minilm:latest", "paraphrase-multilingual:latest", "BAAI/bge-large", "newvec:1b"]
     local_servers.answers = {name: list_models(*listed[: None if name == "ollama" else 4], "qwen3:14b")}
     local_servers.abilities = {"newvec:1b": ["embedding"], "qwen3:14b": ["completion", "tools"]}
@@ -261,7 +263,7 @@ def test_an_embedding_model_is_never_the_default(name: str, local_servers: Serve
 
 
 def test_every_provider_s_address_can_be_set(local_servers: Servers) -> None:
-    """Each provider with a key and each local server has its own variable."""
+    """A separate variable exists for each provider with a key and for each local server."""
     moved = f"http://127.0.0.1:{local_servers.ports['vllm']}/v1"
     for name, provider in PROVIDERS.items():
         key = {} if provider.key_env is None else {provider.key_env: "k"}
@@ -273,7 +275,7 @@ def test_every_provider_s_address_can_be_set(local_servers: Servers) -> None:
 
 
 def test_an_address_for_anthropic_s_api_requires_its_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compatible endpoint is at another address, and nothing is sent to the public one."""
+    """The compatible endpoint has a different address, and nothing may be sent to the public one."""
     monkeypatch.setattr("flowdebate.models.resolve.find_spec", lambda _: None)
     moved = environment(ANTHROPIC_BASE_URL="https://gateway.example", ANTHROPIC_API_KEY="k")
     with moved, pytest.raises(ConfigurationError, match=r"flowdebate\[anthropic\]"):
@@ -298,7 +300,7 @@ def test_unresponsive_servers_delay_startup_by_at_most_200_ms(local_servers: Ser
 
 @pytest.mark.parametrize("variables", [{"FLOWDEBATE_MODEL": "ollama/b"}, {"ANTHROPIC_API_KEY": "k"}], ids=str)
 def test_no_server_is_probed_when_a_model_or_a_key_is_set(variables: dict[str, str], local_servers: Servers) -> None:
-    """Imports never probe a server. Guards that forbid real models do not either, unless they allow loopback."""
+    """Imports never probe a server. Neither do calls inside a guard against real models, unless it allows loopback."""
     local_servers.answers = {"ollama": list_models("gemma3")}
     with environment(**variables):
         assert environment_choice() is not None
@@ -339,7 +341,7 @@ def test_imports_open_no_connection() -> None:
     ids=str,
 )
 def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, local_servers: Servers) -> None:
-    """The error lists the searched places, the findings, and all solutions, never just one provider's key."""
+    """The error lists where the library looked, what it found, and all solutions, never just one provider's key."""
     local_servers.answers = {"lmstudio": answer}
     ways = r"^no model is set up: neither FLOWDEBATE_MODEL nor the key of a provider is set, no server .* has a model"
     ways += (
@@ -382,7 +384,7 @@ def sent_key(model: Model) -> tuple[str, str | None]:
 def test_a_key_is_not_sent_to_other_providers(
     keys: set[str], to: str, spelling: Callable[[str], str], variable: str, way: str
 ) -> None:
-    """This holds for an address from a name, an option, a plan or OPENAI_BASE_URL, in any spelling.
+    """The address may come from a name, an option, a plan or OPENAI_BASE_URL, in any spelling.
 
     Only the key in OPENAI_API_KEY is sent to OPENAI_BASE_URL, unless the provider at this address has its own key.
     """
@@ -408,7 +410,7 @@ def test_a_key_is_not_sent_to_other_providers(
 
 
 def test_one_resolver_returns_one_object_per_name() -> None:
-    """The debaters of a run share connections, while another run has separate ones."""
+    """The debaters in a run share connections, while another run has separate ones."""
     resolver = ModelResolver("ollama/a")
     assert resolver.resolve("intent/chat") is resolver.resolve("ollama/a") is resolver.resolve("intent/synthesize")
     assert ModelResolver("ollama/a").resolve("ollama/a") is not resolver.resolve("ollama/a")
@@ -418,7 +420,7 @@ def test_one_resolver_returns_one_object_per_name() -> None:
     "name", ["", " ", "gemma3", "nobody/gpt", "openai/", "openai/ ", "intent/think", "LOCAL", "/x"]
 )
 def test_an_unknown_name_is_rejected_with_the_allowed_names(name: str) -> None:
-    """The error is raised when the name is resolved, and when a factory checks it."""
+    """The error is raised when the name is resolved, and also when a factory checks it."""
     for attempt in (lambda: resolve_model(name), lambda: check_model(name, location="debate 'x'")):
         with pytest.raises(ConfigurationError) as caught:
             attempt()
@@ -442,10 +444,6 @@ def test_an_unknown_name_is_rejected_with_the_allowed_names(name: str) -> None:
     ],
 )
 def test_a_mistyped_name_gets_a_suggestion(name: str, suggestion: str | None) -> None:
-    """The separator may be wrong, or the provider mistyped or missing.
-
-    A name without a close match gets no suggestion.
-    """
     with pytest.raises(ConfigurationError) as caught:
         check_model(name, location="debate 'x'")
     assert str(caught.value).partition("Did you mean ")[2] == ("" if suggestion is None else f"{suggestion}?")
@@ -466,7 +464,7 @@ def test_a_mistyped_name_gets_a_suggestion(name: str, suggestion: str | None) ->
     ],
 )
 def test_a_name_that_implies_its_provider_needs_no_prefix(name: str, full: str) -> None:
-    """The name can be the one used by the model's owner."""
+    """The name can be the one that the model's owner uses."""
     assert full_name(name) == full
     if "/" in full and full != name:
         assert resolve_model(name).name == full
@@ -477,7 +475,10 @@ def test_a_name_that_implies_its_provider_needs_no_prefix(name: str, full: str) 
     [("qwen3:14b", "ollama/qwen3:14b"), ("gemma3", "ollama/gemma3:latest"), ("phi4", "ollama/phi4:mini")],
 )
 def test_a_local_ollama_model_needs_no_prefix(name: str, full: str, local_servers: Servers) -> None:
-    """The model is found by its tag, the latest tag or the only one. Several tags are listed."""
+    """The model is found by its tag, by the latest tag, or because it is the only one.
+
+    If there are several tags, they are listed.
+    """
     local_servers.answers = {"ollama": list_models("qwen3:14b", "qwen3:8b", "gemma3:latest", "gemma3:1b", "phi4:mini")}
     assert full_name(name) == full
     with pytest.raises(ConfigurationError, match="matches several models: ollama/qwen3:14b, ollama/qwen3:8b"):
@@ -498,7 +499,7 @@ def test_a_proprietary_model_name_probes_no_server(local_servers: Servers) -> No
 
 @pytest.mark.parametrize("name", ["mistral-small", "deepseek-r1"])
 def test_a_model_with_public_weights_can_be_local_or_hosted(name: str, local_servers: Servers) -> None:
-    """An available one is used. Otherwise the error names both, or the maker's."""
+    """Whichever is available is used. If none is, the error names both, or that of the maker."""
     maker = name.partition("-")[0]
     with environment():
         assert full_name(name) == f"{maker}/{name}"
@@ -532,14 +533,14 @@ def test_a_model_with_public_weights_can_be_local_or_hosted(name: str, local_ser
 def test_an_ambiguous_name_lists_its_full_forms(
     name: str, keys: list[str], message: str, local_servers: Servers
 ) -> None:
-    """Only providers whose keys are set are listed; without any key, all of them."""
+    """The error lists the providers whose keys are set, or all of them if no key is set."""
     local_servers.answers = {}
     with environment(**dict.fromkeys(keys, "k")), pytest.raises(ConfigurationError, match=re.escape(message)):
         check_model(name, location="debate 'x'")
 
 
 def test_a_bare_name_without_its_key_names_the_missing_variable() -> None:
-    """The error is that of the full name."""
+    """The error is the one for the full name."""
     with environment(), pytest.raises(AuthenticationFailed, match=r"set OPENAI_API_KEY, .*model 'openai/gpt-5-mini'"):
         debate(name="rent", debaters=[Debater("pro", "cap"), Debater("con", "free")], model="gpt-5-mini").run_sync(
             "Cap?"
@@ -563,5 +564,4 @@ def test_an_intent_cannot_resolve_to_an_intent() -> None:
 
 @pytest.mark.parametrize("value", [None, MINE, "local", "intent/chat", "ollama/a", {"chat": MINE}, {}])
 def test_valid_model_values_pass_the_check(value: Any) -> None:
-    """The check does not access the environment, the disk or the network."""
     check_model(value, location="debate 'x'")

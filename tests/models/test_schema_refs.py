@@ -47,7 +47,7 @@ def is_usable(schema: Any) -> bool:
 
 @given(SCHEMAS, st.fixed_dictionaries(dict.fromkeys("ABC", SCHEMAS.filter(is_usable))), st.lists(VALUES, max_size=6))
 def test_inlining_definitions_accepts_the_same_values(top: Any, definitions: dict[str, Any], values: list[Any]) -> None:
-    """References remain only in recursive schemas. The original schema is not changed."""
+    """References remain only in recursive schemas, and the original schema is not changed."""
     schema = {"properties": {"x": top}, "$defs": definitions}
     before = repr(schema)
     inlined = inline_definitions(schema)
@@ -62,7 +62,7 @@ def test_inlining_definitions_accepts_the_same_values(top: Any, definitions: dic
 
 
 def test_data_that_looks_like_a_reference_is_unchanged() -> None:
-    """Defaults, enums and examples are not interpreted."""
+    """Defaults, enums and examples are data, so they are not interpreted."""
     schema = {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}], "$defs": {"A": {"type": "string"}}}
     assert inline_definitions(schema) == {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}]}
 
@@ -74,7 +74,7 @@ def test_external_references_are_unchanged() -> None:
 
 
 def test_names_with_slashes_are_resolved() -> None:
-    """Slashes are escaped in references."""
+    """In a reference, slashes are escaped."""
     schema = {"items": {"$ref": "#/$defs/a~1b~0c"}, "$defs": {"a/b~c": {"type": "string"}}}
     assert inline_definitions(schema) == {"items": {"type": "string"}}
 

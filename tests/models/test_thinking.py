@@ -109,7 +109,7 @@ def test_template_tokens_at_the_end_are_removed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_text_that_mentions_tags_is_unchanged(kind: str) -> None:
-    """The text is about thinking, or about something else."""
+    """Such text is about thinking, or about something else."""
     assert separate_thinking(PLAIN[kind]).text == PLAIN[kind]
 
 
@@ -163,7 +163,7 @@ def split_at(text: str, cuts: list[int]) -> list[str]:
 @settings(max_examples=500)
 @example("```\n<think>a</think>```\n<think>b</think>")
 def test_cleaning_is_idempotent(text: str) -> None:
-    """Removing a part never creates another removable part."""
+    """Removing a part never creates another one to remove."""
     once = separate_thinking(text).text
     assert separate_thinking(once).text == once
 
@@ -189,13 +189,13 @@ def test_every_kind_of_answer_can_be_streamed_by_character(kind: str) -> None:
 
 @given(st.text(st.characters(exclude_characters="<"), max_size=60), st.lists(st.integers(0, 60), max_size=8))
 def test_text_without_tags_is_unchanged(text: str, cuts: list[int]) -> None:
-    """This holds for complete and streamed text."""
+    """This holds for both complete and streamed text."""
     assert separate_thinking(text).text == text
     assert stream_to_listener(split_at(text, cuts)) == (text, 0)
 
 
 def test_words_are_passed_on_as_they_arrive() -> None:
-    """Text without tags is delayed by at most one word."""
+    """Text without tags is delayed by no more than one word."""
     texts: list[str] = []
     stream = AnswerStream(texts.append, ModelRequest(messages=[], block="b").attempts, block="b")
     for piece in ("Trams", " are", " <", " 80", " dB"):
@@ -207,7 +207,7 @@ def test_words_are_passed_on_as_they_arrive() -> None:
 
 
 async def test_thinking_counts_as_reasoning_unless_the_provider_reports_it() -> None:
-    """If the server counts the answer's tokens, the reasoning tokens are proportional to the text."""
+    """If the server counts the answer's tokens, the reasoning's share of them is its share of the text."""
     text = "<think>" + "word " * 100 + "</think>" + "Trams " * 20
     reply = ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=5, completion_tokens=130))
     request = ModelRequest(messages=[], block="b")
@@ -219,7 +219,7 @@ async def test_thinking_counts_as_reasoning_unless_the_provider_reports_it() -> 
 
 
 async def test_the_provider_s_reasoning_count_takes_precedence() -> None:
-    """The provider's count is more accurate."""
+    """The count by the provider is more accurate."""
     usage = Usage(calls=1, prompt_tokens=5, completion_tokens=130, reasoning_tokens=7)
     reply = ModelResponse(text="<think>Hm.</think>Trams.", usage=usage)
     response = await call.ask(ScriptedModel(reply), ModelRequest(messages=[], block="b"))
@@ -227,7 +227,7 @@ async def test_the_provider_s_reasoning_count_takes_precedence() -> None:
 
 
 async def test_json_after_thinking_is_read() -> None:
-    """The thinking may contain braces."""
+    """Even the thinking may contain braces."""
     schema = OutputSchema.of({"type": "object", "properties": {"winner": {"type": "string"}}})
     model = ScriptedModel('<think>{"winner": "bus"}? No.</think>\n{"winner": "tram"}')
     response = await call.ask(model, ModelRequest(messages=[], block="b", output=schema))
@@ -235,7 +235,7 @@ async def test_json_after_thinking_is_read() -> None:
 
 
 async def test_unannounced_thinking_is_buffered_from_the_second_call() -> None:
-    """The text of the first answer is withdrawn. The thinking of later answers is never shown."""
+    """The text of the first answer has to be withdrawn, but the thinking in later answers is never shown."""
     events: list[object] = []
     texts: list[str] = []
 

@@ -77,7 +77,7 @@ PIECES = [
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_extra_fields_of_a_tool_call_are_sent_back(transport: Any, *, streamed: bool) -> None:
-    """Reasoning, signatures and unknown fields are sent back. Streamed pieces are joined."""
+    """These are reasoning, signatures and unknown fields. Streamed pieces of them are joined."""
     async with ChatServer({}, otherwise=calling(CALL, pieces=PIECES, **FIELDS)) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", transport=transport)
         assert await ask_with_tool(model, streamed=streamed) == TEXT
@@ -119,7 +119,7 @@ async def test_a_resumed_run_sends_back_the_same_fields() -> None:
 
 @pytest.mark.parametrize("words", ["property 'reasoning_details' is unsupported", "Bad Request"])
 async def test_fields_rejected_by_another_server_are_omitted(words: str) -> None:
-    """A fallback may belong to another vendor. Rejected fields are remembered."""
+    """A fallback may belong to another vendor. The rejected fields are remembered."""
 
     async def refuse(exchange: Exchange) -> None:
         if any("reasoning_details" in message for message in exchange.body["messages"]):
@@ -142,7 +142,7 @@ async def test_fields_rejected_by_another_server_are_omitted(words: str) -> None
 
 
 async def test_an_sdk_with_another_signature_is_named() -> None:
-    """The error does not report an unreadable answer."""
+    """The error names the difference instead of reporting an unreadable answer."""
 
     class Completions:
         """Completions of an older SDK."""

@@ -22,7 +22,7 @@ READ = ToolCall(id="call_0", name="lookup", arguments='{"q": "x"}')
     ],
 )
 def test_text_that_is_only_tool_calls_is_read_as_tool_calls(text: str, count: int) -> None:
-    """The formats are those in which small models write calls."""
+    """The formats are those in which small models write their calls."""
     read = with_tool_calls(ModelResponse(text=text), REQUEST)
     assert (read.text, read.finish, len(read.tool_calls)) == ("", "tool_calls", count)
     assert read.tool_calls[0] == READ
@@ -44,12 +44,12 @@ def test_text_that_is_only_tool_calls_is_read_as_tool_calls(text: str, count: in
     ],
 )
 def test_text_around_tool_calls_stays_text(text: str) -> None:
-    """An argument that quotes a call does not call anything."""
+    """An argument that merely quotes a call does not make one."""
     response = ModelResponse(text=text)
     assert with_tool_calls(response, REQUEST) is response
 
 
 def test_without_tools_no_text_is_read_as_a_call() -> None:
-    """Only offered tools can be called."""
+    """Only tools that were offered can be called."""
     response = ModelResponse(text=CALL)
     assert with_tool_calls(response, ModelRequest(messages=[], block="b")) is response

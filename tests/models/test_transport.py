@@ -48,7 +48,7 @@ def read(stream: AsyncIterator[bytes]) -> bytes:
 
 @given(st.lists(LINES, max_size=30), st.sets(st.integers(0, 500), max_size=20))
 def test_events_do_not_depend_on_network_chunks(lines: list[bytes], places: set[int]) -> None:
-    """Data lines and the empty lines between them keep their order. All other lines are omitted."""
+    """Data lines and the empty lines between them keep their order, and all other lines are omitted."""
     stream = b"\n".join((*lines, b""))
     expected = [line for line in lines if not line.strip() or (line.startswith(b"data:") and line[5:].strip())]
     assert read(event_lines(aiter(ChunkedBody(split_bytes(stream, places))))) == b"".join(
@@ -74,7 +74,7 @@ def test_a_body_does_not_depend_on_network_chunks(body: bytes, places: set[int],
 
 @given(st.integers(0, 300), st.booleans())
 def test_a_body_above_the_limit_is_too_large(length: int, packed: bool) -> None:  # noqa: FBT001
-    """The limit is exact and applies during decompression."""
+    """The limit is exact, and it applies even during decompression."""
     body = b"x" * length
     parts = ChunkedBody([gzip.compress(body)]) if packed else ChunkedBody([body[:100], body[100:]])
     stream = bound_parts(aiter(parts), 200, encoding="gzip" if packed else None)
@@ -86,6 +86,6 @@ def test_a_body_above_the_limit_is_too_large(length: int, packed: bool) -> None:
 
 
 def test_identity_or_a_missing_header_means_uncompressed() -> None:
-    """Any other value means a compressed body."""
+    """Any other value in the header means that the body is compressed."""
     encodings = [encoding_of({"content-encoding": value}) for value in ("", " Identity ", "GZIP")]
     assert [encoding_of({}), *encodings] == [None, None, None, "gzip"]

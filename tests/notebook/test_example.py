@@ -46,7 +46,6 @@ def outputs_of_kind(notebook: Any, kind: str) -> Sequence[str]:
 
 
 def test_the_example_runs(executed_notebook: Any) -> None:
-    """The outputs are the reports of two runs, an audit table, and a human turn answered in code."""
     reports = [html for html in outputs_of_kind(executed_notebook, "text/html") if "<iframe" in html]
     assert len(reports) == 2
     assert "A covered pool teaches on two hundred days." in reports[1]
@@ -61,7 +60,7 @@ def test_the_example_runs(executed_notebook: Any) -> None:
 def test_example_page_has_no_horizontal_overflow(
     executed_notebook: Any, chromium: Browser, tmp_path: Path, width: int, scheme: Any
 ) -> None:
-    """In nbconvert's HTML, reports are in frames, and no output is wider than the page."""
+    """In nbconvert's HTML, reports are in frames and no output is wider than the page."""
     from nbconvert import HTMLExporter
 
     (tmp_path / "page.html").write_text(HTMLExporter().from_notebook_node(executed_notebook)[0], "utf-8")

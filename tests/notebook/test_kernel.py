@@ -67,7 +67,6 @@ def request_path(page: str) -> str:
 
 
 def test_a_run_is_shown_in_one_output(cells: Kernel) -> None:
-    """The report replaces the live text, with fewer updates than pieces of text. The cell has the result."""
     output = cells.run(
         "hold = True\n"
         "asyncio.get_running_loop().call_later(2, go.set)\n"
@@ -85,7 +84,6 @@ def test_a_run_is_shown_in_one_output(cells: Kernel) -> None:
 
 
 def test_a_failure_is_raised_after_the_page(cells: Kernel) -> None:
-    """The output has the transcript and the error, and the cell raises the run's error."""
     cells.run(
         "async def fail(request):\n    if 'olga' in request.block: raise ConnectionError('gone')\n    return 'Homes.'"
     )
@@ -96,7 +94,7 @@ def test_a_failure_is_raised_after_the_page(cells: Kernel) -> None:
 
 
 def test_interrupting_the_cell_cancels_the_run(cells: Kernel) -> None:
-    """The page shows the finished part, and one line replaces the traceback."""
+    """The page shows the finished part, and a single line replaces the traceback."""
     output = cells.start("hold = True\nhandle = rent().start('Rent?', model=model)\nawait show(handle)")
     cells.read(lambda: any("Homes come first." in update["text/html"] for update in output.updates))
     cells.manager.interrupt_kernel()
@@ -117,7 +115,6 @@ def test_without_await_the_run_continues_in_the_background(cells: Kernel) -> Non
 
 @pytest.mark.parametrize("through", ["the shell", "a subshell"])
 def test_a_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
-    """The form shows the transcript, and the answer is part of the resumed run."""
     cells.run(
         "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
     )
@@ -138,7 +135,6 @@ def test_a_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
 
 
 def test_an_invalid_answer_is_reported_at_its_fields(cells: Kernel) -> None:
-    """The widget receives the fields. Sides are choices in the form, and a valid answer is accepted."""
     cells.run("pattern = rent(judge=human(name='jo'))\nhandle = pattern.start('Rent?', model=model, store='memory:')")
     turn = cells.turn(cells.run("turn = HumanTurn(handle)\nturn"))
     cells.read(lambda: "<form" in cells.page(turn))
@@ -153,7 +149,7 @@ def test_an_invalid_answer_is_reported_at_its_fields(cells: Kernel) -> None:
 
 
 def test_an_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
-    """After the first answer the form disappears, even for somebody who answers too late."""
+    """The form disappears after the first answer, even for somebody who answers too late."""
     cells.run(
         "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
     )
@@ -169,7 +165,7 @@ def test_an_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
 
 
 def test_a_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> None:
-    """With `ask=turn.ask`, an invalid answer is rejected and a valid one is used, without resuming the run."""
+    """With `ask=turn.ask`, the run rejects an invalid answer and uses a valid one without having to be resumed."""
     output = cells.run("turn = HumanTurn()\nturn")
     turn = cells.turn(output)
     assert "not your turn yet" in cells.page(turn)
@@ -184,14 +180,13 @@ def test_a_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> 
 
 
 def test_the_turn_of_a_stored_run_is_found_by_its_id(cells: Kernel) -> None:
-    """Another kernel needs only the id and the store."""
+    """A new kernel needs only the id and the store."""
     cells.run("await rent(olga=human(name='olga')).run('Rent?', model=model, store='runs.sqlite3', run_id='r1')")
     turn = cells.turn(cells.run("HumanTurn('r1', store='runs.sqlite3', block='olga')"))
     cells.read(lambda: "<form" in cells.page(turn))
 
 
 def test_invalid_argument_is_rejected(cells: Kernel) -> None:
-    """Each error says which argument to pass."""
     assert "a run with a store" in str(cells.run("HumanTurn(await rent().run('Rent?', model=model))").error)
     assert "the store of the run" in str(cells.run("HumanTurn('r1', store=False)").error)
     assert "the handle of a run" in str(cells.run("show(await rent().run('Rent?', model=model))").error)
@@ -211,7 +206,6 @@ def test_hostile_text_in_a_turn_is_escaped(cells: Kernel) -> None:
 
 
 def test_in_a_script_show_only_waits() -> None:
-    """Without a notebook, nothing is displayed and the run's result is returned."""
     program = (
         SETUP
         + "async def main():\n    print((await show(rent().start('Rent?', model=model))).status)\nasyncio.run(main())"

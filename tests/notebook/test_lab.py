@@ -56,7 +56,7 @@ def open_notebook(chromium: Browser, address: str, name: str) -> Iterator[Page]:
 
 @pytest.mark.browser
 def test_a_user_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """The run is live, the form takes the input without triggering shortcuts, and the report has the answer."""
+    """The run is shown live, the form takes input without triggering shortcuts, and the report contains the answer."""
     from playwright.sync_api import expect
 
     folder, address = lab
@@ -95,7 +95,7 @@ def test_a_user_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -
 
 @pytest.mark.browser
 def test_a_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """JupyterLab delivers widget messages while a cell is running."""
+    """This works because JupyterLab delivers widget messages while a cell is running."""
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
     notebook["cells"] = [notebook["cells"][1], {**notebook["cells"][3], "source": AT_ONCE.strip()}]
@@ -115,7 +115,7 @@ def test_a_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[P
 
 @pytest.mark.browser
 def test_an_untrusted_notebook_shows_the_result(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """The sanitizer removes frames, so question and result are shown instead."""
+    """The sanitizer removes frames, so the question and the result are shown instead."""
     folder, address = lab
     pattern = debate(name="pool", debaters=[Debater("ann", "repair"), Debater("bob", "build")], max_rounds=1)
     model = ScriptedModel("Yes.", "No.", {"reasoning": "-", "winner": "repair", "verdict": "Repair it."}, "Repair.")

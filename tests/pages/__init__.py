@@ -1,1 +1,1 @@
-"""Setup of the pages in docs/: one module per page, and one function per `<!--- setup: NAME --->`."""
+"""Setup for the pages in docs/: one module per page, and one function per `<!--- setup: NAME --->`."""

@@ -81,7 +81,6 @@ def run_outcome(client: AgUiClient) -> dict[str, Any]:
 
 
 def test_a_debate_runs_in_a_thread(stage: Stage) -> None:
-    """Events range from RUN_STARTED to RUN_FINISHED. The run can be found by its id and by its thread."""
     client = continue_thread(stage, "rent", AgUiClient("city", "1"))
     assert client.said() == [
         (name, f"{block} is sure.\nSo it is.")
@@ -98,7 +97,7 @@ def test_a_debate_runs_in_a_thread(stage: Stage) -> None:
 
 
 def test_the_next_run_of_a_thread_sees_the_conversation(stage: Stage) -> None:
-    """The thread continues with another debate whose debaters can read the previous one."""
+    """The thread continues with another debate, and its debaters can read the previous one."""
     first = continue_thread(stage, "rent", AgUiClient("chat", "1"))
     second = continue_thread(stage, "rent", AgUiClient("chat", "2", before=first), question="And in Berlin?")
     assert len(second.said()) == 6
@@ -108,14 +107,14 @@ def test_the_next_run_of_a_thread_sees_the_conversation(stage: Stage) -> None:
 
 
 def test_repeated_input_returns_the_same_run(stage: Stage) -> None:
-    """The repeated request costs nothing."""
+    """Repeating a request costs nothing."""
     clients = [continue_thread(stage, "rent", AgUiClient("twice", "1")) for _ in range(2)]
     assert clients[0].said() == clients[1].said()
     assert len(thread_runs(stage, "twice")) == 1
 
 
 def test_text_is_streamed_live() -> None:
-    """The beginning of a debate can be read before its end."""
+    """A debate can be read from its beginning while it is still running."""
     gate = Gate(answer_debate)
     with staged(lambda: service(gate), ag_ui=True) as stage:
         events = stream_events(stage, "rent", next_input(AgUiClient()))
@@ -130,7 +129,7 @@ def test_text_is_streamed_live() -> None:
 
 
 def test_options_of_built_in_patterns_are_applied(stage: Stage) -> None:
-    """`forwardedProps.flowdebate` accepts the options of a plan file, except those that read a file."""
+    """`forwardedProps.flowdebate` accepts the options of a plan file, except for those that read a file."""
     properties = {"flowdebate": {"options": {"max_rounds": 1, "synthesizer": False}, "seed": 7}}
     client = continue_thread(stage, "debate", AgUiClient("options", "1"), forwardedProps=properties)
     assert client.steps == ["round 1"]
@@ -155,7 +154,7 @@ def test_context_reaches_the_debaters(stage: Stage) -> None:
 
 
 def test_an_interrupt_is_answered_by_the_next_run(stage: Stage) -> None:
-    """`resume` contains the answer. The same debate continues, and no event is repeated."""
+    """The answer is in `resume`. The same debate continues, and no event is repeated."""
     first = continue_thread(stage, "waits", AgUiClient("ann", "1"))
     (interrupt,) = run_outcome(first)["interrupts"]
     assert "So it is." in interrupt["message"]
@@ -167,7 +166,7 @@ def test_an_interrupt_is_answered_by_the_next_run(stage: Stage) -> None:
 
 
 def test_an_invalid_answer_is_requested_again(stage: Stage) -> None:
-    """The new interrupt has the error, and the debate still waits."""
+    """The new interrupt contains the error, and the debate still waits."""
     first = continue_thread(stage, "judged", AgUiClient("judy", "1"))
     (interrupt,) = run_outcome(first)["interrupts"]
     resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"winner": 7}}]
@@ -182,7 +181,7 @@ def test_an_invalid_answer_is_requested_again(stage: Stage) -> None:
 
 
 def test_a_waiting_thread_repeats_its_interrupt(stage: Stage) -> None:
-    """A client that lost the interrupt or answers a different one receives it again. The run is not abandoned."""
+    """A client that lost the interrupt, or answers a different one, receives it again. The run is not abandoned."""
     first = continue_thread(stage, "waits", AgUiClient("lost", "1"))
     for number, more in enumerate([{}, {"resume": [{"interruptId": "other", "status": "resolved"}]}], start=2):
         repeated = continue_thread(stage, "waits", AgUiClient("lost", str(number)), **more)
@@ -193,7 +192,7 @@ def test_a_waiting_thread_repeats_its_interrupt(stage: Stage) -> None:
 
 
 def test_an_abandoned_interrupt_cancels_the_run(stage: Stage) -> None:
-    """The thread can then start another debate."""
+    """The thread is then free for another debate."""
     first = continue_thread(stage, "waits", AgUiClient("left", "1"))
     resume = [{"interruptId": run_outcome(first)["interrupts"][0]["id"], "status": "cancelled"}]
     second = continue_thread(stage, "waits", AgUiClient("left", "2", before=first), question=None, resume=resume)
@@ -226,15 +225,12 @@ def test_an_abandoned_interrupt_cancels_the_run(stage: Stage) -> None:
 def test_invalid_input_is_rejected_before_a_run_starts(
     stage: Stage, pattern: str, change: dict[str, Any], status: int
 ) -> None:
-    """The response is an HTTP error without a stream."""
     response = stage.http.post(f"/ag-ui/{pattern}", json={**next_input(AgUiClient("refused", "1")), **change})
     assert response.status_code == status
     assert response.json()["detail"]
 
 
 def test_a_failed_run_is_an_error() -> None:
-    """The code of RUN_ERROR is the error's class."""
-
     def failing(_: object) -> str:
         return str(1 // 0)
 
@@ -247,7 +243,7 @@ def test_a_failed_run_is_an_error() -> None:
 
 
 def test_leaving_a_stream_cancels_the_run() -> None:
-    """AG-UI clients stop a run by closing the connection. An option of the input lets the run continue."""
+    """AG-UI clients stop a run by closing the connection. An option in the input lets the run continue."""
     gate = Gate(answer_debate)
     with staged(lambda: service(gate), ag_ui=True) as stage:
         for thread, props, ends in [("stop", {}, "interrupted"), ("go", {"onDisconnect": "continue"}, "complete")]:
@@ -265,7 +261,7 @@ def test_leaving_a_stream_cancels_the_run() -> None:
 
 
 def test_a_stopping_server_ends_its_streams_and_keeps_the_runs() -> None:
-    """The next process can read the run."""
+    """The next process can still read the run."""
     gate = Gate(answer_debate)
     store: list[Any] = []
 
@@ -292,7 +288,7 @@ _JSON = st.recursive(
 
 @given(pattern=st.sampled_from(["rent", "debate", "waits", "x"]), changes=st.data())
 def test_no_body_breaks_the_server(stage: Stage, pattern: str, changes: st.DataObject) -> None:
-    """Any body gives either a valid stream or a client error."""
+    """Whatever the body, the response is a valid stream or a client error."""
     client = AgUiClient("hostile", changes.draw(st.text(min_size=1, max_size=8)))
     fields = ["messages", "state", "tools", "context", "forwardedProps", "resume", "threadId", "parentRunId"]
     body: Any = {**next_input(client), **changes.draw(st.dictionaries(st.sampled_from(fields), _JSON, max_size=2))}

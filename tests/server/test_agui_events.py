@@ -97,7 +97,10 @@ def test_a_debate_is_a_conversation_of_its_debaters() -> None:
 
 @given(debate_plays(hostile=True))
 def test_any_debate_is_a_valid_sequence(play: Play) -> None:
-    """For any models and blocks, the run starts, everything opened is closed, and the run finishes exactly once."""
+    """The run starts, everything that is opened is closed, and the run finishes exactly once.
+
+    This holds for any models and blocks.
+    """
     runs = carry_out(play)
     (client,) = replay_run(runs)
     assert client.state["flowdebate"]["tasks"] == final_tasks(runs[0])
@@ -125,7 +128,7 @@ def test_any_pattern_is_a_valid_sequence(play: Play) -> None:
 
 @given(debate_plays(hostile=False))
 def test_messages_are_the_transcript(play: Play) -> None:
-    """Each valid text is sent once with its speaker, whether it comes from models or functions."""
+    """Each valid text is sent once with its speaker, whether a model or a function produced it."""
     runs = carry_out(play)
     (client,) = replay_run(runs)
     document = runs[0].details.document
@@ -140,7 +143,7 @@ def test_messages_are_the_transcript(play: Play) -> None:
 
 
 def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
-    """The streamed text is void, and the speaker's own words are sent again as in the transcript."""
+    """The streamed text is declared void. The speaker's own words are sent again as they stand in the transcript."""
     sides = [Debater("ann", "for"), Debater("ben", "against")]
     block = debate(name="it", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "Both are short.", "winner": None, "verdict": "Undecided."}
@@ -153,7 +156,7 @@ def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
 
 @given(any_play())
 def test_a_reset_replays_the_run(play: Play) -> None:
-    """Only the client's own messages remain from before a reset."""
+    """From before a reset, only the client's own messages remain."""
     run = carry_out(play)[0]
     client = AgUiClient()
     ui = AgUi(thread_id="thread", run_id="run")
@@ -169,7 +172,7 @@ def test_a_reset_replays_the_run(play: Play) -> None:
 
 
 def test_text_of_a_failed_attempt_is_void() -> None:
-    """The text becomes a separate message that is marked as void."""
+    """It becomes a separate message that is marked as void."""
     path = "poet"
     events = [
         Update("event", RunStarted(run_id="r", block="poet", seed=1, path=path)),
@@ -191,7 +194,7 @@ def test_text_of_a_failed_attempt_is_void() -> None:
 
 
 def test_a_human_is_an_interrupt_and_an_answer_resumes() -> None:
-    """The interrupt has everything that the human needs.
+    """The interrupt contains everything that the human needs.
 
     The resumed run sends only new events and counts only its own calls.
     """
@@ -223,7 +226,7 @@ def test_a_human_is_an_interrupt_and_an_answer_resumes() -> None:
 
 
 def test_a_request_to_a_human_judge_has_a_schema() -> None:
-    """A front end can build a form from it."""
+    """A front end can build a form from the schema."""
     block = debate(name="rent", debaters=SIDES, max_rounds=1, judge=human(name="judy"), synthesizer=False)
     client = single_view(block, ScriptedModel("Homes first.", "Supply first."))
     assert client.finished is not None
@@ -232,8 +235,6 @@ def test_a_request_to_a_human_judge_has_a_schema() -> None:
 
 
 def test_tool_calls_belong_to_their_caller() -> None:
-    """A tool's name, arguments and result are sent below the current message."""
-
     def look_up(year: int) -> str:
         """Look up a figure."""
         return f"{year}: 12 %"
@@ -256,7 +257,7 @@ def test_tool_calls_belong_to_their_caller() -> None:
     ids=["an object", "another value", "none"],
 )
 def test_application_state_keeps_its_keys(state: object, remaining: dict[str, Any]) -> None:
-    """The library's keys are under `flowdebate`."""
+    """The library's own keys are kept apart under `flowdebate`."""
     run = carry_out(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
     ui = AgUi(thread_id="thread", run_id="run", state=state)
     client = AgUiClient().read([*ui.start(run.details), *ui.finish(run.details)])

@@ -36,7 +36,7 @@ def make_pending(text: str, schema: dict[str, Any] | None = None) -> PendingInpu
 
 
 def test_the_judge_page_hides_names(stage: Stage) -> None:
-    """Sides have letters and no colors. The winner is chosen from their stances."""
+    """Sides have letters instead, and no colors. The winner is chosen from their stances."""
     run_id = waiting_run(stage, **WITH_JUDGE)
     page = stage.http.get(f"/runs/{run_id}/answer").text
     article = page.partition("<main")[2]
@@ -64,7 +64,7 @@ def test_the_debater_page_has_a_text_field(stage: Stage) -> None:
 
 
 def test_every_participant_gets_a_link(stage: Stage) -> None:
-    """Later participants get one too. After the run nobody does."""
+    """Participants who join later get one too, but nobody does after the run."""
     run_id = waiting_run(stage, options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     page = stage.http.get(f"/runs/{run_id}").text
     assert re.findall(r'data-link="&#34;(.*?)&#34;"', page) == ["debate-debater-Ann", "debate-judge"]
@@ -72,7 +72,6 @@ def test_every_participant_gets_a_link(stage: Stage) -> None:
 
 
 def test_the_page_exists_only_while_the_run_waits(stage: Stage) -> None:
-    """Each page belongs to one request."""
     run_id = waiting_run(stage)
     assert stage.http.get(f"/runs/{run_id}/answer?place=elsewhere").status_code == 404
     assert stage.http.get(f"/runs/{stage.finished()}/answer").status_code == 404
@@ -80,7 +79,7 @@ def test_the_page_exists_only_while_the_run_waits(stage: Stage) -> None:
 
 
 def test_participants_other_than_judges_see_names() -> None:
-    """A moderator must name the next speaker. Stances that are not choices are shown unchanged."""
+    """A moderator, for example, must name the next speaker. Stances that are not choices are shown unchanged."""
     transcript = render_contributions([DebateContributionEntry(round=1, agent_name="Ann", stance="Ship", text="Yes.")])
     view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
     moderator = {"properties": {"nextSpeakers": {"type": "array", "items": {"enum": ["Ann"]}}}}
@@ -90,7 +89,7 @@ def test_participants_other_than_judges_see_names() -> None:
 
 
 def test_a_schema_becomes_a_form() -> None:
-    """Each type of value has its own kind of field. Other values are typed as JSON."""
+    """Each type of value gets a suitable kind of field, or else a field for JSON."""
     schema = {
         "$defs": {"Why": {"type": "object", "properties": {"text": {"type": "string"}, "sure": {"type": "boolean"}}}},
         "required": ["why", "score"],
@@ -151,7 +150,7 @@ def test_any_schema_has_a_form(schema: dict[str, Any]) -> None:
 
 
 def test_hostile_text_in_a_form_is_escaped(stage: Stage) -> None:
-    """This includes questions, names, stances and the values of a choice."""
+    """Questions, names, stances and the values of a choice can all be hostile."""
     plain: Parts | None = None
     for content in ["A plain text.", *HOSTILE[:6]]:
         text = content.encode(errors="replace").decode()
@@ -167,7 +166,7 @@ def test_hostile_text_in_a_form_is_escaped(stage: Stage) -> None:
 
 
 def test_a_judge_with_a_link_sees_no_more_than_a_model() -> None:
-    """Neither the page nor the JSON behind the link has names, not even inside arguments.
+    """Neither the page nor the JSON behind the link reveals names, not even inside arguments.
 
     The run is marked afterwards.
     """

@@ -97,7 +97,7 @@ def check_status(answer: Any) -> None:
 @example(path="/waiting/answers", body={"answer": "x" * 900_000})
 @example(path="/ended/fork", body={"edits": {"debate/round[1]/debate-turn-pro/debate-debater-pro": {"a": 1}}})
 def test_no_body_makes_the_server_fail(shared_stage: Stage, path: str, body: Any) -> None:
-    """Any JSON body gives a documented response, and never a 500."""
+    """Any JSON body gets a documented response, never a 500."""
     content = json.dumps(body)
     check_status(
         shared_stage.http.post(f"/api/v1/runs{path}", content=content, headers={"content-type": "application/json"})
@@ -147,7 +147,7 @@ def test_no_bytes_make_the_server_fail(shared_stage: Stage, content: bytes) -> N
 @example(path="/runs/ended", query={"wait": "nan"})
 @example(path="/events", query={"runs": "ended,waiting", "after": "1-a,%00"})
 def test_no_query_makes_the_server_fail(shared_stage: Stage, path: str, query: dict[str, str]) -> None:
-    """Any query parameters give a response other than 500."""
+    """Whatever its parameters, the response is never a 500."""
     check_status(shared_stage.get(path, params=query))
 
 
@@ -162,6 +162,5 @@ def test_no_query_makes_the_server_fail(shared_stage: Stage, path: str, query: d
     method=st.sampled_from(["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "PATCH", "QUERY"]),
 )
 def test_no_path_makes_the_server_fail(shared_stage: Stage, path: list[str], method: str) -> None:
-    """Any path and method give a response other than 500. Shared data is kept for other tests."""
     if method != "DELETE" or path[:4] != ["api", "v1", "runs", "ended"]:
         check_status(shared_stage.http.request(method, f"{shared_stage.url}/{'/'.join(path)}"))

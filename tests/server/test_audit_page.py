@@ -47,13 +47,12 @@ def read_counts(page: str) -> dict[str, str]:
 
 
 def test_the_audit_of_an_empty_server_is_empty() -> None:
-    """The audit has neither figures nor claims."""
+    """Without any run, there are neither figures nor claims."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first))) as stage:
         assert "These runs have no ballots of a judge yet." in get_page(stage, "/audit")
 
 
 def test_figures_are_shown_with_their_sample_sizes(stage: Stage) -> None:
-    """The page shows how often the order changed the verdict, which position won, and the small sample size."""
     page = get_page(stage, "/audit")
     assert read_counts(page)["Debates"] == str(RUNS)
     assert read_counts(page)["Ballots"] == str(2 * RUNS)
@@ -64,7 +63,7 @@ def test_figures_are_shown_with_their_sample_sizes(stage: Stage) -> None:
 
 
 def test_filters_select_the_runs(stage: Stage) -> None:
-    """The filters are those of the run list."""
+    """They are the filters of the run list."""
     assert read_counts(get_page(stage, "/audit?label=half%3D1"))["Debates"] == str(RUNS // 2)
     assert read_counts(get_page(stage, "/audit?text=release+11&pattern=debate"))["Debates"] == "1"
     assert "These runs have no ballots of a judge yet" in get_page(stage, "/audit?pattern=council")
@@ -72,13 +71,12 @@ def test_filters_select_the_runs(stage: Stage) -> None:
 
 
 def test_the_run_list_links_to_the_audit(stage: Stage) -> None:
-    """The link is in the menu of every page."""
     assert '<a href="/audit">Audit</a>' in get_page(stage, "/")
     assert '<a href="/audit" aria-current="page">Audit</a>' in get_page(stage, "/audit")
 
 
 def test_readers_are_compared_with_the_judge() -> None:
-    """The agreement has an interval. No claim is made from only a few debates."""
+    """The agreement has an interval, and a few debates are not enough for a claim."""
 
     def sure(request: Any) -> Any:
         verdict = {"reasoning": "r", "winner": "We should ship release 1", "verdict": "v"}
@@ -97,7 +95,7 @@ def test_readers_are_compared_with_the_judge() -> None:
 
 
 def test_ballots_shared_with_a_fork_count_once() -> None:
-    """The fork includes the ballots of its parent."""
+    """A fork includes the ballots of its parent."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first))) as stage:
         stage.finished(runId="parent", question=QUESTION.format(1), options=OPTIONS)
         before = read_counts(get_page(stage, "/audit"))

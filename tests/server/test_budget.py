@@ -43,7 +43,7 @@ def read_budget(stage: Stage) -> list[dict[str, Any]]:
 def test_an_exhausted_budget_rejects_new_work() -> None:
     """Runs, forks, resumed runs and chats are rejected.
 
-    Repeated requests for started runs and human answers still work.
+    Repeated requests for runs that have started still work, and so do human answers.
     """
     with staged(
         lambda: Service(store="memory:", model=FunctionModel(answer_debate), budget=Limits(calls=6)), openai=True
@@ -93,6 +93,6 @@ def test_a_budget_is_shared_between_servers_and_survives_a_restart(tmp_path: Pat
 
 
 def test_a_server_without_a_budget_reports_none(stage: Stage) -> None:
-    """The list is empty."""
+    """The list of budgets is empty."""
     stage.finished()
     assert read_budget(stage) == []

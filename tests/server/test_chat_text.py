@@ -58,7 +58,6 @@ def follow_single_run(block: Any, model: Any, **play: Any) -> Followed:
 
 
 def test_a_debate_reads_as_a_page() -> None:
-    """The page has rounds, speakers with their stances, the verdict and the output."""
     model = ScriptedModel("Homes first.\nFor all.", "Supply first.", VERDICT, "Cap them, *then* build.")
     assert whole_text(follow_single_run(debate(name="rent", debaters=SIDES, max_rounds=1), model)) == (
         "## Round 1 of 1\n\n"
@@ -90,7 +89,7 @@ def test_live_and_stored_text_are_equal(play: Play) -> None:
 
 @given(debate_plays(hostile=False))
 def test_text_cannot_impersonate_another_speaker(play: Play) -> None:
-    """Arguments stay inside quotes. Only the debate itself adds headings and speakers."""
+    """Arguments stay inside quotes, and only the debate itself adds headings and speakers."""
     run = follow_single_run(play.block, play.model, question=play.question, seed=play.seed)
     text, _, _ = whole_text(run).partition("## Summary\n")
     tokens = MarkdownIt().parse(text)  # level 0 is text outside quotes
@@ -152,7 +151,7 @@ def test_void_text_is_marked() -> None:
 
 
 def test_text_cannot_control_the_terminal() -> None:
-    """Control characters are escaped, even across chunks."""
+    """Control characters are escaped, even if they are split across chunks."""
     run = follow_single_run(generator(name="poet"), ScriptedModel("x"))
     assert "\x1b" not in whole_text(run)
     block = debate(name="rent", debaters=SIDES, max_rounds=1, judge=lambda _: VERDICT, synthesizer=False)
@@ -161,7 +160,6 @@ def test_text_cannot_control_the_terminal() -> None:
 
 
 def test_a_waiting_or_incomplete_run_gives_the_reason() -> None:
-    """A chat has no other place to show it."""
     waits = debate(
         name="rent", debaters=[SIDES[0], Debater("con", "free rents", block=human(name="ann"))], synthesizer=False
     )
@@ -182,5 +180,5 @@ def test_a_waiting_or_incomplete_run_gives_the_reason() -> None:
     ids=["the output", "the verdict"],
 )
 def test_the_answer_is_the_result_of_the_run(block: Any, replies: list[Any], answer: str) -> None:
-    """The answer is the output of the synthesizer, or otherwise the pattern's own answer."""
+    """The answer is the output of the synthesizer, if there is one, and otherwise that of the pattern."""
     assert answer_of(follow_single_run(block, ScriptedModel(*replies)).details) == answer

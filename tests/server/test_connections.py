@@ -56,7 +56,7 @@ def is_gone(connection: socket.socket) -> bool:
 
 
 def test_a_response_never_waits_for_the_client() -> None:
-    """Head and body are two packets. By default, the second one would wait 40 ms for an acknowledgment."""
+    """The head and the body are two packets. By default, the second one would wait 40 ms for an acknowledgment."""
     with bind_socket("test", 0) as bound, socket.create_connection(bound.getsockname()):
         accepted, _ = bound.accept()
         with accepted:
@@ -85,7 +85,7 @@ def test_idle_connections_do_not_block_other_clients(
 
 
 def test_an_incomplete_request_is_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sending data slowly does not extend the timeout. Earlier requests on the connection are answered."""
+    """Sending data slowly does not extend the timeout. Earlier requests on the connection are still answered."""
     import h11
 
     monkeypatch.setattr(serving, "_PATIENCE", {h11.IDLE: 1.0, h11.SEND_BODY: 2.0})
@@ -106,7 +106,7 @@ def test_an_incomplete_request_is_closed(stage: Stage, monkeypatch: pytest.Monke
 
 
 def test_long_requests_are_not_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams, requests after a pause, and bodies that arrive in time are kept."""
+    """Streams, requests after a pause, and bodies that arrive in time are left alone."""
     import h11
 
     monkeypatch.setattr(serving, "_PATIENCE", {h11.IDLE: 0.5, h11.SEND_BODY: 5.0})
@@ -126,7 +126,7 @@ def test_long_requests_are_not_closed(stage: Stage, monkeypatch: pytest.MonkeyPa
 
 
 def test_too_many_simultaneous_requests_are_rejected(gated: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests still being answered count."""
+    """Requests that are still being answered count too."""
     monkeypatch.setattr(serving, "_MAX_REQUESTS", 5)
     run_id = gated.begin()
     gated.http.close()

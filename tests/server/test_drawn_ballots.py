@@ -29,7 +29,7 @@ def judge_first_read(request: ModelRequest) -> str | dict[str, Any]:
 
 
 def test_a_single_ballot_is_drawn_once() -> None:
-    """The ballot is not drawn as a full share. The page offers the reverse order with its cost."""
+    """It is not drawn as a full share, and the page offers the reverse order and states its cost."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first_read))) as stage:
         run_id = stage.finished()
         page = stage.http.get(f"/runs/{run_id}").text
@@ -45,7 +45,7 @@ def test_a_single_ballot_is_drawn_once() -> None:
 
 
 def test_a_verdict_reports_that_the_order_decided() -> None:
-    """The page and the report say so in words. The suggested fork makes as many calls as announced."""
+    """The page and the report say so in a sentence. The suggested fork makes as many calls as announced."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -87,7 +87,7 @@ def test_a_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
 
 
 def test_front_ends_judge_in_both_orders_by_default() -> None:
-    """This applies to two sides. The stored plan, the plan file and the generated program include it."""
+    """This applies to debates with two sides. The stored plan, the plan file and the generated program include it."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first_read))) as stage:
         request = {"pattern": "debate", "question": "Should we ship?", "options": {"max_rounds": 1}}
         run = stage.get(f"/runs/{stage.finished(options=request['options'])}").json()

@@ -47,7 +47,7 @@ class ApplicationEvent(BaseEvent):
 
 
 def test_application_events_have_the_custom_type() -> None:
-    """Each event of a block is one frame of type "custom", even if its class has another type."""
+    """Each event from a block is one frame of type "custom", even if its class has another type."""
 
     def work(value: Any, ctx: Context) -> str:
         ctx.emit(ApplicationEvent(share=0.5))
@@ -63,7 +63,7 @@ def test_application_events_have_the_custom_type() -> None:
 
 
 def test_text_is_streamed_live(gated: Stage, gate: Gate) -> None:
-    """Each piece of text has an offset, so that gaps are visible. Together the pieces form the turn."""
+    """Each piece of text has an offset, so that gaps are visible. Together, the pieces form the turn."""
     run_id = gated.begin()
     gate.wait_for_call()
     frames = gated.follow(f"/runs/{run_id}/events")
@@ -84,7 +84,6 @@ def test_text_is_streamed_live(gated: Stage, gate: Gate) -> None:
 
 
 def test_text_can_be_omitted(gated: Stage, gate: Gate) -> None:
-    """With ?text=0, only recorded events and requests are sent."""
     run_id = gated.begin()
     gate.wait_for_call()
     gate.let(4)
@@ -92,7 +91,7 @@ def test_text_can_be_omitted(gated: Stage, gate: Gate) -> None:
 
 
 def test_a_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> None:
-    """This holds for every id, given by Last-Event-ID or ?after=."""
+    """This holds for every id, whether it is given by Last-Event-ID or by ?after=."""
     run_id = stage.finished()
     frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
     for index, frame in enumerate(frames):
@@ -103,7 +102,7 @@ def test_a_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> N
 
 @pytest.mark.parametrize("mark", ["1-000000000000", "nothing", "%00", "9" * 400, "é"])
 def test_an_unknown_id_causes_a_reset(stage: Stage, mark: str) -> None:
-    """`reset` tells the client to discard everything. Then all events are sent."""
+    """`reset` tells the client to discard everything, since all events are about to be sent again."""
     run_id = stage.finished()
     frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
     replay = stage.frames(f"/runs/{run_id}/events?after={mark}")
@@ -111,7 +110,7 @@ def test_an_unknown_id_causes_a_reset(stage: Stage, mark: str) -> None:
 
 
 def test_a_dropped_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
-    """A reader that is disconnected returns with the last id while the run continues."""
+    """The run continues while its reader is disconnected, and the reader returns with the last id."""
     run_id = gated.begin()
     gate.wait_for_call()
     frames: list[Frame] = []
@@ -130,7 +129,7 @@ def test_a_dropped_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
 
 
 def test_another_process_follows_the_journal(tmp_path: Path) -> None:
-    """A server that does not execute a run streams it from the store with the same ids."""
+    """A server that does not execute the run itself streams it from the store, with the same ids."""
     store = str(tmp_path / "runs.sqlite3")
 
     def recorded(stage: Stage, **headers: str) -> list[tuple[str, str | None]]:
@@ -146,7 +145,7 @@ def test_another_process_follows_the_journal(tmp_path: Path) -> None:
 
 
 def test_several_runs_share_a_connection(stage: Stage) -> None:
-    """Each event of /events?runs=a,b names its run. The ids contain the positions in all of them."""
+    """Each event of /events?runs=a,b names its run, and its id contains the positions in both of them."""
     ids = [stage.finished(runId=name) for name in ("a", "b")]
     frames = [frame for frame in stage.frames(f"/events?runs={','.join(ids)}") if frame.event != "text_delta"]
     for run_id in ids:
@@ -177,7 +176,7 @@ def test_a_connection_can_follow_twenty_runs(stage: Stage, runs: str) -> None:
 
 
 def test_unknown_runs_cannot_be_followed(stage: Stage) -> None:
-    """The response is 404 before any event."""
+    """The server answers 404 before any event."""
     assert stage.get("/runs/nothing/events").status_code == 404
     assert stage.get(f"/events?runs={stage.finished()},nothing").status_code == 404
 
@@ -219,7 +218,7 @@ def test_the_number_of_readers_is_limited(gate: Gate) -> None:
 
 
 def test_a_server_with_readers_can_stop(gate: Gate) -> None:
-    """Readers are disconnected first, so they do not delay the shutdown. The shutdown interrupts the runs."""
+    """Readers are disconnected first, so they do not delay the shutdown, and their runs are interrupted."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         run_id = stage.begin()
         gate.wait_for_call()

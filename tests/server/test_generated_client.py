@@ -75,7 +75,6 @@ def list_operations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_the_generated_client_supports_all_operations(generated_client: None) -> None:
-    """Each operation is called against a real server."""
     gate = Gate()
     client: Any = importlib.import_module(f"{PACKAGE}.client").AuthenticatedClient
     with staged(lambda: Service(store="memory:", model=gate)) as stage:

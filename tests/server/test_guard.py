@@ -129,7 +129,6 @@ def _send_over(connection: http.client.HTTPConnection, case: Case) -> Answer:
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
 def test_forbidden_requests_are_blocked(shared_stage: Stage, case: Case) -> None:
-    """Each attack gets a problem response with the security headers, and no run starts."""
     before = len(shared_stage.get("/runs").json()["runs"])
     answer = send(shared_stage, case)
     assert answer.status == case.status, answer.body
@@ -152,7 +151,7 @@ def test_forbidden_requests_are_blocked(shared_stage: Stage, case: Case) -> None
     ],
 )
 def test_permitted_requests_pass(shared_stage: Stage, headers: dict[str, str]) -> None:
-    """Programs, the server's own pages, typed addresses and followed links are permitted."""
+    """These come from programs, the server's own pages, typed addresses and followed links."""
     netloc = urlsplit(shared_stage.url).netloc
     formatted = {name: value.format(netloc=netloc) for name, value in headers.items()}
     assert send(shared_stage, Case("fine", 200, formatted)).status == 200
@@ -214,7 +213,7 @@ def test_the_cookie_is_limited_to_its_path(shared_stage: Stage) -> None:
 
 
 def test_the_browser_path_is_guarded_like_any_other(shared_stage: Stage) -> None:
-    """This includes the path without a trailing slash, and requests without a path."""
+    """This includes the path without a trailing slash, and requests that have no path."""
     root, header = browser_root(TOKEN), {"authorization": f"Bearer {TOKEN}"}
     assert (
         send(shared_stage, Case("bare", 307, header, path=root, token=False)).headers["location"].endswith(f"{root}/")
@@ -223,7 +222,7 @@ def test_the_browser_path_is_guarded_like_any_other(shared_stage: Stage) -> None
 
 
 def test_links_and_code_for_others_omit_the_browser_path(shared_stage: Stage) -> None:
-    """Personal links and shell commands do not have it, since all users of the machine can see them."""
+    """All users of the machine can see personal links and shell commands, so these must not contain it."""
     root = browser_root(TOKEN)
     begun = shared_stage.http.post(
         f"{root}/api/v1/runs", json={**BRIEF, "options": {"max_rounds": 1, "humans": ["judge"]}}
@@ -288,13 +287,13 @@ def test_the_exchange_redirects_only_to_this_server(shared_stage: Stage, path: s
 
 
 def test_the_health_check_needs_no_token(shared_stage: Stage) -> None:
-    """Processes without a token can check that the server is up. Nothing else is revealed."""
+    """Processes that have no token can check whether the server is up, and learn nothing else."""
     answer = send(shared_stage, Case("health", 200, path="/api/v1/health", token=False))
     assert json.loads(answer.body)["status"] == "ok"
 
 
 def test_every_other_path_requires_the_token(shared_stage: Stage) -> None:
-    """Paths of the OpenAPI document, pages and unknown paths return 401."""
+    """The paths in the OpenAPI document, pages and unknown paths all return 401."""
     public = ("/health", "/ready")
     paths = [path for path in shared_stage.spec["paths"] if not path.endswith(public) and "/links/" not in path]
     for path in [*paths, "/", "/runs/x", "/style.css", "/api/v1/openapi.json", "/nothing"]:
@@ -323,7 +322,7 @@ def test_question_length_is_limited(shared_stage: Stage, length: int) -> None:
     ],
 )
 def test_options_read_no_file_and_reach_no_server(shared_stage: Stage, options: dict[str, Any], field: str) -> None:
-    """Paths and addresses in options are rejected before anything is opened, and are not repeated in the response."""
+    """Paths and addresses in options are rejected before anything is opened, and the response does not repeat them."""
     for body in ({**BRIEF, "options": options}, {**BRIEF, "options": {**BRIEF["options"], **options}}):  # type: ignore[dict-item]
         response = shared_stage.post("/runs", body)
         assert response.status_code == 422, response.text
@@ -332,7 +331,7 @@ def test_options_read_no_file_and_reach_no_server(shared_stage: Stage, options: 
 
 
 def test_a_fifo_is_not_opened(shared_stage: Stage, tmp_path: Path) -> None:
-    """The pipe is not even opened for a check, since that would block the server."""
+    """Even opening the pipe for a check would block the server."""
     import os
 
     os.mkfifo(tmp_path / "pipe")
@@ -359,7 +358,6 @@ def test_a_fifo_is_not_opened(shared_stage: Stage, tmp_path: Path) -> None:
     ],
 )
 def test_base_urls_can_be_allowed(url: str, status: int) -> None:
-    """Only allowed addresses and addresses below them are accepted."""
     with staged(lambda: Service(store="memory:"), allow_base_urls=["http://127.0.0.1:9/v1"]) as stage:
         answer = stage.post(
             "/runs", {**BRIEF, "options": {"max_rounds": 1, "model": "m", "base_url": url, "attempts": 1}}
@@ -386,7 +384,7 @@ def test_server_limits_apply_to_every_run(gate: Gate) -> None:
 
 
 def test_a_read_only_server_starts_no_runs(tmp_path: Path) -> None:
-    """The server shows the runs of its store and rejects all changes."""
+    """Such a server shows the runs in its store and rejects all changes."""
     store = str(tmp_path / "runs.sqlite3")
     with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
         run_id = stage.finished()
@@ -407,7 +405,6 @@ def test_hosts_can_be_added() -> None:
 
 
 def test_a_short_token_is_rejected() -> None:
-    """Short tokens can be guessed. A token cannot be combined with a user function."""
     service = Service(store="memory:")
     with pytest.raises(ConfigurationError, match=r"at least 16 characters .got 5"):
         create_app(service, token="short")  # noqa: S106
@@ -453,7 +450,10 @@ LOCAL = ("ollama/x", "vllm/x", "lmstudio/x", "llama-server/x")
 
 @pytest.mark.parametrize("model", LOCAL)
 def test_a_request_cannot_name_a_local_server(shared_stage: Stage, model: str) -> None:
-    """Any service on that port would receive a request. Each option with model names is checked, also in forks."""
+    """Any service on that port would receive the request.
+
+    Every option that takes model names is checked, also in forks.
+    """
     run_id = shared_stage.finished()
     sides = [{"name": "Ann", "stance": "a", "model": model}, {"name": "Ben", "stance": "b"}]
     for options in (
@@ -498,15 +498,12 @@ def test_a_local_server_allows_every_model_of_a_configured_provider() -> None:
 
 
 def test_a_shared_server_names_the_flag_that_allows_a_model() -> None:
-    """The error lists the allowed models."""
     with vendors(), staged(lambda: Service(store="memory:")) as stage:
         response = stage.post("/runs", {**BRIEF, "options": {"model": "openai/gpt-4o"}})
         assert '--allow-model "openai/*"' in response.json()["errors"][0]["problem"]
 
 
 def test_models_can_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only models that match a pattern and the server's default are accepted."""
-
     def status(stage: Stage, model: str) -> int:
         return stage.post("/runs", {**BRIEF, "options": {"max_rounds": 1, "model": model, "attempts": 1}}).status_code
 

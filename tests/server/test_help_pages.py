@@ -21,7 +21,7 @@ BARE = re.compile(r"docs/[\w-]+\.md")
 
 
 def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
-    """Links to sections are included. Links to files of the repository are removed."""
+    """This includes links to sections. Links to files in the repository are removed."""
     front = stage.http.get("/help", follow_redirects=True)
     assert front.status_code == 200
     anchors = {
@@ -50,7 +50,7 @@ def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
 
 
 def test_a_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> None:
-    """The models line of a run links to the section that explains it."""
+    """The line about a run's models links to the section that explains it."""
     run_id = stage.finished()
     page = stage.http.get(f"/runs/{run_id}").text
     assert f'<a href="/help/{ONE_MODEL}">“One model everywhere”</a>' in page
@@ -60,7 +60,7 @@ def test_a_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> N
 
 
 def test_references_are_urls_if_a_public_address_is_set() -> None:
-    """`ADDRESS` is the only place that defines it."""
+    """`ADDRESS` is the only definition of it."""
     address = "https://docs.example/"
     assert cite("models#effort", address=address) == "https://docs.example/models/#effort"
     assert cite("cli", address=address) == "https://docs.example/cli/"
@@ -68,7 +68,7 @@ def test_references_are_urls_if_a_public_address_is_set() -> None:
 
 
 def test_every_referenced_section_exists() -> None:
-    """This includes the pages of patterns, and sections named in output."""
+    """This includes the pages of patterns, and sections named in the output."""
     for place in (ONE_MODEL, *(info.load_page().docs for info in PATTERNS.values())):
         page, _, section = place.partition("#")
         text = read_page(page)
@@ -78,7 +78,10 @@ def test_every_referenced_section_exists() -> None:
 
 
 def test_no_text_names_a_documentation_file() -> None:
-    """Installed packages do not contain these files. Comments and docstrings are for readers of the source code."""
+    """Installed packages do not contain these files.
+
+    Only comments and docstrings, which address readers of the source, may name them.
+    """
     for file in (ROOT / "src").rglob("*"):
         if file.suffix in (".html", ".js"):
             assert not BARE.search(file.read_text("utf-8")), file

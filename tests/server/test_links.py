@@ -33,7 +33,6 @@ def waiting_run(stage: Stage, **changes: object) -> str:
 
 
 def test_a_human_answers_over_http(stage: Stage) -> None:
-    """The run waits, shows its request, accepts the answer and continues."""
     run_id = waiting_run(stage)
     assert stage.frames(f"/runs/{run_id}/events")[-1].event == "end"
     (request,) = stage.get(f"/runs/{run_id}/requests").json()
@@ -46,7 +45,10 @@ def test_a_human_answers_over_http(stage: Stage) -> None:
 
 
 def test_an_invalid_answer_is_rejected(stage: Stage) -> None:
-    """Status 422 names each field. Status 409 says that no request is pending there, and lists those that are."""
+    """Status 422 names each invalid field.
+
+    Status 409 says that no such request is pending, and lists those that are.
+    """
     run_id = waiting_run(stage, **WITH_JUDGE)
     response = stage.post(f"/runs/{run_id}/answers", {"answer": {"winner": "Zoe", "verdict": ""}})
     assert response.status_code == 422
@@ -60,7 +62,7 @@ def test_an_invalid_answer_is_rejected(stage: Stage) -> None:
 
 
 def test_a_link_shows_one_request_and_takes_its_answer(stage: Stage) -> None:
-    """Without a token, GET shows the request and POST answers it once."""
+    """GET shows the request without a token, and POST answers it once."""
     run_id = waiting_run(stage)
     response = stage.post(f"/runs/{run_id}/links", {"seconds": 60})
     assert response.status_code == 201
@@ -87,7 +89,7 @@ def _answer_with_names(request: ModelRequest) -> str:
 
 
 def test_a_human_judge_with_a_link_sees_no_names() -> None:
-    """Names are hidden next to and inside arguments, on the link's page and over HTTP."""
+    """Names are hidden next to arguments and inside them, both on the link's page and over HTTP."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(_answer_with_names))) as stage:
         run_id = waiting_run(stage, **WITH_JUDGE)
         link = stage.post(f"/runs/{run_id}/links", {"role": JUDGE}).json()
@@ -98,7 +100,7 @@ def test_a_human_judge_with_a_link_sees_no_names() -> None:
 
 
 def test_a_role_link_covers_all_turns(stage: Stage) -> None:
-    """Each person has one link for the whole run, and sees the contributions since the previous turn."""
+    """Each person has one link for the whole run, and sees what was contributed since the previous turn."""
     run_id = waiting_run(stage, **WITH_BOTH)
     links = {
         role: stage.post(f"/runs/{run_id}/links", {"role": role, "seconds": 60}).json() for role in (ANN, BEN, JUDGE)
@@ -158,7 +160,7 @@ def test_an_unchanged_page_is_not_sent_again(stage: Stage) -> None:
 
 
 def test_a_role_link_gives_no_other_access(stage: Stage) -> None:
-    """Requests for other roles and other runs are closed, and so are later requests for a single-request link."""
+    """Requests for other roles and other runs stay closed. With a link for one request, later ones do too."""
     run_id, other = waiting_run(stage, **WITH_BOTH), waiting_run(stage, **WITH_JUDGE)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()
     judging = stage.get(f"/runs/{other}/requests").json()[0]
@@ -178,7 +180,7 @@ def test_a_role_link_gives_no_other_access(stage: Stage) -> None:
 
 
 def test_the_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
-    """The page needs no token, even after its run was deleted."""
+    """The page needs no token, even after its run has been deleted."""
     run_id = waiting_run(stage)
     link = stage.post(f"/runs/{run_id}/links").json()["page"]
     assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 204
@@ -189,7 +191,7 @@ def test_the_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
 
 
 def test_a_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> None:
-    """Links to the deleted run do not open the new one."""
+    """Links to a deleted run must not open a new one."""
     run_id = waiting_run(stage, runId="again", **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links", {"role": ANN}).json()
     assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 204
@@ -201,7 +203,7 @@ def test_a_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> Non
 
 
 def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
-    """The page ends when the request is answered."""
+    """The page is gone once the request is answered."""
     run_id = waiting_run(stage, **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links").json()
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
@@ -212,7 +214,7 @@ def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
 
 
 def test_the_link_page_links_to_no_other_page(stage: Stage) -> None:
-    """The link's code works neither as a token, nor for the run, another request, or a longer path."""
+    """The code in the link works neither as a token, nor for the run, another request, or a longer path."""
     run_id = waiting_run(stage)
     path = stage.post(f"/runs/{run_id}/links").json()["path"]
     code = path.rpartition("/")[2]
@@ -247,7 +249,7 @@ def test_a_link_expires() -> None:
 
 
 def test_links_survive_a_restart_with_the_same_token(tmp_path: object) -> None:
-    """The same token signs the same links, so a person can answer after a restart."""
+    """Links are signed with the token, so a person can still answer after a restart."""
     store = f"{tmp_path}/runs.sqlite3"
     with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
         run_id = waiting_run(stage)
@@ -258,13 +260,13 @@ def test_links_survive_a_restart_with_the_same_token(tmp_path: object) -> None:
 
 @given(st.text() | st.text(alphabet="abcXYZ019-_.=", min_size=1))
 def test_an_unsigned_code_is_rejected(code: str) -> None:
-    """Any unsigned path segment is rejected without a server error."""
+    """Whatever the path segment, an unsigned one is rejected without a server error."""
     assert Links(TOKEN).read(code) is None
 
 
 @given(st.integers(0, 200), st.characters())
 def test_a_changed_code_is_rejected(index: int, character: str) -> None:
-    """A single changed character is enough."""
+    """Changing a single character is enough."""
     links = Links(TOKEN, clock=lambda: 0.0)
     link = Link(run_id="city", started_at=0.0, place="debate/round[1]/ann", expires_at=60.0)
     code = links.sign(link)
@@ -274,7 +276,7 @@ def test_a_changed_code_is_rejected(index: int, character: str) -> None:
 
 
 def test_a_link_requires_a_pending_request(stage: Stage) -> None:
-    """A run without a pending request has no link. An unknown run is not found."""
+    """A run without a pending request has no link, and an unknown run is not found."""
     assert stage.post(f"/runs/{stage.finished()}/links").status_code == 409
     assert stage.post("/runs/nothing/links").status_code == 404
     run_id = waiting_run(stage)
@@ -283,15 +285,12 @@ def test_a_link_requires_a_pending_request(stage: Stage) -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1, 10**9])
 def test_link_duration_is_limited(stage: Stage, seconds: float) -> None:
-    """The maximum is one year."""
+    """A link can be valid for at most one year."""
     assert stage.post(f"/runs/{waiting_run(stage)}/links", {"seconds": seconds}).status_code == 422
 
 
 def test_a_repeated_answer_counts_once(stage: Stage) -> None:
-    """A repeated answer does not answer the next round unless it names that path.
-
-    A different answer is a new answer.
-    """
+    """It does not answer the next round unless it names that path. A different answer counts as new."""
     run_id = waiting_run(stage, options={"max_rounds": 3, "debaters": SIDES, "humans": ["Ann"]})
     assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."}).status_code == 200
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"

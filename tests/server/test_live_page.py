@@ -84,7 +84,7 @@ async def follow_page(rounds: int, readers: int, monkeypatch: pytest.MonkeyPatch
 async def test_rendering_work_does_not_grow_with_the_readers(
     render_counts: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each piece is rendered once for all readers, and twice as many turns give twice as many pieces.
+    """Each piece is rendered once for all readers, so twice as many turns give twice as many pieces.
 
     No journal is read.
     """
@@ -102,7 +102,7 @@ async def test_rendering_work_does_not_grow_with_the_readers(
 
 
 async def test_late_and_slow_readers_get_the_whole_page() -> None:
-    """A single message replaces the missed ones."""
+    """A single message replaces the ones that such a reader has missed."""
     halfway, go_on, calls = asyncio.Event(), asyncio.Event(), itertools.count(1)
 
     async def gated_answer(request: Any) -> Any:

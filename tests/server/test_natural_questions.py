@@ -68,7 +68,6 @@ def stage() -> Iterator[Stage]:
 
 @pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
 def test_a_chat_client_asks_a_natural_question(stage: Stage, question: str) -> None:
-    """The completion shows the sides with their arguments."""
     with openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0, timeout=HTTP_TIMEOUT) as client:
         completion = client.chat.completions.create(
             model="flowdebate/debate", messages=[{"role": "user", "content": question}]
@@ -80,7 +79,6 @@ def test_a_chat_client_asks_a_natural_question(stage: Stage, question: str) -> N
 
 @pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
 def test_an_agui_client_asks_a_natural_question(stage: Stage, question: str) -> None:
-    """The turns have the sides as their stances."""
     client = continue_thread(stage, "debate", AgUiClient(f"thread {question[:50]!r}"), question=question)
     assert run_outcome(client)["type"] == "success"
     stances = {message["about"].get("stance") for message in client.messages.values()}
@@ -90,7 +88,7 @@ def test_an_agui_client_asks_a_natural_question(stage: Stage, question: str) -> 
 @pytest.mark.anyio
 @pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
 async def test_an_mcp_host_asks_a_natural_question(question: str) -> None:
-    """Without `sides`, the report has speakers with proposed positions."""
+    """Without `sides`, the report has speakers who defend the proposed positions."""
     service = Service(store="memory:", model=FunctionModel(answer))
     async with service, Client(create_server(service)) as client:
         arguments = {"question": question, "max_rounds": 1, "wait": 50}
@@ -101,7 +99,6 @@ async def test_an_mcp_host_asks_a_natural_question(question: str) -> None:
 
 @pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
 def test_a_program_asks_a_natural_question_over_http(stage: Stage, question: str) -> None:
-    """The run has the proposed sides."""
     run_id = stage.finished(question=question)
     debaters = stage.get(f"/runs/{run_id}").json()["document"]["debaters"]
     assert (PROPOSED in [debater["stance"] for debater in debaters]) == (question in NATURAL)

@@ -41,7 +41,7 @@ def code_texts(page: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> None:
-    """The form has exactly the options that a request accepts."""
+    """These are exactly the options that a request accepts."""
     described = next(info for info in shared.get("/patterns").json() if info["name"] == pattern)
     page = shared.http.get(f"/new?pattern={pattern}").text
     options = set(described["options"]["properties"]) - {
@@ -76,7 +76,7 @@ def test_a_prefilled_form_starts_a_run(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_an_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None:
-    """Otherwise its texts are placeholders, which are never sent with another question."""
+    """Otherwise, the texts of the example are placeholders, which are never sent with another question."""
     page = shared.http.get(f"/new?pattern={pattern}").text
     sample = PATTERNS[pattern].load_page().sample
     plan = tomllib.loads(code_texts(page)["toml"])
@@ -89,7 +89,7 @@ def test_an_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None
 
 
 def test_the_question_is_kept_when_switching_patterns(shared: Stage) -> None:
-    """The example's sides are not kept, since they belong to another question."""
+    """The sides of the example belong to another question, so they are not kept."""
     page = shared.http.get("/new?pattern=debate&question=Should+we+%3Cship%3E%3F").text
     assert "Should we &lt;ship&gt;?</textarea>" in page
     assert "Working from home" not in page
@@ -99,7 +99,7 @@ def test_the_question_is_kept_when_switching_patterns(shared: Stage) -> None:
 
 
 def test_a_registered_pattern_has_a_form() -> None:
-    """The form shows the steps. The options are those of the application, and there is no plan file."""
+    """The form shows the pattern's steps and the application's own options. There is no plan file."""
     rent = debate(name="rent", debaters=[Debater("ann", "cap rents"), Debater("bob", "build more")])
     with staged(lambda: Service({"rent": rent}, store="memory:", model=FunctionModel(answer_debate))) as stage:
         page = stage.http.get("/new?pattern=rent").text
@@ -110,7 +110,6 @@ def test_a_registered_pattern_has_a_form() -> None:
 
 
 def test_a_form_mentions_data_kept_by_agent_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allowed and installed programs are listed with a link to their page."""
     program = tmp_path / "claude"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

@@ -103,7 +103,10 @@ def wait_for_status(stage: Stage, run_id: str, *, other_than: str = "running") -
 
 
 def test_patterns_are_listed_as_models(client: openai.OpenAI) -> None:
-    """Registered and built-in patterns are listed, each also as an answer-only model. A handoff has no answer."""
+    """Each registered or built-in pattern is listed twice, once as a model that returns only the answer.
+
+    A handoff has no answer.
+    """
     names = [model.id for model in client.models.list()]
     own_patterns = ["debate/rent", "debate/waits", "debate/poet"]
     assert names[:6] == [name for pattern in own_patterns for name in (pattern, f"{pattern}:answer")]
@@ -115,7 +118,7 @@ def test_patterns_are_listed_as_models(client: openai.OpenAI) -> None:
 
 
 def test_built_in_patterns_can_be_disabled() -> None:
-    """A service without plans has only the application's patterns."""
+    """A service without plans has only the application's own patterns."""
     with staged(lambda: make_service(plans=False), openai=True) as stage, make_client(stage) as client:
         assert {model.id.partition("/")[0] for model in client.models.list()} == {"debate"}
         with pytest.raises(openai.NotFoundError):
@@ -126,7 +129,7 @@ def test_built_in_patterns_can_be_disabled() -> None:
 
 
 def test_a_completion_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
-    """The completion contains the transcript, the verdict and the output. Its id is that of the run."""
+    """The completion contains the transcript, the verdict and the output, and its id is that of the run."""
     completion = ask(client)
     choice = completion.choices[0]
     assert choice.message.content == WHOLE
@@ -138,7 +141,7 @@ def test_a_completion_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> 
 
 
 def test_streamed_text_equals_the_completion(client: openai.OpenAI) -> None:
-    """The pieces add up to the completion."""
+    """Joined together, the pieces are the completion."""
     chunks = list(ask(client, stream=True))
     assert len({chunk.id for chunk in chunks}) == 1
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == WHOLE
@@ -147,7 +150,7 @@ def test_streamed_text_equals_the_completion(client: openai.OpenAI) -> None:
 
 
 def test_a_stream_includes_usage_on_request() -> None:
-    """The last chunk contains it. It is absent if a server reported none."""
+    """The last chunk contains the usage, unless a server reported none."""
     from flowdebate.models.base import ModelResponse, Usage
 
     def answer_with_usage(request: ModelRequest) -> Any:
@@ -171,7 +174,7 @@ def test_a_stream_includes_usage_on_request() -> None:
 
 
 def test_usage_is_present_if_tokens_are_unknown() -> None:
-    """The usage contains the known part, and a header marks it as incomplete, since clients fail without usage."""
+    """Clients fail without usage, so it contains the part that is known, and a header marks it as incomplete."""
     from flowdebate.models.base import ModelResponse, Usage
 
     def half(request: ModelRequest) -> Any:
@@ -193,7 +196,7 @@ def test_usage_is_present_if_tokens_are_unknown() -> None:
 
 
 def test_the_answer_model_returns_only_the_answer(client: openai.OpenAI) -> None:
-    """A model name with `:answer` returns only the output."""
+    """A model name that ends in `:answer` returns only the output."""
     assert ask(client, f"{RENT}:answer").choices[0].message.content == "rent-synthesizer is sure.\nSo it is."
     text = [chunk.choices[0].delta.content or "" for chunk in ask(client, f"{RENT}:answer", stream=True)]
     assert "".join(text) == "rent-synthesizer is sure.\nSo it is."
@@ -201,7 +204,6 @@ def test_the_answer_model_returns_only_the_answer(client: openai.OpenAI) -> None
 
 @pytest.mark.parametrize("model", ["debate/poet", "debate/poet:answer"])
 def test_a_block_without_a_pattern_returns_its_output(client: openai.OpenAI, model: str) -> None:
-    """An application can register any block."""
     assert ask(client, model).choices[0].message.content == "poet is sure.\nSo it is."
 
 
@@ -217,7 +219,7 @@ def test_an_answer_follows_a_schema(client: openai.OpenAI) -> None:
 
 
 def test_text_is_streamed_live() -> None:
-    """The beginning of a debate can be read before its end."""
+    """A debate can be read from its beginning while it is still running."""
     gate = Gate(answer)
     with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:
         stream = ask(client, stream=True)
@@ -234,14 +236,14 @@ def test_text_is_streamed_live() -> None:
 
 
 def test_metadata_and_user_are_labels(stage: Stage, client: openai.OpenAI) -> None:
-    """Runs can be found by them. The seed is passed to the run."""
+    """Runs can be found by these labels. The seed is passed on to the run."""
     run = find_run(stage, ask(client, metadata={"ticket": "7"}, user="ann", seed=11))
     assert run["labels"] == {"ticket": "7", "user": "ann"}
     assert run["seed"] == 11
 
 
 def test_a_chat_before_the_question_is_data() -> None:
-    """Debaters read it after the question. None of its lines can look like part of the prompt."""
+    """Debaters read it after the question, and none of its lines can look like part of the prompt."""
     prompts: list[str] = []
 
     def listening(request: ModelRequest) -> Any:
@@ -271,7 +273,7 @@ ASKED = "Should rents be capped?"
 
 
 def test_a_response_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
-    """The Responses API returns the same text and the same run."""
+    """The Responses API returns the same text for the same run."""
     response = client.responses.create(model=RENT, input=ASKED, temperature=0.2, metadata={"team": "x"})
     assert (response.output_text, response.status, response.model) == (WHOLE, "completed", RENT)
     run = stage.get(f"/runs/{response.id.removeprefix('resp_')}").json()
@@ -297,7 +299,7 @@ def test_a_response_streams_its_text(client: openai.OpenAI) -> None:
 
 
 def test_a_response_supports_instructions_schema_and_usage() -> None:
-    """Instructions and earlier messages are data for the debaters. The synthesizer fills in the schema."""
+    """The debaters receive instructions and earlier messages as data, and the synthesizer fills in the schema."""
     from flowdebate.models.base import ModelResponse, Usage
 
     prompts: list[str] = []
@@ -330,7 +332,7 @@ def test_a_response_supports_instructions_schema_and_usage() -> None:
 
 
 def test_a_failed_or_incomplete_response_has_a_status() -> None:
-    """A failed run is an error, and in a stream the last event. A limit makes a response incomplete."""
+    """A failed run is an error, which in a stream is the last event. A limit makes the response incomplete."""
 
     def broken(_: ModelRequest) -> Any:
         raise ValueError("no")
@@ -365,7 +367,7 @@ def test_a_failed_or_incomplete_response_has_a_status() -> None:
 def test_unsupported_response_parameters_are_rejected(
     client: openai.OpenAI, options: dict[str, Any], param: str | None
 ) -> None:
-    """The rules are those for chat completions."""
+    """The same rules apply as for chat completions."""
     with pytest.raises(openai.BadRequestError) as caught:
         client.responses.create(**{"model": RENT, "input": ASKED, **options})
     body: Any = caught.value.body
@@ -396,7 +398,7 @@ def test_unsupported_response_parameters_are_rejected(
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_unsupported_parameters_are_rejected(client: openai.OpenAI, options: dict[str, Any], param: str | None) -> None:
-    """The error names the parameter and the reason."""
+    """The error names the parameter and explains why it is not supported."""
     with pytest.raises(openai.BadRequestError) as caught:
         ask(client, **options)
     body: Any = caught.value.body
@@ -406,7 +408,7 @@ def test_unsupported_parameters_are_rejected(client: openai.OpenAI, options: dic
 
 
 def test_parameters_without_effect_are_accepted(client: openai.OpenAI) -> None:
-    """Clients send default values for parameters."""
+    """Clients send default values for such parameters."""
     neutral: dict[str, Any] = {"temperature": 1, "top_p": 1, "n": 1, "presence_penalty": 0, "logprobs": False}
     neutral |= {"tools": [], "tool_choice": "auto", "response_format": {"type": "text"}, "store": False, "stop": None}
     neutral |= {"prompt_cache_key": "k", "safety_identifier": "s", "parallel_tool_calls": True}
@@ -414,10 +416,7 @@ def test_parameters_without_effect_are_accepted(client: openai.OpenAI) -> None:
 
 
 def test_ignored_sampling_parameters_are_reported(client: openai.OpenAI) -> None:
-    """Ordinary clients always send them.
-
-    A header names those that would normally have an effect, including for a stream.
-    """
+    """Ordinary clients always send them. A header names those that would normally have an effect, even for a stream."""
     parameters: dict[str, Any] = {
         "temperature": 0.2,
         "top_p": 1,
@@ -470,7 +469,7 @@ def test_optional_tools_are_ignored_and_reported_in_a_header(client: openai.Open
 @pytest.mark.parametrize("model", ["flowdebate/debate", "flowdebate/debate:answer"])
 @pytest.mark.parametrize("choice", [FORCED, "required"])
 def test_a_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, model: str, choice: Any) -> None:
-    """A single required tool is used as a schema, with and without a stream."""
+    """If a single tool is required, it is used as a schema, with and without a stream."""
     (call,) = (completion := ask(client, model, tools=[TOOL], tool_choice=choice)).choices[0].message.tool_calls
     assert (call.function.name, json.loads(call.function.arguments)) == ("plan", {"steps": ["cap", "build"]})
     assert (completion.choices[0].finish_reason, completion.choices[0].message.content) == ("tool_calls", None)
@@ -482,7 +481,7 @@ def test_a_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, m
 
 
 def test_a_retry_after_a_rejected_tool_call_keeps_the_question(client: openai.OpenAI) -> None:
-    """Messages after the question are data. The question remains the user's."""
+    """Messages after the question are data, so the question is still the user's."""
     call = {"id": "call_1", "type": "function", "function": {"name": "plan", "arguments": "{}"}}
     more = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -493,7 +492,7 @@ def test_a_retry_after_a_rejected_tool_call_keeps_the_question(client: openai.Op
 
 
 def test_json_mode_follows_the_schema_in_the_prompt(client: openai.OpenAI) -> None:
-    """Clients of JSON mode put the schema there. Otherwise, the answer is an arbitrary object."""
+    """Clients that use JSON mode put the schema there. Without one, the answer is an arbitrary object."""
     system = {"role": "system", "content": f"Answer in JSON that matches this schema:\n{json.dumps(PLAN, indent=2)}\n"}
     mode: Any = {"type": "json_object"}
     content = ask(client, "flowdebate/debate", messages=[system, *QUESTION], response_format=mode)
@@ -526,7 +525,7 @@ HIDDEN: dict[str, list[tuple[str, str]]] = {
 
 
 def test_a_hidden_task_makes_one_call_and_no_run() -> None:
-    """The messages are passed unchanged for any pattern, with and without a stream, and as a response."""
+    """For any pattern, the messages are passed on unchanged, with and without a stream, and also as a response."""
     requests: list[ModelRequest] = []
 
     def titled(request: ModelRequest) -> str:
@@ -591,13 +590,13 @@ def test_a_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
     ],
 )
 def test_a_question_about_titles_is_debated(client: openai.OpenAI, stage: Stage, chat: list[tuple[str, str]]) -> None:
-    """A user's question starts a run, even if it mentions titles, tags and prompts."""
+    """A question from a user starts a run, even if it mentions titles, tags and prompts."""
     completion = ask(client, messages=[{"role": role, "content": text} for role, text in chat])
     assert find_run(stage, completion)["status"] == "complete"
 
 
 def test_task_detection_is_fast_for_any_text() -> None:
-    """A question cannot keep the server busy."""
+    """No question can keep the server busy."""
     parts = ["give ", "based on ", "<text>", "<chat_history>", "in x, ", "please ", "1.", "a:", "{ ", "\n", "`", "总结"]
     parts += ["summarize the ", "you are a that give ", "analyze and "]
     begin = time.process_time()
@@ -608,7 +607,6 @@ def test_task_detection_is_fast_for_any_text() -> None:
 
 
 def test_an_unknown_endpoint_returns_404_in_openai_s_format(client: openai.OpenAI) -> None:
-    """Clients get a code and a message."""
     with pytest.raises(openai.NotFoundError) as caught:
         client.embeddings.create(model="text-embedding-3-small", input="x")
     assert (caught.value.code, caught.value.type) == ("unknown_url", "invalid_request_error")
@@ -619,7 +617,7 @@ def test_an_unknown_endpoint_returns_404_in_openai_s_format(client: openai.OpenA
 
 
 def test_an_unknown_model_returns_404(client: openai.OpenAI) -> None:
-    """The error is the same as OpenAI's."""
+    """OpenAI's own server returns the same error."""
     for unknown in ("gpt-5", "debate/none", "flowdebate/debate:loud"):
         with pytest.raises(openai.NotFoundError) as caught:
             ask(client, unknown)
@@ -627,14 +625,13 @@ def test_an_unknown_model_returns_404(client: openai.OpenAI) -> None:
 
 
 def test_a_wrong_key_returns_401(stage: Stage) -> None:
-    """The server's token is the API key."""
+    """Clients pass the server's token as their API key."""
     with make_client(stage, api_key="wrong") as client, pytest.raises(openai.AuthenticationError) as caught:
         client.models.list()
     assert caught.value.type == "authentication_error"
 
 
 def test_a_read_only_server_returns_403() -> None:
-    """The server lists its models but does not start runs."""
     with staged(make_service, openai=True, read_only=True) as stage, make_client(stage) as client:
         assert len(client.models.list().data) > 4
         with pytest.raises(openai.PermissionDeniedError):
@@ -642,7 +639,7 @@ def test_a_read_only_server_returns_403() -> None:
 
 
 def test_too_many_runs_return_429() -> None:
-    """The response has Retry-After, and OpenAI's client retries automatically."""
+    """The response has Retry-After, and OpenAI's client retries on its own."""
     gate = Gate(answer)
     with (
         staged(lambda: make_service(gate, max_concurrency=1, max_queued=0), openai=True) as stage,
@@ -676,7 +673,7 @@ def test_a_failed_run_is_an_error_without_a_retry() -> None:
 
 
 def test_a_run_ended_by_a_limit_is_marked_incomplete() -> None:
-    """The reason is `length`, and the text so far is returned."""
+    """The finish reason is `length`, and the text so far is returned."""
     with staged(lambda: make_service(limits=Limits(calls=1)), openai=True) as stage, make_client(stage) as client:
         choice = ask(client).choices[0]
         assert choice.finish_reason == "length"
@@ -687,7 +684,7 @@ def test_a_run_ended_by_a_limit_is_marked_incomplete() -> None:
 
 
 def test_a_run_waiting_for_a_human_is_reported(stage: Stage, client: openai.OpenAI) -> None:
-    """The run is stored, and the human answers elsewhere."""
+    """The run is stored, since the human answers elsewhere."""
     completion = ask(client, "debate/waits")
     assert "Waiting for ann" in completion.choices[0].message.content
     assert completion.choices[0].finish_reason == "length"
@@ -724,7 +721,7 @@ def test_leaving_before_the_answer_cancels_the_run() -> None:
 
 
 def test_a_run_can_continue_without_its_reader() -> None:
-    """An option of the request permits this."""
+    """An option in the request permits this."""
     gate = Gate(answer)
     with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:
         stream = ask(client, stream=True, metadata={"flowdebate_on_disconnect": "continue"})
@@ -746,7 +743,7 @@ def test_an_idempotency_key_makes_a_request_safe_to_repeat(stage: Stage, client:
 
 
 def test_a_cancelled_run_is_resumed_by_its_key() -> None:
-    """A client that returns after a disconnect continues at the same point."""
+    """A client that returns after losing its connection continues at the same point."""
     gate = Gate(answer)
     with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:
         keyed: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "order-8"}}
@@ -793,7 +790,7 @@ def test_simultaneous_clients_are_served() -> None:
 
 
 def test_users_have_separate_runs_and_idempotency_keys() -> None:
-    """Equal keys from two users give two runs. Neither user sees the other's run."""
+    """If two users send the same key, there are two runs, and neither user sees the other's."""
 
     def authenticate(request: Any) -> str | None:
         return {"Bearer ann-s-key": "ann", "Bearer ben-s-key": "ben"}.get(request.headers.get("authorization", ""))
@@ -835,7 +832,7 @@ _BODIES = _JSON | st.fixed_dictionaries(
 
 @given(_BODIES, st.sampled_from(["/v1/chat/completions", "/v1/responses"]))
 def test_no_body_breaks_the_server(stage: Stage, body: Any, path: str) -> None:
-    """Any body gives an answer or a client error in OpenAI's format."""
+    """Whatever the body, the response is an answer or a client error in OpenAI's format."""
     response = stage.http.post(path, content=json.dumps(body), headers={"content-type": "application/json"})
     if response.status_code != 200:
         assert 400 <= response.status_code < 500

@@ -73,7 +73,7 @@ def new_id() -> str:
 
 
 def test_an_owned_service_has_the_methods_of_the_service() -> None:
-    """The service has all methods about runs. Those about the process are left to the application."""
+    """It has every method about runs, whereas those about the process are left to the application."""
     methods = {name for name in vars(Service) if not name.startswith("_")}
     method_names = {name for name in vars(OwnedService) if not name.startswith("_")}
     assert methods - method_names == {
@@ -89,13 +89,13 @@ def test_an_owned_service_has_the_methods_of_the_service() -> None:
 
 
 def test_unknown_users_are_rejected(two_user_stage: Stage) -> None:
-    """Requests from unknown users return 401."""
+    """Their requests return 401."""
     assert two_user_stage.http.get("/api/v1/runs").status_code == 401
     assert two_user_stage.http.get("/api/v1/runs", headers={"x-key": "guess"}).status_code == 401
 
 
 def test_runs_of_other_users_are_not_found(two_user_stage: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
-    """Every endpoint with a run id returns 404 to other users, as for an unknown run."""
+    """To other users, every endpoint with a run id returns 404, as it does for an unknown run."""
     run_id = start_run(ann, new_id())
     bodies = {
         "answers": {"answer": "x"},
@@ -129,7 +129,7 @@ def test_runs_of_other_users_are_not_found(two_user_stage: Stage, ann: httpx2.Cl
 
 
 def test_the_run_list_has_only_the_user_s_runs(two_user_stage: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
-    """No list, page or filter shows other runs."""
+    """Other users' runs appear in no list, on no page and under no filter."""
     run_of_ann, other = start_run(ann, new_id()), start_run(ben, new_id())
     for query in ("", "?limit=200", "?label=owner=ann", "?text=ship", "?status=complete"):
         listed = [run["runId"] for run in ben.get(f"/runs{query}").json()["runs"]]
@@ -141,7 +141,7 @@ def test_the_run_list_has_only_the_user_s_runs(two_user_stage: Stage, ann: httpx
 
 
 def test_the_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client) -> None:
-    """The label `owner` is the user's name. Any other value is rejected, also for a fork."""
+    """The label `owner` is the name of the user. Any other value is rejected, even for a fork."""
     response = ann.post("/runs", json={**BRIEF, "labels": {"owner": "ben"}})
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "labels.owner")
     run_id = start_run(ann, new_id(), labels={"owner": "ann", "team": "x"})
@@ -154,7 +154,7 @@ def test_the_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client
 
 @pytest.mark.parametrize("question", [BRIEF["question"], "Something else?"])
 def test_another_user_s_run_id_is_unavailable(ann: httpx2.Client, ben: httpx2.Client, question: str) -> None:
-    """Starting or forking with it returns 409 without details of the other run."""
+    """Starting or forking a run with such an id returns 409, and the response does not describe the other run."""
     run_id = start_run(ann, new_id())
     response = ben.post("/runs", json={**BRIEF, "question": question, "runId": run_id})
     assert (response.status_code, response.json()["type"]) == (409, "urn:flowdebate:error:RunExists")
@@ -279,7 +279,7 @@ def send_request(http: httpx2.Client, method: str, path: str, body: Any) -> tupl
 
 
 def test_every_route_requires_a_key(all_protocols: Stage) -> None:
-    """All routes return 401, except those that reveal nothing or require a signature."""
+    """All routes return 401, except for those that reveal nothing or require a signature."""
     with httpx2.Client(base_url=all_protocols.url, trust_env=False, verify=False) as stranger:
         requests = every_request(all_protocols, "any", "any")
         assert len(requests) >= 80
@@ -295,7 +295,7 @@ def test_every_route_requires_a_key(all_protocols: Stage) -> None:
 
 
 def test_no_route_exposes_data_of_another_user(all_protocols: Stage) -> None:
-    """No response to Ben contains a text that Ann wrote or received, and nothing is changed afterwards."""
+    """No response to Ben contains a text that Ann wrote or received, and his requests change nothing."""
     url, keys = all_protocols.url, {name: {"x-key": f"key-of-{name}"} for name in ("ann", "ben")}
     with (
         httpx2.Client(base_url=url, headers=keys["ann"], trust_env=False, verify=False) as ann,

@@ -92,7 +92,7 @@ def test_the_run_list_reads_its_notes_in_one_query(counting_server: Stage, empty
 def test_the_run_page_reads_its_row_and_steps_once(
     service: str, counting_server: Stage, empty_store: CountingReads
 ) -> None:
-    """Events, people, votes, the note and public links are derived from a single read."""
+    """Events, people, votes, the note and public links are derived from what a single read returns."""
     with staged(lambda: Service(store=empty_store, model=FunctionModel(answer_debate))) as other:
         run_id = (other if service == "another service" else counting_server).finished()
         empty_store.reads.clear()
@@ -105,7 +105,7 @@ def test_the_run_page_reads_its_row_and_steps_once(
 
 
 def test_the_step_page_reads_the_run_once(counting_server: Stage, empty_store: CountingReads) -> None:
-    """The page derives the sent messages from the row and the steps that it has already read."""
+    """The messages sent are derived from the row and the steps, which the page has already read."""
     run_id = counting_server.finished()
     empty_store.reads.clear()
     assert (
@@ -135,7 +135,10 @@ def store_long_debate(turns: int, text_of: Callable[[int], str] = make_markdown)
 
 
 def test_most_of_a_page_is_text() -> None:
-    """In 100 turns of 1,000 characters from our documentation, markup adds less than half to the compressed text."""
+    """Markup adds less than half to the compressed text of 100 turns.
+
+    Each turn has 1,000 characters from our documentation.
+    """
     pages = Path(__file__).parents[2].joinpath("docs").glob("*.md")
     paragraphs = "\n\n".join(page.read_text(encoding="utf-8") for page in sorted(pages)).split("\n\n")
     prose = "\n\n".join(paragraph for paragraph in paragraphs if re.match(r"[A-Z][\w ]", paragraph))
@@ -151,7 +154,7 @@ def test_most_of_a_page_is_text() -> None:
 
 
 def test_a_page_is_compressed_and_has_each_text_once() -> None:
-    """200 turns contain 800 kB of text. A page that repeated them would not compress to this size."""
+    """The 200 turns contain 800 kB of text, so a page that repeated them would not compress to this size."""
     store = store_long_debate(200)
     with staged(lambda: Service(store=store, plans=False)) as stage:
         address = f"{stage.pages}/runs/long"

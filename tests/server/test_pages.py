@@ -44,7 +44,7 @@ class Parts(HTMLParser):
 
 
 def test_the_run_list_links_to_the_runs(stage: Stage) -> None:
-    """Each page of runs links to the next one. Empty filters are ignored."""
+    """Each page of the list links to the next one. Empty filters are ignored."""
     assert "No runs yet" in stage.http.get("/").text
     run_id = stage.finished()
     listed = stage.http.get("/?text=&status=&pattern=")
@@ -57,7 +57,7 @@ def test_the_run_list_links_to_the_runs(stage: Stage) -> None:
 
 
 def test_pages_and_data_are_compressed_and_streams_are_not(stage: Stage) -> None:
-    """Compressed responses are much smaller. Stream events are sent as they occur."""
+    """Compression makes responses much smaller, but the events in a stream must be sent as they occur."""
     run_id = stage.finished()
     asking = {"accept-encoding": "gzip"}
     for path in ("/", f"/runs/{run_id}", f"/api/v1/runs/{run_id}"):
@@ -68,7 +68,6 @@ def test_pages_and_data_are_compressed_and_streams_are_not(stage: Stage) -> None
 
 
 def test_a_run_has_a_page(stage: Stage) -> None:
-    """The page has the transcript, the verdict and the judge view, without scripts."""
     page = stage.http.get(f"/runs/{stage.finished()}").text
     for text in ("Wait a week.", "debate-debater-pro is sure.", "What the judge saw", "Both have a point."):
         assert text in page
@@ -76,7 +75,7 @@ def test_a_run_has_a_page(stage: Stage) -> None:
 
 
 def test_the_full_question_is_on_the_run_page(stage: Stage) -> None:
-    """Lists shorten it to a line. Run and vote pages show all of it, including the joiners of its script."""
+    """Lists shorten it to one line. Run and vote pages show all of it, including the joiners of its script."""
     question = "क्\u200dया हम बदलें?\n\n" + "The build takes long. " * 60 + "Should we move to a monorepo?"
     sides = [{"name": "one", "stance": "One repository"}, {"name": "many", "stance": "Many"}]
     run_id = stage.finished(question=question, options={"max_rounds": 1, "debaters": sides})
@@ -90,27 +89,26 @@ def test_the_full_question_is_on_the_run_page(stage: Stage) -> None:
 
 @pytest.mark.parametrize("name", list(assets()))
 def test_page_assets_are_served(shared: Stage, name: str) -> None:
-    """Each asset has the right type. A link is sufficient without a token."""
+    """Each asset has the right type, and a link to it works without a token."""
     answer = shared.http.get(f"/static/{name}", headers={"authorization": ""})
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith(("text/css", "text/javascript", "image/"))
 
 
 def test_pages_are_small() -> None:
-    """All assets together are below 150 KB, and below 60 KB compressed."""
+    """All assets together are smaller than 150 KB, and than 60 KB when compressed."""
     contents = list(assets().values())
     assert sum(map(len, contents)) < 150_000
     assert sum(len(gzip.compress(content)) for content in contents) < 60_000
 
 
 def test_other_files_are_not_served(stage: Stage) -> None:
-    """This holds for any path."""
+    """The server returns nothing else, whatever the path."""
     for name in ("../app.py", "..%2Fapp.py", "templates", "%2Fetc%2Fpasswd", "style.css%00"):
         assert stage.http.get(f"/static/{name}").status_code in (404, 422)
 
 
 def test_hostile_text_is_escaped() -> None:
-    """Questions and model texts add no element, attribute or address."""
     text = ""
 
     def answer(request: Any) -> Any:

@@ -42,13 +42,13 @@ NOT_CAUSED_BY_REQUESTS = {
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_error_has_a_status(kind: type[FlowDebateError]) -> None:
-    """The table has each class or its base class. Status 500 is for errors that no request can cause."""
+    """Each class is in the table, or its base class is. Status 500 is reserved for errors that no request can cause."""
     error = kind.__new__(kind)
     assert (status_of(error) == HTTPStatus.INTERNAL_SERVER_ERROR) == (kind in NOT_CAUSED_BY_REQUESTS)
 
 
 def test_the_table_has_only_library_errors() -> None:
-    """No class is repeated or foreign, and errors are ordered from general to specific."""
+    """The table contains no class twice and no class of others. It is ordered from general to specific."""
     assert set(STATUSES) <= set(CLASSES)
 
 
@@ -61,7 +61,6 @@ def make_problem(error: Exception) -> dict[str, Any]:
 
 
 def test_a_problem_names_the_field() -> None:
-    """The problem also contains the invalid value."""
     problem = make_problem(ConfigurationError("options", "max_rounds", 0, "must be at least 1", hint="Two are usual"))
     assert problem["errors"] == [{"field": "max_rounds", "problem": "must be at least 1. Two are usual", "given": "0"}]
     assert problem["type"] == "urn:flowdebate:error:ConfigurationError"
@@ -71,7 +70,7 @@ def test_a_problem_names_the_field() -> None:
 
 
 def test_a_problem_hides_the_location_of_the_store() -> None:
-    """Paths and addresses are private. They are logged."""
+    """Paths and addresses are private. They are logged instead."""
     assert make_problem(RunNotFound("/home/ann/runs.sqlite3", "x"))["detail"] == "there is no run x"
     assert "/home/ann" not in str(
         make_problem(StoreError("/home/ann/runs.sqlite3", "/home/ann/runs.sqlite3 is not a database"))
@@ -89,12 +88,12 @@ def test_a_problem_hides_the_location_of_the_store() -> None:
     ],
 )
 def test_a_problem_has_retry_after(error: FlowDebateError, seconds: str | None) -> None:
-    """The error's time is rounded to whole seconds, if known."""
+    """If the error states a time, it is rounded to whole seconds."""
     assert problem_response(error).headers.get("retry-after") == seconds
 
 
 def test_internal_errors_are_not_described() -> None:
-    """The response to an unexpected exception does not show it."""
+    """Unexpected exceptions may contain anything, so the response does not show them."""
     assert "secret" not in str(make_problem(ValueError("secret")))
     assert make_problem(ValueError("secret"))["status"] == 500
 
@@ -145,7 +144,6 @@ def test_unknown_paths_and_methods_are_problems(shared: Stage, method: str, path
     ],
 )
 def test_invalid_fields_are_listed(shared: Stage, body: dict[str, Any], fields: set[str]) -> None:
-    """Each field is listed with its error."""
     import json
 
     answer = shared.http.post("/api/v1/runs", content=json.dumps(body), headers={"content-type": "application/json"})
@@ -167,14 +165,14 @@ def test_invalid_fields_are_listed(shared: Stage, body: dict[str, Any], fields: 
     ],
 )
 def test_invalid_json_bodies_are_rejected(shared: Stage, content: bytes, message: str) -> None:
-    """The error is a client error with a readable message."""
+    """The response is a client error with a readable message."""
     answer = shared.http.post("/api/v1/runs", content=content, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert message in answer.text
 
 
 def test_unknown_query_parameters_are_rejected(shared: Stage) -> None:
-    """Otherwise a mistyped filter would list everything."""
+    """Otherwise, a mistyped filter would list every run."""
     answer = shared.get("/runs", params={"statsu": "failed"})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "statsu"

@@ -13,7 +13,6 @@ from tests.server.stage import BRIEF, QUESTION, Gate, Stage, answer_debate, prop
 
 
 def test_a_run_is_started_and_read(stage: Stage) -> None:
-    """POST /runs returns 201 with the location of the run and its document."""
     begun = stage.post("/runs", BRIEF)
     assert begun.status_code == 201
     assert begun.headers["location"] == f"/api/v1/runs/{begun.json()['runId']}"
@@ -23,7 +22,7 @@ def test_a_run_is_started_and_read(stage: Stage) -> None:
 
 
 def test_simultaneous_equal_requests_start_one_run(stage: Stage) -> None:
-    """One request returns 201, and the others return 200 with the same run."""
+    """One of the requests returns 201, and the others return 200 with the same run."""
     with ThreadPoolExecutor(40) as pool:
         answers = list(pool.map(lambda _: stage.post("/runs", {**BRIEF, "runId": "ship"}), range(40)))
     assert sorted(answer.status_code for answer in answers) == [200] * 39 + [201]
@@ -34,7 +33,7 @@ WHICH = {"pattern": "debate", "question": "Which database?", "options": {"max_ro
 
 
 def test_missing_sides_are_proposed_by_a_model() -> None:
-    """A call before the run proposes them. A repeated request finds the run and pays nothing."""
+    """They are proposed by a call before the run. A repeated request finds the run and pays nothing."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -66,7 +65,7 @@ def test_proposed_sides_count_towards_the_budget() -> None:
 
 
 def test_a_request_with_an_id_starts_one_run(stage: Stage) -> None:
-    """A repeated request returns 200 with the existing run. A different request with the same id is rejected."""
+    """Repeating the request returns 200 with the existing run. A different request with the same id is rejected."""
     first = stage.post("/runs", {**BRIEF, "runId": "ship"})
     second = stage.post("/runs", {**BRIEF, "runId": "ship"})
     other = stage.post("/runs", {**BRIEF, "runId": "ship", "question": "Should we wait?"})
@@ -77,7 +76,7 @@ def test_a_request_with_an_id_starts_one_run(stage: Stage) -> None:
 
 
 def test_simultaneous_requests_with_one_id_start_one_run(gated: Stage, gate: Gate) -> None:
-    """Ten simultaneous requests get the same run, which is started once."""
+    """Ten such requests all get the same run."""
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(lambda _: gated.post("/runs", {**BRIEF, "runId": "ship"}), range(10)))
     assert {answer.status_code for answer in answers} <= {200, 201}
@@ -101,7 +100,7 @@ def test_runs_are_listed_in_pages(stage: Stage) -> None:
 
 
 def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
-    """Cancelling interrupts the run. Resuming continues after the recorded answers."""
+    """Cancelling interrupts the run, and resuming continues it after the answers already recorded."""
     run_id = gated.begin()
     gate.wait_for_call()
     gate.let()
@@ -115,7 +114,7 @@ def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
 
 
 def test_matching_runs_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
-    """A single request returns the changed runs, and the reasons for the unchanged ones."""
+    """One request is sufficient. It returns the runs that it changed, and explains why the others are unchanged."""
     ids = [gated.begin(runId=f"{team}-run", labels={"team": team}) for team in ("red", "blue")]
     gate.wait_for_call()
     cancelled = gated.post("/runs/cancel", {"labels": {"team": "red"}}).json()
@@ -132,7 +131,7 @@ def test_matching_runs_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> No
 
 
 def test_a_fork_repeats_only_changed_calls(gated: Stage, gate: Gate) -> None:
-    """POST …/fork starts a run from another run's journal and reuses unchanged calls."""
+    """POST …/fork starts a run from another run's journal and reuses the calls that have not changed."""
     run_id = gated.begin(runId="parent")
     gate.wait_for_call()
     gate.let(4)
@@ -173,7 +172,7 @@ def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
 
 
 def test_runs_are_started_by_priority(gate: Gate) -> None:
-    """Lower values of `priority` in the request body come first. Values beyond 100 return 422."""
+    """Runs with lower values of `priority` in the request body start first. Values beyond 100 return 422."""
     with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1)) as stage:
         stage.begin()
         gate.wait_for_call()
@@ -186,7 +185,7 @@ def test_runs_are_started_by_priority(gate: Gate) -> None:
 
 
 def test_too_many_runs_are_rejected_with_retry_after(gate: Gate) -> None:
-    """One run above the limit is queued. Above the queue limit, the response is 429 with Retry-After."""
+    """One run above the limit is queued. Once the queue is full, the response is 429 with Retry-After."""
     with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1, max_queued=1)) as stage:
         stage.begin()
         queued = stage.post("/runs", BRIEF)
@@ -197,7 +196,7 @@ def test_too_many_runs_are_rejected_with_retry_after(gate: Gate) -> None:
 
 
 def test_a_slow_schema_regex_does_not_block_the_server() -> None:
-    """An answer that would backtrack forever is rejected quickly, and other requests are served."""
+    """An answer that would backtrack forever is rejected quickly, while other requests are served."""
     word = {"type": "string", "pattern": "^(a+)+$"}
     schema = {"type": "object", "properties": {"word": word}, "required": ["word"]}
 

@@ -73,7 +73,7 @@ def test_no_output_contains_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: py
 
 
 def test_the_access_log_of_another_server_shows_no_token(caplog: pytest.LogCaptureFixture) -> None:
-    """With access logs in uvicorn, the URL is logged without its token."""
+    """When uvicorn logs requests itself, it logs each URL without the token."""
     import socket
     import threading
 

@@ -71,7 +71,6 @@ def make_client(url: str, token: str) -> httpx2.Client:
 
 
 def test_an_occupied_port_is_reported_with_a_remedy(tmp_path: Path) -> None:
-    """A single sentence is printed before anything is served."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         command = (COMMAND, "serve", "--port", str(port))
@@ -84,7 +83,7 @@ def test_an_occupied_port_is_reported_with_a_remedy(tmp_path: Path) -> None:
 
 
 def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
-    """The process prints its address with a fresh token, serves, and stops on SIGTERM while a reader follows a run."""
+    """The process prints its address with a fresh token, and stops on SIGTERM even while a reader follows a run."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "3600"))
     with start_server(tmp_path, "--app", "application:service") as (process, url, token):
         assert len(token) > 32
@@ -101,7 +100,7 @@ def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_server_stops_immediately(tmp_path: Path, number: signal.Signals) -> None:
-    """The exit code is the one that shells expect."""
+    """Its exit code is the one that shells expect."""
     with start_server(tmp_path) as (process, url, token):
         with make_client(url, token) as http:
             assert http.get("/api/v1/runs").json()["runs"] == []
@@ -124,7 +123,7 @@ def service():
 
 @pytest.mark.slow
 def test_a_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
-    """Blocking application code delays the shutdown by five seconds."""
+    """If application code blocks the loop, the server waits five seconds before it stops."""
     (tmp_path / "application.py").write_text(ENDLESS)
     with start_server(tmp_path, "--app", "application:service") as (process, url, token):
         with make_client(url, token) as http:
@@ -137,7 +136,7 @@ def test_a_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
 
 
 def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
-    """After SIGKILL, the next server resumes open runs and requests no recorded answer again."""
+    """After SIGKILL, the next server resumes the open runs and requests no recorded answer again."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0.2"))
     (tmp_path / "token").write_text("the-token-of-this-test\n")
     options = ("--app", "application:service", "--token-file", "token")
@@ -163,7 +162,7 @@ def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
 
 
 def test_the_token_survives_a_restart(tmp_path: Path) -> None:
-    """The token is in a private file, so bookmarks, cookies and scripts keep working.
+    """The token is kept in a private file, so bookmarks, cookies and scripts continue to work.
 
     The option --new-token invalidates them.
     """
@@ -185,7 +184,7 @@ def test_the_token_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_servers_started_simultaneously_share_one_token(tmp_path: Path) -> None:
-    """The first file is kept intact."""
+    """The server that comes first writes the file, and the others leave it as it is."""
     with ThreadPoolExecutor(4) as threads, ExitStack() as stack:
         started = list(threads.map(lambda _: stack.enter_context(start_server(tmp_path)), range(4)))
     assert len({token for _, _, token in started}) == 1
@@ -209,7 +208,7 @@ def test_an_exposed_token_is_rejected(tmp_path: Path, how: str) -> None:
 
 
 def test_an_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
-    """The server starts and explains that its next start will use a different token."""
+    """The server starts, but explains that its next start will use a different token."""
     (tmp_path / "flowdebate").write_text("no folder")
     command = (COMMAND, "serve", "--port", "0")
     tokens = set()
@@ -236,7 +235,7 @@ def test_an_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
 def test_a_local_server_allows_all_models_of_its_providers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, is_custom_code: bool
 ) -> None:
-    """Nobody else can reach it. With an option that admits others, only configured models are allowed."""
+    """Nobody else can reach such a server. With an option that admits others, only configured models are allowed."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     with start_server(tmp_path, *arguments) as (_, url, token), make_client(url, token) as http:
         assert ("openai/*" in http.get("/api/v1/models").json()["allowed"]) == is_custom_code
@@ -265,7 +264,6 @@ def start_failing_server(folder: Path, *arguments: str) -> tuple[int, str]:
     ],
 )
 def test_misuse_is_explained(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
-    """The error is printed before anything is served, and the exit code is 2."""
     (tmp_path / "short").write_text("short")
     code, message = start_failing_server(tmp_path, *arguments)
     assert code == 2
@@ -307,7 +305,7 @@ def test_an_occupied_port_is_named(tmp_path: Path) -> None:
 
 
 def test_an_open_server_warns_about_access(tmp_path: Path) -> None:
-    """A non-local host requires an explicit token and is named."""
+    """A server that other machines can reach requires an explicit token."""
     (tmp_path / "token").write_text("the-token-of-this-test")
     command = ("--host", ANYWHERE, "--token-file", "token", "--allow-host", "debates.example", "--read-only")
     with start_server(tmp_path, *command) as (process, url, token):
@@ -322,7 +320,7 @@ def test_an_open_server_warns_about_access(tmp_path: Path) -> None:
 
 
 def test_the_token_is_not_in_the_browser_s_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All users of a machine can see program arguments, so --open passes a private file instead."""
+    """All users of a machine can see the arguments of its programs, so --open passes a private file instead."""
     browser = tmp_path / "browser"
     browser.write_text(
         '#!/bin/sh\necho "$@" > given\nfile="${1#file://}"\nstat -c %a "$file" > mode\n'

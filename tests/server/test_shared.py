@@ -40,7 +40,7 @@ def share_run(stage: Stage, run_id: str, shows: str = "run", **changes: Any) -> 
 
 
 def test_a_public_link_shows_the_run_and_search_engines_skip_it(stage: Stage, stranger: httpx2.Client) -> None:
-    """The page has the transcript and the result, with a title and a summary for posts, but no owner's notes."""
+    """The page has the transcript and the result, with a title and a summary for posts, but not the owner's notes."""
     run_id = stage.finished(labels=LABELS)
     stage.http.put(f"/api/v1/runs/{run_id}/note", json={"note": NOTE})
     page = share_run(stage, run_id)["page"]
@@ -59,7 +59,7 @@ def test_a_public_link_shows_the_run_and_search_engines_skip_it(stage: Stage, st
 
 
 def test_unshared_runs_are_not_public(stage: Stage, stranger: httpx2.Client) -> None:
-    """A run has no link until somebody creates one of a permitted kind."""
+    """A run has no public link until somebody creates one, and the link must be of a permitted kind."""
     run_id = stage.finished()
     assert stage.get(f"/runs/{run_id}/links").json() == []
     assert stranger.get(f"/shared/{run_id}").status_code == 404
@@ -74,7 +74,6 @@ def test_unshared_runs_are_not_public(stage: Stage, stranger: httpx2.Client) -> 
 
 
 def test_a_run_has_at_most_twenty_links(stage: Stage) -> None:
-    """Revoking a link frees a slot."""
     run_id = stage.finished()
     shared_links = [share_run(stage, run_id) for _ in range(20)]
     assert stage.post(f"/runs/{run_id}/links", {"shows": "run"}).status_code == 409
@@ -84,7 +83,7 @@ def test_a_run_has_at_most_twenty_links(stage: Stage) -> None:
 
 @pytest.mark.parametrize("shows", ["run", "vote"])
 def test_a_link_gives_access_to_only_one_run(stage: Stage, stranger: httpx2.Client, shows: str) -> None:
-    """The code opens no answer page, no other kind of link, no other run, and no other route."""
+    """Its code opens no answer page, no other kind of link, no other run, and no other route."""
     run_id, other = stage.finished(), stage.finished()
     code = share_run(stage, run_id, shows)["page"].rpartition("/")[2]
     opened = set()
@@ -105,7 +104,7 @@ def test_a_link_gives_access_to_only_one_run(stage: Stage, stranger: httpx2.Clie
 
 
 def test_a_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> None:
-    """Each of its pages returns 410 immediately. Other links of the run still work."""
+    """Each of its pages returns 410 at once, while other links to the run still work."""
     run_id = stage.finished()
     one, two = share_run(stage, run_id), share_run(stage, run_id, "vote")
     assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{one['id']}").status_code == 204
@@ -133,7 +132,7 @@ def test_a_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -
 
 
 def test_a_link_vote_counts_once_per_reader(stage: Stage, stranger: httpx2.Client) -> None:
-    """Before the vote, the page has no names and no verdict. Afterwards it links to no other page."""
+    """Before the vote, the page shows no names and no verdict. Afterwards, it links to no other page."""
     run_id = stage.finished()
     link = share_run(stage, run_id, "vote")
     before = stranger.get(link["page"], follow_redirects=True).text
@@ -153,7 +152,7 @@ def test_a_link_vote_counts_once_per_reader(stage: Stage, stranger: httpx2.Clien
 
 
 def test_link_votes_are_limited(stage: Stage, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anybody with the link can make up readers. Other links of the run still accept votes."""
+    """Anybody with the link can make up readers. Other links to the run still accept votes."""
     monkeypatch.setattr(links, "MAX_VOTES", 3)
     run_id = stage.finished()
     one, two = share_run(stage, run_id, "vote"), share_run(stage, run_id, "vote")
@@ -169,7 +168,7 @@ def test_a_read_only_server_creates_no_links() -> None:
 
 
 def test_users_can_share_only_their_own_runs() -> None:
-    """The page does not name the user, and other users cannot revoke the link."""
+    """The shared page does not name the user, and no other user can revoke its link."""
 
     def by_key(request: Any) -> str | None:
         return str(request.headers.get("x-key", "")) or None
@@ -205,7 +204,7 @@ def test_failure_details_are_not_public() -> None:
 
 
 def test_a_public_page_names_missing_speakers_without_the_reason() -> None:
-    """The speakers are named above the result and in the answer, even if their names have quotation marks."""
+    """The speakers are named above the result and in the answer, even if their names contain quotation marks."""
 
     def failing(request: Any) -> Any:
         if request.block.endswith('-member-An"n'):

@@ -30,7 +30,7 @@ def get_page(stage: Stage, path: str) -> str:
 
 
 def test_steps_are_links(stage: Stage) -> None:
-    """Without scripts, each step links to the run at that time. The last link is the last step."""
+    """Without scripts, each step links to the run at that time, and the last link leads to the last step."""
     run_id = stage.finished()
     page = get_page(stage, f"/runs/{run_id}/travel")
     assert re.findall(r'href="\?step=(\d)" aria-label="([^"]+)"', page) == [
@@ -45,7 +45,6 @@ def test_steps_are_links(stage: Stage) -> None:
 
 
 def test_a_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
-    """The page shows the step's editable answer and its request, and nothing later."""
     run_id = stage.finished()
     first, second, judge = (get_page(stage, f"/runs/{run_id}/travel?step={step}") for step in (1, 2, 3))
     assert "Before this step" not in first
@@ -59,7 +58,7 @@ def test_a_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
 
 
 def test_the_run_page_links_to_its_steps(stage: Stage) -> None:
-    """Each turn and each row of the trace has a link."""
+    """These links are in each turn and in each row of the trace."""
     run_id = stage.finished()
     page = get_page(stage, f"/runs/{run_id}")
     assert f'<a href="/runs/{run_id}/travel?step=2" title="Go back to this step">step 2</a>' in page
@@ -67,7 +66,7 @@ def test_the_run_page_links_to_its_steps(stage: Stage) -> None:
 
 
 def test_forks_are_listed(stage: Stage) -> None:
-    """Each fork shows its changes, with the newest first, and links to the comparison with its parent."""
+    """Each fork is listed with its changes, the newest first, and links to the comparison with its parent."""
     run_id = stage.finished()
     assert "None yet." in get_page(stage, f"/runs/{run_id}/travel")
     stage.finished(runId="other")
@@ -98,7 +97,7 @@ def test_edited_data_is_validated_before_the_fork_starts(stage: Stage) -> None:
 
 
 def test_a_human_answer_is_a_step(stage: Stage) -> None:
-    """The answer can be edited as text or as data, and the fork lists the edit."""
+    """The answer can be edited as text or as data, and the list of forks shows the edit."""
     stage.begin(options={"max_rounds": 1, "humans": ["judge", "pro"], "synthesizer": False}, runId="people")
     stage.get("/runs/people?wait=30")
     stage.post("/runs/people/answers", {"answer": "I say it."})
@@ -147,7 +146,7 @@ PANELS = (
 
 @pytest.mark.parametrize("panel", PANELS[1:])
 def test_turns_of_two_runs_are_paired_by_round_and_number(stage: Stage, panel: dict[str, Any]) -> None:
-    """Speakers' names do not matter. Each step has its counterpart."""
+    """The names of speakers do not matter, so each step has its counterpart."""
     one, two = (stage.finished(options={"max_rounds": 2, **options}) for options in (PANELS[0], panel))
     page = get_page(stage, f"/compare?a={one}&b={two}")
     assert "No matching step." not in page
@@ -158,7 +157,7 @@ def test_turns_of_two_runs_are_paired_by_round_and_number(stage: Stage, panel: d
 
 
 def test_any_two_runs_can_be_compared(stage: Stage) -> None:
-    """The page mentions different questions and patterns."""
+    """The page points out that questions or patterns differ."""
     one = stage.finished()
     stage.begin(question="Should we wait?", pattern="deliberation", runId="two", options={})
     stage.get("/runs/two?wait=30")
@@ -168,7 +167,7 @@ def test_any_two_runs_can_be_compared(stage: Stage) -> None:
 
 
 def test_a_read_only_server_offers_no_changes() -> None:
-    """The pages show the transcript without forms."""
+    """Its pages show the transcript without any form."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
         run_id = stage.finished()
@@ -180,8 +179,6 @@ def test_a_read_only_server_offers_no_changes() -> None:
 
 
 def test_a_run_without_steps_is_reported() -> None:
-    """This happens if the model is unreachable, for example."""
-
     def fails(_: Any) -> str:
         raise RuntimeError
 
@@ -193,7 +190,7 @@ def test_a_run_without_steps_is_reported() -> None:
 
 @pytest.mark.parametrize("step", [1, 3])
 def test_hostile_text_is_escaped(step: int) -> None:
-    """No contribution adds an element, attribute or address."""
+    """Contributions add no element, attribute or address."""
     text = "A plain text."
 
     def answer(request: Any) -> Any:

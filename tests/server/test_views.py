@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def test_steps_and_tasks_are_listed(stage: Stage) -> None:
-    """Each call has its answer, and each turn is a task."""
     run_id = stage.finished()
     steps = stage.get(f"/runs/{run_id}/steps").json()
     assert [step["kind"] for step in steps] == ["call"] * 4
@@ -31,7 +30,7 @@ def test_steps_and_tasks_are_listed(stage: Stage) -> None:
 
 
 def test_steps_and_page_show_repairs() -> None:
-    """The judge puts a code fence around its verdict."""
+    """The judge in this test puts a code fence around its verdict."""
 
     def answer(request: ModelRequest) -> Any:
         turn = answer_debate(request)
@@ -45,7 +44,7 @@ def test_steps_and_page_show_repairs() -> None:
 
 
 def test_a_call_is_shown_as_sent() -> None:
-    """Each call has everything its model received, including while it is in progress and after a restart."""
+    """A call shows everything that its model received, even while it is in progress and after a restart."""
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -72,7 +71,6 @@ def test_a_call_is_shown_as_sent() -> None:
 
 
 def test_a_run_can_be_downloaded_in_three_formats(stage: Stage) -> None:
-    """The formats are report, document and export. The export can be imported."""
     run_id = stage.finished()
     report = stage.get(f"/runs/{run_id}/report.md")
     assert report.headers["content-type"] == "text/markdown; charset=utf-8"
@@ -90,7 +88,7 @@ def test_a_run_can_be_downloaded_in_three_formats(stage: Stage) -> None:
 
 
 def test_a_report_is_self_contained_and_verifiable(stage: Stage) -> None:
-    """The report's policy permits only its own style. The run's page links to it."""
+    """The report's policy permits only the report's own style. The page of the run links to it."""
     run_id = stage.finished()
     report = stage.get(f"/runs/{run_id}/report.html")
     assert report.headers["content-type"] == "text/html; charset=utf-8"
@@ -100,7 +98,6 @@ def test_a_report_is_self_contained_and_verifiable(stage: Stage) -> None:
 
 
 def test_a_run_in_progress_has_a_partial_document(gated: Stage, gate: Any) -> None:
-    """The document has the finished turns. The run's page follows the rest."""
     run_id = gated.begin()
     gate.wait_for_call()
     gate.let()

@@ -72,7 +72,7 @@ def test_voters_see_neither_names_nor_verdict() -> None:
 
 
 def test_the_order_of_sides_is_random() -> None:
-    """An address without an order gets a random one, and reloading keeps it."""
+    """An address that specifies no order gets a random one, which survives a reload."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         locations = {stage.http.get("/runs/d/blind").headers["location"] for _ in range(30)}
@@ -81,7 +81,7 @@ def test_the_order_of_sides_is_random() -> None:
 
 
 def test_a_vote_is_counted_once() -> None:
-    """A reader's first vote counts. Afterwards the page shows it next to the verdict."""
+    """Only a reader's first vote counts. From then on, the page shows it next to the verdict."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         first = cast_vote(stage, READERS[0], SHIP, why="<b>Figures.</b>", order=[WAIT, SHIP])
@@ -112,7 +112,7 @@ def test_a_vote_is_counted_once() -> None:
     ],
 )
 def test_invalid_votes_are_rejected(body: dict[str, Any], field: str) -> None:
-    """The error names the field, and nothing is counted."""
+    """The error names the field, and no vote is counted."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         response = stage.post("/runs/d/votes", body)
@@ -135,7 +135,7 @@ def test_only_finished_debates_accept_votes(stage: Stage) -> None:
 
 
 def test_votes_survive_a_restart_and_are_exported(tmp_path: Path) -> None:
-    """The votes are in the export, and still present after a restart and after an import."""
+    """They are still there after a restart, and an import restores them from the export."""
 
     def make_service() -> Service:
         return Service(store=SqliteStore(tmp_path / "runs.sqlite3"), model=FunctionModel(answer))
@@ -157,7 +157,7 @@ def test_votes_survive_a_restart_and_are_exported(tmp_path: Path) -> None:
 
 
 def test_votes_are_deleted_with_their_run() -> None:
-    """A later run with this id has none of them, however the first run was deleted."""
+    """However the first run was deleted, a later run with its id has none of its votes."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:
         stage.finished(**DEBATE)
@@ -170,7 +170,7 @@ def test_votes_are_deleted_with_their_run() -> None:
 
 
 def test_each_signed_in_user_has_one_vote() -> None:
-    """Other reader ids are ignored, and users cannot vote on others' runs."""
+    """Other reader ids are ignored, and users cannot vote on runs that are not theirs."""
     people = {"key-of-ann": "ann", "key-of-ben": "ben"}
     with staged(service, authenticate=lambda request: people.get(request.headers.get("x-key", ""))) as stage:
         stage.http.headers["x-key"] = "key-of-ann"

@@ -82,7 +82,10 @@ async def test_a_later_debate_sees_earlier_findings_and_dissent() -> None:
 
 
 async def test_votes_are_weighted_by_recorded_outcomes(make_service: Service) -> None:
-    """Without a history, each vote weighs 1. Confident errors lower the weight, and correct votes raise it."""
+    """Without any history, each vote has a weight of 1.
+
+    Confident errors lower the weight, and correct votes raise it.
+    """
     first = await finish_debate(make_service, voting="weighted")
     assert first.document.raw.tally.weights == {"ann": 2.0, "bob": 0.0, "cy": 1.0}
     await make_service.archive().correct(f"{first.run_id}:consensus", right="cy")
@@ -93,7 +96,7 @@ async def test_votes_are_weighted_by_recorded_outcomes(make_service: Service) ->
 
 
 async def test_every_owner_has_a_separate_archive(make_service: Service) -> None:
-    """Nobody sees findings from other owners' debates, whatever the owners' names."""
+    """Nobody sees findings from debates of other owners, whatever their names are."""
     ann, ben = OwnedService(make_service, "ann"), OwnedService(make_service, "ben\n" + "x" * 300)
     await finish_debate(ann)
     await finish_debate(make_service)
@@ -107,7 +110,7 @@ async def test_every_owner_has_a_separate_archive(make_service: Service) -> None
 
 
 async def test_a_run_can_skip_the_archive(make_service: Service) -> None:
-    """The run sees no entry and adds none."""
+    """Such a run sees no entry and adds none."""
     await finish_debate(make_service)
     without = await finish_debate(make_service, "Are rents affordable?", archive=False)
     assert {source.source: source.reason for source in without.document.raw.context.skipped}[
@@ -117,7 +120,7 @@ async def test_a_run_can_skip_the_archive(make_service: Service) -> None:
 
 
 async def test_a_deleted_run_is_removed_from_the_archive(make_service: Service) -> None:
-    """The run's ratings are removed too, and no document of the archive mentions it."""
+    """So are its ratings, and no document in the archive mentions it any more."""
     first = await finish_debate(make_service)
     await finish_debate(make_service, "Are trams affordable?")
     assert (await make_service.archive().ratings.of(["ann"]))["ann"].debates == 2
@@ -139,7 +142,7 @@ async def change_archive(make_service: Service, run_id: str) -> None:
 
 
 async def test_a_resumed_run_sees_the_same_archived_context() -> None:
-    """Later corrections and deletions do not matter."""
+    """Later corrections and deletions do not affect it."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(answer_vote, calls=calls)) as service:
         first = await finish_debate(service, "Rents?")
@@ -159,7 +162,7 @@ async def test_a_resumed_run_sees_the_same_archived_context() -> None:
 
 
 async def test_a_fork_sees_the_archived_context_of_its_parent() -> None:
-    """Only the edited answer and its consequences are requested, and votes keep their weights."""
+    """Only the edited answer and what depends on it are requested, and votes keep their weights."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(answer_vote, calls=calls)) as service:
         first = await finish_debate(service, "Rents?")
@@ -177,7 +180,7 @@ async def test_a_fork_sees_the_archived_context_of_its_parent() -> None:
 
 
 async def test_an_imported_run_changes_no_archive(make_service: Service) -> None:
-    """Otherwise the author of a file could influence later debates."""
+    """Otherwise, the author of a file could influence later debates."""
     suspended = await finish_debate(make_service, limits=Limits(calls=5))
     lines = [line async for line in export_run(make_service.store, suspended.run_id)]
     async with Service(store=MemoryStore(), model=model(answer_vote)) as other:
@@ -191,7 +194,7 @@ async def test_an_imported_run_changes_no_archive(make_service: Service) -> None
 
 
 async def test_viewing_a_run_changes_no_archive() -> None:
-    """An unfinished run is replayed for each view, even if its journal ends before it reads the archive."""
+    """Each view replays an unfinished run, even if its journal ends before the archive is read."""
     store = MemoryStore()
     async with Service(store=store, model=model(answer_vote)) as service:
         suspended = await finish_debate(service, limits=Limits(calls=5))

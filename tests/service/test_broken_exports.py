@@ -90,11 +90,10 @@ def replace_value(value: Any, path: tuple[Any, ...], to: Any) -> Any:
 
 @pytest.mark.parametrize("index", slow_but_first(LINES))
 def test_an_invalid_value_breaks_only_its_run(index: int) -> None:
-    """Every value of an export is replaced by values of wrong types.
+    """Values of wrong types replace every value of an export.
 
-    The import rejects it with its location, or the run can be listed, shown and verified.
-
-    `make soak-attacks` tries every combination.
+    Either the import is rejected and names the location, or the run can be listed, shown and verified. `make
+    soak-attacks` tries every combination.
     """
 
     async def tried() -> tuple[int, int]:
@@ -127,7 +126,7 @@ def test_an_invalid_value_breaks_only_its_run(index: int) -> None:
     ],
 )
 def test_a_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wrong: Any) -> None:
-    """Examples are a fraction in place of an integer, text that is invalid in UTF-8, and a missing mean."""
+    """Examples are a fraction in place of an integer, text that is not valid UTF-8, and a missing mean."""
     lines = asyncio.run(exported_pattern(pattern))
     path = tuple(int(part) if part.isdigit() else part for part in ("run", *place.split(".")))
     line = json.dumps(replace_value(json.loads(lines[0]), path, wrong))
@@ -135,7 +134,7 @@ def test_a_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wr
 
 
 def test_an_invalid_value_of_a_failed_call_breaks_only_its_run() -> None:
-    """The journal of a failed run has its failures as text, and anybody could have written them."""
+    """The journal of a failed run holds its failures as text, and anybody could have written them."""
 
     def fails(request: ModelRequest) -> str | dict[str, Any]:
         if "con" in request.block:
@@ -228,9 +227,9 @@ def test_a_stored_run_with_a_broken_outcome_breaks_no_list() -> None:
 
 
 def test_verify_and_show_report_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single sentence is printed with the exit code of an unusable file.
+    """A single sentence is printed, with the exit code for an unusable file.
 
-    Exit code 1 would mean a different report.
+    Exit code 1 would mean that the report differs.
     """
     lines = asyncio.run(exported_lines())
     lines[0] = json.dumps(replace_value(json.loads(lines[0]), ("run", "outcome", "usage", "calls"), None))

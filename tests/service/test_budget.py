@@ -52,7 +52,7 @@ async def run_status(service: Service, **options: Any) -> str:
 
 
 def test_runs_share_the_budget() -> None:
-    """The run that exhausts it ends with a partial result. Afterwards nothing can start, resume or fork."""
+    """The run that exhausts it ends with a partial result. Nothing can be started, resumed or forked from then on."""
 
     async def run() -> None:
         model = CountingModel()
@@ -82,7 +82,7 @@ def test_runs_share_the_budget() -> None:
 
 
 def test_forks_cannot_exceed_the_budget() -> None:
-    """Each fork has new limits but the same budget. Reused answers cost nothing."""
+    """Each fork has new limits but shares the budget. Reused answers cost nothing."""
 
     async def run() -> None:
         model, limits = CountingModel(), Limits(calls=2)
@@ -98,7 +98,7 @@ def test_forks_cannot_exceed_the_budget() -> None:
 
 
 def test_the_budget_survives_a_restart_and_is_shared_between_processes(tmp_path: Path) -> None:
-    """The figures are in the store. A larger budget lets a run continue at the same point."""
+    """The figures are kept in the store. A larger budget lets a run continue at the same point."""
 
     async def run() -> None:
         path, model = tmp_path / "runs.sqlite3", CountingModel()
@@ -120,7 +120,7 @@ def test_the_budget_survives_a_restart_and_is_shared_between_processes(tmp_path:
 
 
 def test_racing_processes_never_exceed_the_budget(tmp_path: Path) -> None:
-    """Each call's first request is counted in the store before it is sent."""
+    """The first request of each call is counted in the store before it is sent."""
 
     async def run() -> None:
         path, models = tmp_path / "runs.sqlite3", [CountingModel(), CountingModel(), CountingModel()]
@@ -152,7 +152,7 @@ def test_retries_count_individually() -> None:
 
 
 def test_unreported_tokens_and_money_are_estimated() -> None:
-    """Requests count with their estimate at first, then with the reported usage. Deleted runs still count."""
+    """Requests count with their estimate at first, and then with the reported usage. Deleted runs still count."""
 
     async def run() -> None:
         price = {"function": Price(prompt=1.0, completion=2.0)}
@@ -172,7 +172,7 @@ def test_unreported_tokens_and_money_are_estimated() -> None:
 
 
 def test_reported_usage_replaces_the_estimate() -> None:
-    """The usage may be lower than the estimate."""
+    """The actual usage may be lower than the estimate."""
 
     async def run() -> None:
         account = Account(MemoryStore(), Limits(tokens=50))
@@ -195,13 +195,13 @@ def test_reported_usage_replaces_the_estimate() -> None:
 @pytest.mark.parametrize("of", ["budget", "owner_budget"])
 @pytest.mark.parametrize("field", ["seconds", "working_seconds"])
 def test_time_limits_are_not_part_of_a_budget(field: str, of: str) -> None:
-    """The error is immediate."""
+    """A time limit in a budget is an error at once."""
     with pytest.raises(ConfigurationError, match=rf"Service: `{of}\.{field}` cannot be set"):
         Service(store="memory:", **{of: Limits(**{field: 5})})  # type: ignore[arg-type]
 
 
 def test_a_cancelled_store_access_keeps_the_figures_correct(tmp_path: Path) -> None:
-    """The write completes, and the unused reservation is released."""
+    """The write still completes, and the unused reservation is released."""
 
     async def run() -> None:
         store = SqliteStore(tmp_path / "runs.sqlite3")
@@ -230,7 +230,7 @@ def test_a_cancelled_store_access_keeps_the_figures_correct(tmp_path: Path) -> N
 def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exhausted budget does not affect other owners.
 
-    The error says when it ends, and it starts again then, even for a slow clock.
+    The error says when the budget starts again, and it does so then, even for a slow clock.
     """
     now = 1_000.5 * 86_400
     monkeypatch.setattr("flowdebate.runs.limits.time.time", lambda: now)
@@ -262,7 +262,7 @@ def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_rejected_charge_is_reserved_in_no_account() -> None:
-    """A call that exceeds the daily budget does not count in the total."""
+    """A call that would exceed the daily budget does not count towards the total either."""
 
     async def run() -> None:
         accounts = Accounts(MemoryStore(), Limits(calls=9), Limits(calls=1)).of({"owner": "ann"})

@@ -32,7 +32,6 @@ ANSWERS: dict[str, Any] = {"ranking": answer_ranking, "dissent": {"answer": "Wai
 
 
 def test_a_council_is_run_shown_saved_resumed_and_batched(tmp_path: Path) -> None:
-    """`flowdebate council` has a model for each member and one for the chair."""
     report = tmp_path / "report.md"
     with Stage(turns=(("Wait, ", "I say."),), answers=ANSWERS) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
@@ -66,7 +65,6 @@ def test_a_council_is_run_shown_saved_resumed_and_batched(tmp_path: Path) -> Non
 
 
 def test_a_member_with_an_empty_model_is_rejected() -> None:
-    """The error names the option and the permitted values."""
     result = run_command("council", "Ship?", "--member", "Ann=")
     assert result.exit_code != 0
     assert "--member" in result.output

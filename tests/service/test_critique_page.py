@@ -34,7 +34,6 @@ def run_command(*arguments: str, text: str | None = None) -> Any:
 
 
 def test_a_critique_is_run_stored_and_batched(tmp_path: Path) -> None:
-    """No call is repeated. A fork without a revision ends with the outcome "rejected"."""
     (tmp_path / "lease.md").write_text(LEASE)
     (tmp_path / "draft.txt").write_text(f"{ANSWER}\n")
     answers: Any = {"rulings": RULED, "settledBy": {"claims": [MARKED]}}
@@ -72,7 +71,7 @@ def test_a_critique_is_run_stored_and_batched(tmp_path: Path) -> None:
 
 
 def test_the_answer_is_read_from_a_file_or_stdin_but_not_from_a_plan(tmp_path: Path) -> None:
-    """In a plan file, over HTTP and over MCP, the option is the text itself."""
+    """In a plan file, over HTTP and over MCP, the option is always the text itself, never the name of a file."""
     with Stage(answers={"settledBy": {"claims": []}}) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--no-store", "--json")
         piped = run_command("critique", QUESTION, *location, "--answer", "-", text=ANSWER)
@@ -87,7 +86,7 @@ def test_the_answer_is_read_from_a_file_or_stdin_but_not_from_a_plan(tmp_path: P
 
 
 def test_people_answer_later_in_every_role(tmp_path: Path) -> None:
-    """The run is suspended once for each role, and the judge sees no name."""
+    """The run is suspended once for each role, and the judge sees no names."""
     store = str(tmp_path / "runs.sqlite3")
     pattern = critique(
         name="lease",
@@ -107,7 +106,6 @@ def test_people_answer_later_in_every_role(tmp_path: Path) -> None:
 
 
 def test_a_critique_starts_over_http_and_its_page_has_the_claims() -> None:
-    """Claims are escaped, and the answer is a multi-line text field."""
     with staged(lambda: Service(store="memory:", model=model_of(claims=[MARKED]))) as stage:
         options = {"sources": {"lease.md": LEASE}, "answer": ANSWER}
         run_id = stage.finished(pattern="critique", question=QUESTION, options=options)
@@ -124,7 +122,7 @@ def test_a_critique_starts_over_http_and_its_page_has_the_claims() -> None:
 
 
 def test_a_document_has_the_layout_of_the_live_run() -> None:
-    """Live sections and those of the saved run are grouped in the same way."""
+    """Its sections are grouped in the same way as those on the live page."""
     pattern = critique(name="x", answer=ANSWER, critics=[Persona("Ada")], sources={"lease.md": LEASE})
     raw = pattern.run_sync(QUESTION, model=model_of()).output
     document = CritiqueDocument.of_raw(raw.to_wire())
@@ -153,7 +151,7 @@ async def test_mcp_hosts_have_a_critique_tool() -> None:
 
 
 def test_chat_and_ag_ui_clients_can_run_a_critique() -> None:
-    """A chat gets the transcript, or with `:answer` only the answer, at the top."""
+    """A chat gets the transcript, or with `:answer` only the answer, at the top level."""
     message = {"role": "user", "content": QUESTION}
     with staged(lambda: Service(store="memory:", model=model_of(quotes=APART)), openai=True, ag_ui=True) as stage:
         names = ("flowdebate/critique", "flowdebate/critique:answer")

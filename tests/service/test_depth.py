@@ -55,7 +55,6 @@ async def finish_run(model: Any, pattern: str = "debate", **options: Any) -> Run
 @pytest.mark.anyio
 @pytest.mark.parametrize("ends", [*CALLS])
 async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) -> None:
-    """The document is that of the last debate, and lists the steps with their cost."""
     depths = [*CALLS]
     steps = depths[: depths.index(ends) + 1]
     result = await finish_run(judged_model([ends]), depth="auto", **DEBATE)
@@ -73,7 +72,7 @@ async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) 
 
 @pytest.mark.anyio
 async def test_a_disputed_auto_run_ends_at_the_last_depth() -> None:
-    """The run has the result of a thorough debate, whatever that is."""
+    """Its result is that of a thorough debate, whatever that may be."""
     document: Any = (await finish_run(judged_model([]), depth="auto", **DEBATE)).document
     assert [step.name for step in document.raw.escalation] == ["quick", "balanced", "thorough"]
     assert document.raw.verdict.winner is None
@@ -81,7 +80,7 @@ async def test_a_disputed_auto_run_ends_at_the_last_depth() -> None:
 
 @pytest.mark.anyio
 async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
-    """Each step follows its debate, with its cost."""
+    """Each step is shown after its debate, together with its cost."""
     async with Service(store="memory:", model=judged_model(["balanced"])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "auto", **DEBATE})
         events = [update.event async for update in service.follow(begun.run_id) if update.kind == "event"]
@@ -95,7 +94,7 @@ async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("calls", [3, 5, 12])
 async def test_an_auto_run_is_resumed_after_a_limit(calls: int) -> None:
-    """The limit can end any step. Until the run is resumed, its document is that of the debate in progress."""
+    """The limit may end any step. Until the run is resumed, its document is that of the debate in progress."""
     async with Service(store="memory:", model=judged_model([])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "auto", "max_calls": calls, **DEBATE})
         limited: Any = await service.wait(begun.run_id)
@@ -108,7 +107,7 @@ async def test_an_auto_run_is_resumed_after_a_limit(calls: int) -> None:
 
 @pytest.mark.anyio
 async def test_a_fork_has_the_options_of_its_depth() -> None:
-    """Options derived from the parent's depth are dropped, and explicit options are kept."""
+    """Options that come from the parent's depth are dropped, whereas explicit options are kept."""
     async with Service(store="memory:", model=judged_model(["quick"])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "quick", "length": "short", **DEBATE})
         await service.wait(begun.run_id)
@@ -141,7 +140,7 @@ def test_depth_sets_the_documented_options(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["handoff", "round_robin"])
 def test_auto_is_rejected_for_patterns_without_an_agreement_measure(pattern: str) -> None:
-    """A run without such a measure could never end before its last step."""
+    """Without such a measure, a run would always go on to its last step."""
     with pytest.raises(ConfigurationError, match="`--depth` must be one of quick, balanced, thorough"):
         build_plan(pattern, depth="auto")
 
@@ -158,7 +157,7 @@ def test_auto_is_rejected_with_single_debate_options(option: dict[str, Any]) -> 
     ("pattern", "field", "counts"), [("council", "members", [3, 3, 5]), ("review", "reviewers", [2, 3, 5])]
 )
 def test_each_depth_of_a_panel_has_separate_members(pattern: str, field: str, counts: list[int]) -> None:
-    """Members named by the user take part in every step instead."""
+    """Members whom the user has named take part in every step instead."""
     blocks = str(build_plan(pattern, depth="auto").pattern().outline())
     plan = build_plan(pattern, depth="auto", **{field: [{"name": "Zoe"}, {"name": "Yan"}]})
     names = ("Ada", "Ben", "Cleo", "Dan", "Eve")

@@ -48,7 +48,7 @@ def test_a_single_effort_applies_to_all_roles(vendor_clients: dict[VendorName, V
 
 
 def test_effort_can_be_set_by_name_or_role(vendor_clients: dict[VendorName, Vendor]) -> None:
-    """Any model can have an effort. Other roles keep the default of their models."""
+    """Any model can have its own effort, while other roles keep the default of their models."""
     model = ["openai/gpt-5-mini", "judge=anthropic/claude-sonnet-4-6"]
     assert request_efforts(vendor_clients, model=model, effort=["Ann=high", "judge=medium"]) == [
         ("gpt-5-mini", "high"),
@@ -58,7 +58,7 @@ def test_effort_can_be_set_by_name_or_role(vendor_clients: dict[VendorName, Vend
 
 
 def test_efforts_are_in_the_first_line_and_the_stored_plan() -> None:
-    """A resumed run uses the same efforts."""
+    """A resumed run therefore uses the same efforts."""
     options = {**GIVEN, "model": ["openai/gpt-5"], "effort": ["low", "judge=high"]}
     plan = make_plan(PATTERNS["debate"], options)
     assert models_line(plan) == "Models: openai/gpt-5, effort low (Ann, Ben); openai/gpt-5, effort high (judge)"
@@ -75,13 +75,12 @@ def test_efforts_are_in_the_first_line_and_the_stored_plan() -> None:
     ],
 )
 def test_invalid_efforts_and_roles_are_rejected(effort: list[str], message: str) -> None:
-    """The error names the option and is raised before any call."""
     with pytest.raises(ConfigurationError, match=message):
         make_plan(PATTERNS["debate"], {**GIVEN, "effort": effort})
 
 
 def test_a_model_without_effort_support_is_rejected_before_any_call() -> None:
-    """The local model does not support efforts."""
+    """The local model, for example, has no efforts."""
     with pytest.raises(ConfigurationError, match="cannot be told how much to think"):
         with_policies(make_plan(PATTERNS["debate"], {**GIVEN, "model": ["local"], "effort": ["low"]}))
 

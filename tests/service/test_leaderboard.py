@@ -61,7 +61,10 @@ async def store_debates(store: SqliteStore, *, slot: float, questions: int) -> L
 
 
 def test_models_are_ranked_by_won_debates(tmp_path: Path) -> None:
-    """The better model is first in any speaking order. An order effect without significance is not mentioned."""
+    """The better model comes first, whatever the speaking order.
+
+    An order effect that is not significant is not mentioned.
+    """
     board = asyncio.run(store_debates(SqliteStore(tmp_path / "runs.db"), slot=0.0, questions=8))
     assert [model.model for model in board.models] == ["large", "middle", "small"]
     assert sum(model.games for model in board.models) == 2 * 6 * 8
@@ -73,7 +76,7 @@ def test_models_are_ranked_by_won_debates(tmp_path: Path) -> None:
 
 
 def test_a_position_biased_judge_is_named(tmp_path: Path) -> None:
-    """The page and the document give the share of its verdicts."""
+    """The page and the document state how often it prefers the side that it reads first."""
     path = tmp_path / "runs.db"
     board = asyncio.run(store_debates(SqliteStore(path), slot=9.0, questions=2))
     (judge,) = board.judges
@@ -97,7 +100,7 @@ def test_a_position_biased_judge_is_named(tmp_path: Path) -> None:
 
 
 def test_models_with_repaired_answers_are_counted(tmp_path: Path) -> None:
-    """Repairs are counted by kind. Answers reused from another run are not counted again."""
+    """Repairs are counted by kind. Answers reused from another run are not counted twice."""
     path = tmp_path / "runs.db"
     store = SqliteStore(path)
     verdict = '{"reasoning": "-", "winner": "TEA", "verdict": "-",}'
@@ -129,7 +132,6 @@ def test_models_with_repaired_answers_are_counted(tmp_path: Path) -> None:
 
 
 def test_an_empty_store_gives_no_ranking(tmp_path: Path) -> None:
-    """The exit code is 3. Runs of a single model are skipped with the reason."""
     store = SqliteStore(tmp_path / "runs.db")
     assert leaderboard_of([]).models == []
     sides = [Debater(name, side, model=self_naming_model("small")) for name, side in (("ann", "tea"), ("bob", "rum"))]

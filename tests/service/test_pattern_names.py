@@ -71,7 +71,7 @@ MODULES = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.rglob("*.py
 
 
 def test_no_module_names_a_pattern() -> None:
-    """Knowledge about a pattern belongs to its page or its entry."""
+    """Knowledge about a pattern belongs on its page or in its registry entry."""
     occurrences = {}
     for module in MODULES:
         if not module.startswith(OWN):
@@ -86,5 +86,5 @@ def test_no_module_names_a_pattern() -> None:
     [*((entry, {"debate"}) for entry in DEBATES), *((entry, NAMES - {"debate"}) for entry in OTHERS)],
 )
 def test_every_exception_is_needed(entry: str, names: set[str]) -> None:
-    """Unused exceptions must be removed from the list."""
+    """An exception that is no longer needed must be removed from the list."""
     assert [module for module in MODULES if module.startswith(entry) and any(find_names(ROOT / module, names))]

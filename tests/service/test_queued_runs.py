@@ -58,7 +58,7 @@ async def undisturbed_updates(fleet: Fleet, workers: Workers, seed: int) -> list
 
 
 async def test_a_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
-    """The worker is a separate process. A reader of the service gets all events."""
+    """The worker is a separate process, yet a reader of the service receives all events."""
     workers = fleet.workers()
     expected = await undisturbed_updates(fleet, workers, seed=3)
     async with make_service(workers) as service:
@@ -79,7 +79,7 @@ async def test_a_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
 
 
 async def test_a_killed_worker_s_run_is_taken_over_without_text_loss(fleet: Fleet) -> None:
-    """This holds for readers from the beginning and readers with a mark. No recorded call is repeated."""
+    """This holds for readers from the beginning and for readers with a mark. No recorded call is repeated."""
     workers = fleet.workers()
     expected = await undisturbed_updates(fleet, workers, seed=5)
     fleet.models.seconds = 0.2
@@ -136,7 +136,10 @@ async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
 
 
 async def test_a_stopping_run_cannot_be_resumed(fleet: Fleet) -> None:
-    """While the worker stops it, RunConflict is raised, and no undeliverable run is queued."""
+    """RunConflict is raised until the worker has stopped it.
+
+    Otherwise, a run that no worker can take would be queued.
+    """
     workers = fleet.workers()
     fleet.models.answering.clear()
     async with make_service(workers) as service, fleet.working(fleet.workers(poll=0.5)):
@@ -150,7 +153,7 @@ async def test_a_stopping_run_cannot_be_resumed(fleet: Fleet) -> None:
 
 
 async def test_a_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) -> None:
-    """Readers of the run see the end."""
+    """Readers of the run are told that it has ended."""
     async with make_service(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
         reader = asyncio.ensure_future(read_updates(service.follow(run.run_id)))
@@ -163,7 +166,7 @@ async def test_a_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) 
 
 
 async def test_a_worker_continues_after_a_human_answer_through_the_service(fleet: Fleet) -> None:
-    """The run waits without a worker. The answer is used unchanged."""
+    """No worker is occupied while the run waits, and the answer is used unchanged."""
     async with make_service(fleet.workers()) as service, fleet.working(fleet.workers()):
         run = await service.begin("mixed", QUESTION)
         waiting = await service.wait(run.run_id)
@@ -180,7 +183,7 @@ async def test_a_worker_continues_after_a_human_answer_through_the_service(fleet
 
 
 async def test_services_sharing_a_store_control_each_other_s_runs(fleet: Fleet) -> None:
-    """Each service can list, follow, cancel and resume runs of the other. Starting a run again returns the same run."""
+    """Each service can list, follow, cancel and resume the other's runs. Starting a run again returns the same run."""
     async with make_service(fleet.workers()) as first, make_service(fleet.workers()) as second:
         run = await first.begin("city", QUESTION, run_id=f"{fleet.given['name']}-both", seed=2)
         assert run.run_id in {summary.run_id for summary in (await second.runs(status="queued")).runs}
@@ -220,7 +223,7 @@ async def test_queued_runs_have_the_limits_of_their_service(fleet: Fleet) -> Non
 
 
 async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None:
-    """These options would have no effect, since a queued run is resumed with the configuration of its workers."""
+    """A queued run is resumed with the configuration of its workers, so such options would have no effect."""
     async with make_service(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
         await service.cancel(run.run_id)
@@ -231,7 +234,7 @@ async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None
 
 
 async def test_the_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
-    """The rejection ends the wait for the run until a worker has the pattern."""
+    """The rejection ends the wait for the run, until some worker has the pattern."""
     without = fleet.workers(patterns={"other": fleet.workers().patterns["mixed"]})
     async with make_service(fleet.workers()) as service, fleet.working(without):
         run = await service.begin("city", QUESTION)
@@ -244,7 +247,7 @@ async def test_the_service_reports_why_workers_reject_a_run(fleet: Fleet) -> Non
 
 
 async def test_an_abandoned_run_without_a_worker_is_not_awaited(fleet: Fleet) -> None:
-    """An example is a run of another program in the same store."""
+    """It may be, for example, a run that another program left in the same store."""
     async with make_service(fleet.workers()) as service, make_service(fleet.workers()) as other:
         block, model = service.patterns["city"], RemoteModel(fleet.models.port)
         fleet.models.answering.clear()
@@ -258,7 +261,6 @@ async def test_an_abandoned_run_without_a_worker_is_not_awaited(fleet: Fleet) ->
 
 
 async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> None:
-    """The forks make only changed calls, even if the parent is queued or a worker is killed."""
     async with make_service(fleet.workers()) as service, fleet.working(fleet.workers()):
         run = await service.begin("city", QUESTION, seed=4)
         assert (await service.wait(run.run_id)).status == "complete"
@@ -306,7 +308,6 @@ async def serve_http(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def test_a_queued_run_is_started_followed_and_cancelled_over_http(fleet: Fleet) -> None:
-    """The stream shows the worker's events and ends with the run. After resuming, it continues after the last id."""
     fleet.models.answering.clear()
     fleet.models.free = 1
     async with serve_http(make_service(fleet.workers())) as http, fleet.working(fleet.workers()):
@@ -345,7 +346,10 @@ async def frames(http: httpx2.AsyncClient, path: str, **headers: str) -> AsyncIt
 
 
 async def test_workers_respect_the_budget_of_an_owner(fleet: Fleet) -> None:
-    """In PostgreSQL, the budget is shared. Other owners continue, and status 429 names the budget and its end."""
+    """In PostgreSQL, all processes share the budget.
+
+    Other owners continue, and status 429 names the budget and says when it ends.
+    """
     workers = fleet.workers(owner_budget=Limits(calls=CALLS + 1))
     ann, bob = ({"owner": f"{name} {workers.name}"} for name in ("ann", "bob"))
     async with serve_http(make_service(workers)) as http, fleet.working(workers):
@@ -366,7 +370,7 @@ async def test_workers_respect_the_budget_of_an_owner(fleet: Fleet) -> None:
 
 
 async def test_workers_and_their_service_share_a_budget(fleet: Fleet) -> None:
-    """The workers' calls count. The service starts nothing once the budget is used up."""
+    """Calls made by workers count, and the service starts nothing once the budget is used up."""
     workers = fleet.workers(budget=Limits(calls=CALLS + 2))
     async with make_service(workers) as service, fleet.working(workers):
         one = await service.begin("city", QUESTION)

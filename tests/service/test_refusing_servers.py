@@ -82,7 +82,7 @@ def test_the_command_finishes_a_debate_if_one_feature_is_rejected(part: str) -> 
 @pytest.mark.filterwarnings("ignore:model .* refuses")
 @pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
 def test_the_page_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
-    """The result names the user's omitted settings."""
+    """The result names the user's settings that were omitted."""
     check_page(part, (418, {"error": {"message": "frobs are not wibbled"}}))
 
 

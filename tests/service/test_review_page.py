@@ -63,7 +63,6 @@ def run_command(*arguments: str, text: str | None = None) -> Any:
 
 
 def test_a_review_is_run_stored_and_batched(tmp_path: Path) -> None:
-    """No call is repeated. The plan contains the material."""
     (tmp_path / "plan.md").write_text(PLAN)
     findings = iter([{"findings": [FOUND]}, {"findings": []}] * 6)
     answers: Any = {
@@ -103,7 +102,7 @@ def test_a_review_is_run_stored_and_batched(tmp_path: Path) -> None:
 
 
 def test_a_person_reviews_and_answers_for_a_finding_later(tmp_path: Path) -> None:
-    """The run is suspended at most three times, and the person sees no name."""
+    """The run is suspended at most three times, and the person sees no names."""
     store = str(tmp_path / "runs.sqlite3")
 
     people = [Persona("Me", block=human(name="me")), Persona("Ada")]
@@ -128,7 +127,6 @@ def test_a_person_reviews_and_answers_for_a_finding_later(tmp_path: Path) -> Non
 
 
 def test_a_review_starts_over_http_and_its_page_has_the_findings() -> None:
-    """Findings are escaped, and the form has the options of a review."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(reply))) as stage:
         options = {"gate": "no confirmed blocker", "focus": "people", "sources": {"plan": PLAN},
                    "reviewers": [{"name": "Ada"}, {"name": "Ben"}]}  # fmt: skip
@@ -157,7 +155,7 @@ CODE = {
 
 
 def test_code_in_a_finding_is_shown_unchanged(tmp_path: Path) -> None:
-    """Names and quotes keep their underscores and spaces. A title has one line and cannot forge others."""
+    """Names and quotes keep their underscores and spaces. A title takes up one line and cannot forge others."""
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text(f"{CODE['quote']}\n")
     answer, page = {"findings": [CODE]}, tmp_path / "page.html"
@@ -175,7 +173,6 @@ def test_code_in_a_finding_is_shown_unchanged(tmp_path: Path) -> None:
 
 
 def test_empty_sections_are_omitted() -> None:
-    """Without a finding there is no line of JSON, and without a reviewer no comment on a pull request."""
     with Stage(answers={"findings": {"findings": []}}) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--no-store")
         assert run_command("review", QUESTION, *location, "--format", "json").stdout == ""
@@ -185,7 +182,7 @@ def test_empty_sections_are_omitted() -> None:
 
 @pytest.mark.anyio
 async def test_mcp_hosts_have_a_review_tool(tmp_path: Path) -> None:
-    """Texts are given by name or by permitted paths. The report has findings and gate."""
+    """Texts are given by name or by permitted paths, and the report has the findings and the gate."""
     async with (
         Service(store="memory:", model=FunctionModel(reply)) as service,
         Client(create_server(service)) as client,

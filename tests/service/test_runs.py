@@ -50,7 +50,7 @@ async def filled_store(states: Sequence[str]) -> CountingStore:
 
 @given(st.lists(st.sampled_from(STATES), max_size=130), st.sampled_from((None, *STATES)), st.integers(1, 60))
 async def test_pages_of_a_state_have_all_its_runs(states: list[str], state: str | None, size: int) -> None:
-    """Other runs lie in between. "running" and "left_behind" are the same status in the store."""
+    """Runs in other states lie between them. In the store, "running" and "left_behind" are the same status."""
     store = await filled_store(states)
     expected = [run for run in await store.runs() if state in (None, state_of(run))]
     assert list(await list_runs(store, state=state)) == expected
@@ -61,7 +61,7 @@ async def test_pages_of_a_state_have_all_its_runs(states: list[str], state: str 
 
 
 async def test_filters_apply_to_all_pages() -> None:
-    """Batch, state and starting run are combined."""
+    """The filters combine a batch, a state and a run to start from."""
     store = await filled_store(["running", "left_behind"] * 100)
     runs = await list_runs(store, state="left_behind", labels={"batch": "b1"}, search="cars", block="debate")
     assert [run.header.run_id for run in runs] == [f"run-{n:04}" for n in range(199, -1, -1) if n % 6 == 1]
@@ -73,7 +73,7 @@ async def test_filters_apply_to_all_pages() -> None:
 
 
 async def test_a_list_reads_no_more_than_it_needs() -> None:
-    """Examples are a page of 20 out of 1,000 runs, the newest resumable run, and a loop that ends early."""
+    """Examples are a page of 20 runs out of 1,000, the newest run that can be resumed, and a loop that ends early."""
     store = await filled_store(["complete"] * 900 + ["left_behind"] * 30 + ["complete"] * 70)
     assert len(await list_runs(store, limit=20)) == 20
     assert store.count <= 50
@@ -88,7 +88,7 @@ async def test_a_list_reads_no_more_than_it_needs() -> None:
 
 
 async def test_a_run_is_found_by_an_id_prefix_anywhere_in_the_store() -> None:
-    """The oldest of many runs is found. An ambiguous prefix lists the first matches."""
+    """Even the oldest of many runs is found. An ambiguous prefix lists the first matches."""
     store = await filled_store(["complete"] * 120)
     await store.create(header("older-than-all", created_at=-1.0))
     assert (await find_run(store, "older")).header.run_id == "older-than-all"

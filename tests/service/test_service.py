@@ -99,7 +99,7 @@ def kinds_and_paths(updates: list[Update]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_readers_receive_everything_in_the_result(name: str) -> None:
-    """All events come in order, from the run itself or from its journal alone."""
+    """All events arrive in order, whether from the run itself or from its journal alone."""
     pattern = PATTERNS[name]()
     store = MemoryStore()
     expected = await pattern.run(QUESTION, model=constant_model(), store=MemoryStore(), seed=4)
@@ -120,7 +120,7 @@ async def test_readers_receive_everything_in_the_result(name: str) -> None:
 
 @given(index=st.integers(0, 10**6), unknown=st.sampled_from(["", "1-x", "99-000000000000"]))
 async def test_following_from_any_mark_gives_exactly_the_rest(index: int, unknown: str) -> None:
-    """This holds in memory and from the journal. After an unknown mark, everything is sent again."""
+    """This holds in memory and for the journal. After an unknown mark, everything is sent again."""
     store = MemoryStore()
     async with Service({"it": rent_debate()}, store=store, model=constant_model()) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
@@ -140,7 +140,7 @@ async def test_following_from_any_mark_gives_exactly_the_rest(index: int, unknow
 
 
 async def test_text_of_the_first_turn_is_streamed_live() -> None:
-    """The pieces of each call add up to its answer and arrive between its start and its end."""
+    """The pieces of each call add up to its answer, and they arrive between its start and its end."""
     model = Gate(at=0)
     async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         await service.begin("it", QUESTION, run_id="r")
@@ -178,7 +178,7 @@ async def test_readers_joining_at_any_time_get_the_same_events() -> None:
 
 
 async def test_a_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
-    """Each read of its journal gives a prefix of its events, and the last read gives all of them."""
+    """Each read of its journal returns the beginning of its events, and the last read returns all of them."""
     file = tmp_path / "runs.sqlite3"
     code = (
         "import asyncio, sys\n"
@@ -211,7 +211,7 @@ async def test_a_run_in_another_process_is_followed_live(tmp_path: Path) -> None
 
 
 async def test_the_document_of_a_run_in_progress_has_its_transcript() -> None:
-    """The document is built from the journal, without a call or a change."""
+    """The document is built from the journal, without a call and without changing anything."""
     model = Gate(at=2)
     async with Service(store="memory:", model=model) as service:
         run = await service.begin("debate", "Should we ship?", options={"max_rounds": 2})
@@ -228,7 +228,7 @@ async def test_the_document_of_a_run_in_progress_has_its_transcript() -> None:
 
 @pytest.mark.parametrize("synthesizer", [None, False], ids=["an output", "none"])
 async def test_the_document_of_a_registered_pattern_has_its_output(synthesizer: Any) -> None:
-    """The output is that of the synthesizer, as for a plan. It is omitted if it equals the raw output."""
+    """As for a plan, this is what the synthesizer wrote. It is omitted if it equals the raw output."""
     async with Service(
         {"it": rent_debate(synthesizer=synthesizer)}, store="memory:", model=constant_model()
     ) as service:
@@ -241,7 +241,7 @@ async def test_the_document_of_a_registered_pattern_has_its_output(synthesizer: 
 
 
 async def test_repeated_requests_with_one_id_start_one_run() -> None:
-    """Different requests, options and seeds are rejected."""
+    """A different question, option or seed under the same id is rejected."""
     model = constant_model()
     async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         first = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r", seed=1)
@@ -259,7 +259,7 @@ async def test_repeated_requests_with_one_id_start_one_run() -> None:
 
 
 async def test_simultaneous_starts_with_one_id_start_one_run() -> None:
-    """The starts can be arbitrarily close together."""
+    """This holds however close together the starts are."""
     model = Gate()
     async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         runs = await asyncio.gather(*(service.begin("it", QUESTION, run_id="r", seed=1) for _ in range(4)))
@@ -269,7 +269,7 @@ async def test_simultaneous_starts_with_one_id_start_one_run() -> None:
 
 
 async def test_runs_above_the_concurrency_limit_are_queued() -> None:
-    """New runs, forks and resumed runs keep their order. Above the queue limit, nothing is stored."""
+    """New runs, forks and resumed runs keep their order. Once the queue is full, nothing more is stored."""
     model = Gate(at=6)
     patterns = {"it": rent_debate()}
     async with Service(patterns, store="memory:", model=model, max_concurrency=1, max_queued=3) as service:
@@ -301,7 +301,7 @@ async def test_runs_above_the_concurrency_limit_are_queued() -> None:
 
 
 async def test_owners_of_queued_runs_take_turns() -> None:
-    """Lower priorities come first, even after a rejected start. Recovered runs keep their order."""
+    """Lower priorities come first, even after a start was rejected. Recovered runs keep their order."""
     store, model, patterns = MemoryStore(), Gate(at=0), {"it": rent_debate()}
 
     async def order() -> list[str]:
@@ -344,7 +344,7 @@ async def test_owners_of_queued_runs_take_turns() -> None:
 async def test_a_queued_run_starts_when_the_local_run_ends() -> None:
     """The queued run does not wait for the next poll.
 
-    This includes waiting readers and the recovery of earlier runs.
+    This includes runs with waiting readers, and runs recovered from before.
     """
     store, patterns, model = MemoryStore(), {"it": rent_debate()}, Gate(at=0)
     async with asyncio.timeout(60), Service(patterns, store=store, model=model, max_concurrency=1, poll=300) as service:
@@ -369,7 +369,7 @@ async def test_a_queued_run_starts_when_the_local_run_ends() -> None:
 
 
 async def test_runs_per_owner_are_limited() -> None:
-    """Runs of other owners use the remaining slots without waiting."""
+    """The runs of other owners use the remaining slots without waiting."""
     model, patterns = Gate(at=0), {"it": rent_debate()}
     async with Service(patterns, store="memory:", model=model, max_concurrency=3, owner_concurrency=1) as service:
         states = {}
@@ -388,7 +388,7 @@ async def test_runs_per_owner_are_limited() -> None:
 
 
 async def test_a_resumed_run_is_queued() -> None:
-    """Repeated requests resume it once."""
+    """Repeating the request does not resume it twice."""
     model = Gate(at=0)
     async with Service({"it": rent_debate()}, store="memory:", model=model, max_concurrency=1) as service:
         await service.begin("it", QUESTION, run_id="r")
@@ -403,7 +403,7 @@ async def test_a_resumed_run_is_queued() -> None:
 
 @pytest.mark.parametrize("recover", [True, False])
 async def test_waiting_runs_are_kept_when_a_service_ends(*, recover: bool) -> None:
-    """The next service with recovery starts them. Otherwise they are interrupted and can be resumed."""
+    """If the next service recovers runs, it starts them. Otherwise, they are interrupted and can be resumed."""
     store, model = MemoryStore(), Gate(at=0)
     patterns = {"it": rent_debate()}
     async with Service(patterns, store=store, model=model, max_concurrency=1, recover=recover) as service:
@@ -419,7 +419,7 @@ async def test_waiting_runs_are_kept_when_a_service_ends(*, recover: bool) -> No
 
 
 async def test_service_limits_apply_to_every_run() -> None:
-    """A caller can lower them but not raise them."""
+    """A caller can lower these limits but not raise them."""
     async with Service(
         {"it": rent_debate()}, store="memory:", model=constant_model(), limits=Limits(calls=3)
     ) as service:
@@ -432,7 +432,7 @@ async def test_service_limits_apply_to_every_run() -> None:
 
 
 async def test_a_run_continues_after_a_human_answer() -> None:
-    """A returning reader gets the rest, or everything again if the task was suspended in between."""
+    """A reader that returns receives the rest, or everything again if the task was suspended in between."""
     pattern = debate(
         name="rent", debaters=[Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")], max_rounds=1
     )
@@ -456,7 +456,7 @@ async def test_a_run_continues_after_a_human_answer() -> None:
 
 
 async def test_a_cancelled_run_is_resumed_and_no_call_is_repeated() -> None:
-    """Recorded answers are marked as replayed."""
+    """The answers already recorded are marked as replayed."""
     model = Gate(at=2)
     async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         await service.begin("it", QUESTION, run_id="r")
@@ -473,7 +473,7 @@ async def test_a_cancelled_run_is_resumed_and_no_call_is_repeated() -> None:
 
 
 async def test_readers_can_reconnect_at_any_time_during_a_resume() -> None:
-    """At any point, the reader gets exactly the rest, without a reset."""
+    """Whenever a reader comes back, it receives exactly the rest, without a reset."""
     store, model = MemoryStore(), Gate(at=3)
     async with Service({"it": rent_debate()}, store=store, model=model) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
@@ -497,7 +497,7 @@ async def test_readers_can_reconnect_at_any_time_during_a_resume() -> None:
 
 
 async def test_a_run_in_another_process_is_not_cancelled_or_deleted() -> None:
-    """The error says that another process executes it."""
+    """The error says that another process is executing the run."""
     store, model = MemoryStore(), Gate(at=0)
     handle = rent_debate().start(QUESTION, model=model, store=store, run_id="r")
     await model.reached.wait()
@@ -516,7 +516,7 @@ async def test_a_run_in_another_process_is_not_cancelled_or_deleted() -> None:
 
 
 async def test_the_next_service_finishes_the_runs_of_the_previous_one() -> None:
-    """The call in flight is finished first and not repeated."""
+    """The call in flight finishes first, so it is not repeated."""
     store, model = MemoryStore(), Gate(at=1)
     service = Service({"it": rent_debate()}, store=store, model=model, recover=True)
     await service.begin("it", QUESTION, run_id="r")
@@ -540,7 +540,7 @@ async def _are_left(store: MemoryStore, number: int) -> bool:
 
 
 async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
-    """This includes all statuses except running. Younger runs are kept."""
+    """This includes every status except running. Younger runs are kept."""
     store, model = MemoryStore(), FunctionModel(lambda request: "x")
     now = time.time()
     for name, days in (("old", 31), ("waits", 40), ("young", 29)):
@@ -555,7 +555,7 @@ async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
 
 
 async def test_readers_can_wait_for_a_run_before_its_recovery() -> None:
-    """A reader that arrives before the recovery gets the rest, and no premature end."""
+    """A reader that comes before the recovery receives the rest of the events, and no premature end."""
     store = MemoryStore()
     for run_id in ("first", "second"):
         killed, model = MemoryStore(), Gate(at=2)
@@ -580,7 +580,7 @@ async def test_readers_can_wait_for_a_run_before_its_recovery() -> None:
 
 
 async def test_a_fork_reports_reused_and_new_calls() -> None:
-    """One fork has a plan with other options, and one has an edited answer of a registered pattern."""
+    """One fork has a plan with other options, and the other an edited answer of a registered pattern."""
     async with Service({"it": rent_debate()}, store="memory:", model=constant_model()) as service:
         plan = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="plan")
         await service.begin("it", QUESTION, run_id="own")
@@ -600,7 +600,7 @@ async def test_a_fork_reports_reused_and_new_calls() -> None:
 
 
 async def test_a_fork_keeps_question_seed_and_models() -> None:
-    """Options can change seed and models, but not the question."""
+    """Options can change the seed and the models, but not the question."""
     calls = {"one": 0, "two": 0}
 
     def named_model(name: str) -> FunctionModel:
@@ -632,7 +632,7 @@ async def test_a_fork_keeps_question_seed_and_models() -> None:
 
 
 async def test_a_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
-    """The plan replaces the stored one, here with a limit that lets the run finish."""
+    """The plan replaces the stored one. Here, its limit is high enough for the run to finish."""
     store = MemoryStore()
     options = {"question": "Should we ship?", "max_rounds": 1}
     short, unlimited = (make_plan(DEBATE, {**options, "max_calls": number}) for number in (1, 9))
@@ -649,7 +649,7 @@ async def test_a_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
 
 
 async def test_an_abandoned_run_is_not_awaited() -> None:
-    """The run's state is returned unchanged."""
+    """The state of the run is returned unchanged."""
     store = MemoryStore()
     await store.create(header("r"))
     await store.release("r")
@@ -673,7 +673,6 @@ async def test_an_abandoned_run_is_not_awaited() -> None:
 async def test_invalid_requests_are_rejected_before_anything_is_stored(
     pattern: str, question: Any, options: dict[str, Any], words: str
 ) -> None:
-    """The error contains the field, the value and the permitted values."""
     async with Service({"it": rent_debate()}, store="memory:", model=constant_model()) as service:
         with pytest.raises(ConfigurationError, match=words):
             await service.begin(pattern, question, options=options)
@@ -689,7 +688,7 @@ async def test_a_failed_proposal_of_sides_starts_no_run() -> None:
 
 
 async def test_a_run_with_an_unknown_pattern_gives_the_reason() -> None:
-    """The end of the run can still be followed."""
+    """Readers still learn that the run has ended."""
     store = MemoryStore()
     await rent_debate().run(QUESTION, model=constant_model(), store=store, run_id="r")
     async with Service(store=store) as service:
@@ -699,7 +698,6 @@ async def test_a_run_with_an_unknown_pattern_gives_the_reason() -> None:
 
 
 async def test_pages_of_runs_add_up_to_the_list() -> None:
-    """Filters apply to every page."""
     async with Service({"it": rent_debate()}, store="memory:", model=constant_model(), max_concurrency=20) as service:
         for number in range(7):
             await service.begin("it", f"Question {number}?", run_id=f"r-{number}", labels={"even": str(number % 2)})
@@ -737,7 +735,7 @@ async def test_pages_are_stable_for_any_time_and_id(start_times: tuple[float, ..
 async def test_every_reader_gets_the_text_of_each_call_exactly_once(
     pieces: list[tuple[str, str, bool]], joins: int
 ) -> None:
-    """This includes slow readers and readers that join during the text."""
+    """This includes slow readers, and readers that join in the middle of the text."""
     channel = Channel()
     readers = []
     for number, (path, text, pauses) in enumerate(pieces):

@@ -87,7 +87,6 @@ def stage() -> Iterator[Stage]:
 
 
 def test_help_lists_the_pattern_with_options_and_examples() -> None:
-    """The pattern appears in the line of other patterns, in its own help, and in the help of batches."""
     listed = build_command("--help").stdout
     assert "riddle" in listed[listed.index("Other patterns:") :].partition("\n\n")[0]
     help_text = build_command("riddle", "--help").stdout
@@ -98,7 +97,7 @@ def test_help_lists_the_pattern_with_options_and_examples() -> None:
 
 
 def test_the_pattern_keeps_the_promises_of_all_patterns(register_riddles: ModuleType) -> None:
-    """The pattern ends, is reproducible, and loses no more to a failed provider than necessary."""
+    """The pattern ends, is reproducible, and loses no more to a failed provider than it must."""
     check_pattern(register_riddles.riddle(name="keys", debaters=[{"name": "Ada"}, {"name": "Ben"}]), max_examples=5)
 
 
@@ -112,7 +111,7 @@ def test_the_page_shows_parts_of_the_example() -> None:
 
 
 def test_a_two_line_program_adds_the_pattern_to_the_command(tmp_path: Path) -> None:
-    """In a separate process, as documented, every part of the command knows the pattern."""
+    """The program runs in a separate process, as documented, and every part of its command knows the pattern."""
     (tmp_path / "riddles.py").write_text(read_riddles())
     (tmp_path / "solve.py").write_text(EXAMPLE.with_name("solve.py").read_text("utf-8"))
     helped = subprocess.run(
@@ -127,7 +126,6 @@ def test_a_two_line_program_adds_the_pattern_to_the_command(tmp_path: Path) -> N
 
 
 def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None:
-    """The command, plan file, live page, saved document, and all commands for stored runs work."""
     plan, report, page = tmp_path / "plan.toml", tmp_path / "report.md", tmp_path / "report.html"
     plan.write_text(f'pattern = "riddle"\nriddle = "{RIDDLE}"\nmax_rounds = 2\n\n[[debaters]]\nname = "Ada"\n\n'
                     '[[debaters]]\nname = "Ben"\nrole = "pianist"\n')  # fmt: skip
@@ -163,7 +161,6 @@ def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None
 
 
 def test_a_batch_reads_files_and_writes_results(tmp_path: Path) -> None:
-    """CSV is read, and JSON Lines and CSV are written. A repeated command makes no call."""
     questions, lines, table = tmp_path / "q.csv", tmp_path / "r.jsonl", tmp_path / "r.csv"
     questions.write_text(f"id,question\n1,{RIDDLE}\n2,What flies?\n")
     with model_server() as on:
@@ -186,7 +183,6 @@ def test_a_batch_reads_files_and_writes_results(tmp_path: Path) -> None:
 
 
 def test_the_form_starts_the_pattern_and_its_page_shows_it(stage: Stage) -> None:
-    """The unchanged form starts a run that finishes. The page has rounds, rulings and the result."""
     form = stage.http.get("/new?pattern=riddle").text
     assert "Solve a riddle" in form
     assert {"riddle", "debaters", "max_rounds", "name", "role", "model"} <= set(
@@ -209,9 +205,9 @@ def test_the_form_starts_the_pattern_and_its_page_shows_it(stage: Stage) -> None
 
 
 def test_the_live_page_shows_speakers_and_workers() -> None:
-    """The page shows guessing solvers and the ruling sphinx in the pattern's words.
+    """In the pattern's own words, the page shows the solvers guessing and the sphinx ruling.
 
-    Afterwards it shows the ruling as on the run's page.
+    In the end, it shows the ruling as on the run's page.
     """
     gate = Gate(answer)
     with staged(lambda: make_service(gate)) as stage:
@@ -243,7 +239,6 @@ def test_events_of_the_pattern_are_streamed_unchanged(stage: Stage) -> None:
 
 
 def test_openai_clients_see_the_pattern_as_a_model(stage: Stage) -> None:
-    """The chat is Markdown, and the answer is also available separately."""
     with openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0, timeout=HTTP_TIMEOUT) as client:
         assert {"flowdebate/riddle", "flowdebate/riddle:answer"} <= {model.id for model in client.models.list()}
         messages: Any = [{"role": "user", "content": RIDDLE}]
@@ -257,7 +252,6 @@ def test_openai_clients_see_the_pattern_as_a_model(stage: Stage) -> None:
 
 
 def test_ag_ui_clients_can_run_the_pattern(stage: Stage) -> None:
-    """Contributions are messages, and events are activities."""
     client = continue_thread(stage, "riddle", AgUiClient("thread", "1"), question=RIDDLE)
     assert run_outcome(client) == {"type": "success"}
     assert client.said() == list(GUESSES.items())
@@ -268,7 +262,7 @@ def test_ag_ui_clients_can_run_the_pattern(stage: Stage) -> None:
 
 @pytest.mark.anyio
 async def test_mcp_hosts_find_and_start_the_pattern() -> None:
-    """The tool description lists it, and its report has contributions, ruling and result."""
+    """The tool description lists the pattern, and its report has contributions, ruling and result."""
     async with make_service() as served, Client(create_server(served)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert "riddle" in (tools["start_debate"].description or "")
@@ -291,7 +285,7 @@ async def test_mcp_hosts_find_and_start_the_pattern() -> None:
 
 @pytest.mark.anyio
 async def test_a_notebook_shows_the_pattern_live_and_finished(register_riddles: ModuleType) -> None:
-    """The live page uses the pattern's words and is replaced by the report, as HTML and as Markdown."""
+    """The live page is in the pattern's own words. The report then replaces it, as HTML and as Markdown."""
     called, go = asyncio.Event(), asyncio.Event()
 
     async def slow(request: ModelRequest) -> Any:
@@ -315,7 +309,7 @@ async def test_a_notebook_shows_the_pattern_live_and_finished(register_riddles: 
 
 
 def test_the_documentation_page_of_the_pattern_is_in_the_index(register_riddles: ModuleType) -> None:
-    """The pages of all registered patterns exist and are in the index."""
+    """All registered patterns have a page, and all of these pages are in the index."""
     root = PAGE.parents[1]
     index = (root / "docs" / "index.md").read_text("utf-8")
     for info in PATTERNS.values():

@@ -22,7 +22,6 @@ RENT = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
 
 
 async def test_a_stored_run_has_its_cost() -> None:
-    """The document and the list include it without configured prices."""
     store = MemoryStore()
     with vendors():
         result = await RENT.run("Should rents be capped?", model="openai/gpt-5-mini", store=store)

@@ -114,7 +114,7 @@ async def play(*turns: tuple[str, ...], times: int = 1, hold: tuple[int, int] | 
 
 @pytest.mark.parametrize("turn", [ANNOUNCED, HARMONY])
 async def test_announced_thinking_is_never_shown(turn: tuple[str, ...]) -> None:
-    """Readers, the opponent and the judge do not see it. The contribution is streamed."""
+    """Readers, the opponent and the judge do not see it, while the contribution itself is streamed."""
     (view,) = await play(turn, ("Build ", "more."))
     assert view.texts == ["Homes first.", "Build more."]
     texts = [view.chat, view.terminal, *view.page, *view.progress, view.stored]
@@ -126,7 +126,7 @@ async def test_announced_thinking_is_never_shown(turn: tuple[str, ...]) -> None:
 
 
 async def test_unannounced_thinking_is_withdrawn_once_and_then_withheld() -> None:
-    """Unannounced thinking cannot be recognized in time at first, so every front end marks it as void."""
+    """At first, such thinking cannot be recognized in time, so every front end marks it as void."""
     first, second = await play(UNANNOUNCED, times=2)
     for view in (first, second):
         assert view.texts == ["Build more.", "Build more."]
@@ -141,7 +141,7 @@ async def test_unannounced_thinking_is_withdrawn_once_and_then_withheld() -> Non
 
 
 async def test_thinking_is_marked_as_void() -> None:
-    """A reader sees the valid text below it, or in its place on a page."""
+    """The valid text appears below the void text, or in its place on a page."""
     (view,) = await play(UNANNOUNCED, hold=(0, 2))
     remark = "(that does not count: the model was only thinking)"
     assert f"> {THOUGHT} is this.\n> \n\n{remark}\n\n**ann**: cap rents\n\n> Build more.\n" in view.chat
@@ -152,7 +152,7 @@ async def test_thinking_is_marked_as_void() -> None:
 
 
 async def test_thinking_is_counted_with_its_call() -> None:
-    """The server of this test reports none."""
+    """The server in this test does not report reasoning tokens, so they are estimated."""
     (view,) = await play(ANNOUNCED)
     calls = [update.event for update in view.updates if isinstance(update.event, ModelCalled)]
     assert all("thought_aloud" in call.flags for call in calls[:2])
@@ -160,7 +160,7 @@ async def test_thinking_is_counted_with_its_call() -> None:
 
 
 def test_the_command_shows_only_the_spoken_text() -> None:
-    """Another program reads it through a pipe."""
+    """Another program reads the text through a pipe."""
     with Stage(turns=(ANNOUNCED, HARMONY)) as stage:
         options = ["--debater", "ann=cap rents", "--debater", "ben=free rents", "--max-rounds", "1"]
         with start_on_pipes(*stage.options(*options, "--no-synthesizer")) as process:

@@ -82,7 +82,7 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     ],
 )
 def test_store_addresses_are_parsed(text: str, place: str) -> None:
-    """An address can have a driver name, any case or libpq's format, or be a path."""
+    """An address can have a driver name, be in any case or in libpq's format, or be a path."""
     if "=" in text and "/" not in text.partition("=")[0]:
         pytest.importorskip("psycopg")
     assert parse_address(text, location="run") == place
@@ -90,7 +90,7 @@ def test_store_addresses_are_parsed(text: str, place: str) -> None:
 
 @pytest.mark.parametrize("text", UNKNOWN)
 def test_unknown_addresses_are_rejected_with_the_valid_forms(text: str) -> None:
-    """This holds for every way of naming a store."""
+    """This holds for every way to name a store."""
     for name in (text, Path(text)):
         with pytest.raises(ConfigurationError, match="postgresql://") as refused:
             open_store(name)
@@ -105,7 +105,6 @@ def test_unknown_addresses_are_rejected_with_the_valid_forms(text: str) -> None:
 
 @pytest.mark.parametrize("text", [f"mysql://ann:{SECRET}@db/app", f"postgresql+psycopg://ann:{SECRET}/x@db/app"])
 def test_the_command_names_the_option_or_the_variable(text: str) -> None:
-    """The error is one line without the password, and the exit code is 2."""
     for arguments, variables in ((("--store", text), {}), ((), {"FLOWDEBATE_STORE": text})):
         done = run_warm(COMMAND, "runs", *arguments, env={**os.environ, **variables}, check=False)
         assert done.returncode == 2
@@ -123,7 +122,7 @@ names = st.sampled_from(
 @example(scheme="postgresql", credentials="://", sign=":", rest="")
 @given(names, hostile, st.sampled_from(["://", ":/", ":"]), st.sampled_from(["", "/db", "/v1?key=1", ":5432/db"]))
 def test_everything_up_to_the_last_at_sign_is_hidden(scheme: str, credentials: str, sign: str, rest: str) -> None:
-    """Functions, errors, logs and paths hide any user name and password."""
+    """User names and passwords are hidden by functions and in errors, logs and paths."""
     secret = f"{SECRET}{credentials}{SECRET}"
     for address in (f"{scheme}{sign}{secret}@host.example{rest}", f"{scheme}{sign}ann:{secret}@host.example{rest}"):
         texts = [hide_credentials(address), address_of(address)]

@@ -98,7 +98,7 @@ async def list_answers(archive: Archive) -> list[Any]:
 
 @given(st.lists(st.tuples(acts, st.booleans()), max_size=12))
 def test_a_stored_archive_agrees_with_one_in_memory(steps: list[tuple[Act, bool]]) -> None:
-    """After any changes, each of two archives in one store agrees with the archive in memory."""
+    """Whatever changes are made, each of two archives in one store agrees with the archive in memory."""
 
     async def compare() -> None:
         store, memory = MemoryStore(), Archive()
@@ -115,7 +115,7 @@ def test_a_stored_archive_agrees_with_one_in_memory(steps: list[tuple[Act, bool]
 
 
 async def test_an_archive_survives_reopening_its_file(tmp_path: Path) -> None:
-    """Archives with other names are separate."""
+    """An archive with another name is separate."""
     steps: list[Act] = [
         ("past_debates", "1", PastDebate(id="1", task="Cap rents?", outcome="consensus", answer="Yes.", at=9.5)),
         ("critique_patterns", "1", [CritiquePattern(issue="dear", successes=1, uses=2)]),
@@ -189,7 +189,7 @@ async def voter(request: Any, ctx: Context) -> Any:
 
 
 async def test_a_consensus_remembers_the_results_of_an_earlier_process(tmp_path: Path) -> None:
-    """Outcomes, helpful critiques, ratings and positions are the same as within one process."""
+    """Outcomes, helpful critiques, ratings and positions are the same as within a single process."""
     from flowdebate import Persona
 
     personas = [Persona(name, f"{name} of the council", block=voter) for name in ("ann", "bob", "cy")]
@@ -221,20 +221,18 @@ async def test_a_consensus_remembers_the_results_of_an_earlier_process(tmp_path:
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 101, None, 7])
 def test_an_archive_name_is_a_short_line_of_text(name: Any) -> None:
-    """Other names are rejected when the archive is created."""
     with pytest.raises(ConfigurationError, match=r"stored_archive: `name` .*1 to 100 printable characters"):
         stored_archive(MemoryStore(), name=name)
 
 
 @pytest.mark.parametrize("store", [False, True, 7, ""])
 def test_an_archive_requires_a_store(store: Any) -> None:
-    """The error lists the possible stores."""
+    """The error lists the stores that are possible."""
     with pytest.raises(ConfigurationError, match="stored_archive: `store` must be"):
         stored_archive(store)
 
 
 async def test_invalid_numbers_do_not_corrupt_ratings() -> None:
-    """The numbers are rejected, and nothing is stored."""
     archive = stored_archive(MemoryStore())
     with pytest.raises(StoreError, match="the document of debate 1 in archive/default/ratings cannot be stored"):
         await archive.ratings.apply("1", {"ann": float("nan")})
@@ -260,7 +258,7 @@ async def test_invalid_numbers_do_not_corrupt_ratings() -> None:
     ],
 )
 async def test_an_unreadable_document_is_named(body: str, problem: str) -> None:
-    """The debate continues without its history, and the document is unchanged."""
+    """The debate continues without its history, and the document is left unchanged."""
     store = MemoryStore()
     await store.put("archive/default/ratings", "9", body)
     with pytest.raises(StoreError, match=f"the document of debate 9 in archive/default/ratings {problem}"):
@@ -309,7 +307,7 @@ async def test_outcomes_and_answers_can_be_corrected() -> None:
 
 
 async def test_a_deleted_debate_leaves_no_trace() -> None:
-    """None of the debate's words remain, and other debates are kept."""
+    """Not a word of the debate remains, while other debates are kept."""
     store = MemoryStore()
     archive = stored_archive(store)
     one, second = await agreed_debate(archive), await agreed_debate(archive)

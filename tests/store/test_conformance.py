@@ -1,4 +1,4 @@
-"""All stores in the package keep the port's promises."""
+"""All stores in the package keep the promises of the port."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LossyStore(PostgresStore):
 
 
 class TestPostgresStoreWhoseAnswersAreLost(StoreConformance):
-    """Operations repeated after a lost answer take effect once."""
+    """Stores whose operations are repeated after a lost answer, yet take effect only once."""
 
     examples = 5
 

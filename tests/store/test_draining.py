@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("end", ["commit", "fail", "finish"])
 async def test_nothing_is_reported_once_every_step_has_ended(end: str) -> None:
-    """Steps can end in any way. Requests to humans do not count."""
+    """A step may have ended in any way. Requests to humans do not count."""
     inner = MemoryStore()
     store = Draining(inner)
     await store.create(header("r"))
@@ -43,7 +43,7 @@ async def test_nothing_is_reported_once_every_step_has_ended(end: str) -> None:
 
 
 async def test_an_unstarted_step_is_not_awaited() -> None:
-    """The run may have been deleted."""
+    """The step's run may have been deleted."""
     store = Draining(MemoryStore())
     with pytest.raises(RunNotFound):
         await store.intend("nowhere", "k", "call", None)
@@ -61,7 +61,7 @@ async def test_an_unstarted_step_is_not_awaited() -> None:
 async def test_a_draining_store_starts_nothing_and_requeues_interrupted_runs(
     status: StoredStatus, *, given_up: bool, expected_status: str
 ) -> None:
-    """Runs that were cancelled before are not requeued. A completed run stays complete."""
+    """Runs that were cancelled before are not requeued, and a completed run stays complete."""
     inner = MemoryStore()
     store = Draining(inner)
     await store.create(header("r"))

@@ -166,7 +166,7 @@ many_runs = st.lists(whole_runs(), max_size=3, unique_by=lambda one: one[0].head
 
 @given(many_runs)
 def test_runs_survive_export_and_import_between_stores(runs: list[tuple[StoredRun, list[StepRow]]]) -> None:
-    """All fields are equal, whatever their contents, even with several runs in one file. Each line fits the schema."""
+    """All fields are equal, whatever they contain, even with several runs in one file. Each line fits the schema."""
     check = jsonschema.Draft202012Validator(export_schema())
 
     async def there_and_back(folder: str) -> None:
@@ -190,7 +190,7 @@ def test_runs_survive_export_and_import_between_stores(runs: list[tuple[StoredRu
 
 
 async def test_a_file_in_the_first_format_stays_readable() -> None:
-    """The file dates from the creation of the format and is never rewritten."""
+    """The file dates from when the format was created, and it is never rewritten."""
     store = MemoryStore()
     done = await import_runs(store, read_export(DATA / "run-export-1.jsonl"))
     assert done.added == ("20260101-rent", "20260102-trams")
@@ -205,7 +205,7 @@ async def test_a_file_in_the_first_format_stays_readable() -> None:
 
 
 async def test_a_running_run_can_be_exported() -> None:
-    """The export is a snapshot. The imported run has no owner and can be resumed."""
+    """The export is a snapshot. The imported run has no owner, so it can be resumed."""
     store, copy = MemoryStore(), MemoryStore()
     await store.create(make_header())
     await store.intend("r1", "a", "call", "ab")
@@ -218,7 +218,7 @@ async def test_a_running_run_can_be_exported() -> None:
 
 
 async def test_invalid_json_is_not_exported() -> None:
-    """A missing run is not exported either."""
+    """Neither is a run that does not exist."""
     store = MemoryStore()
     for number, given_ in enumerate((float("nan"), object(), {1, 2})):
         await store.create(make_header(f"r{number}", input=given_))
@@ -295,7 +295,7 @@ async def test_a_run_with_another_plan_version_is_not_imported() -> None:
 
 @pytest.mark.parametrize(("index", "name"), [(0, n) for n in RUN_CHANGES] + [(1, n) for n in STEP_CHANGES])
 async def test_an_invalid_line_is_rejected_with_its_field(index: int, name: str) -> None:
-    """The error names the line, the field, the allowed values and the actual one. None of the run is stored."""
+    """The error names the line, the field, the allowed values and the actual one. Nothing of the run is stored."""
     path, to, message = (RUN_CHANGES, STEP_CHANGES)[index][name]
     lines = await export_lines(await filled_store("r1"))
     lines[index] = change_line(lines[index], *path, to=to)
@@ -334,7 +334,7 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_line_is_rejected(name: str) -> None:
-    """The error gives the line number, and nothing of the run is stored."""
+    """The error gives the number of the line, and nothing of the run is stored."""
     change, message = HOSTILE[name]
     lines: list[str | bytes] = [*await export_lines(await filled_store("r1"))]
     lines[2] = change(str(lines[2]))
@@ -360,9 +360,9 @@ async def assert_rejected(lines: list[Any], message: str) -> None:
 
 @given(st.data())
 def test_a_damaged_file_gives_only_complete_runs(data: st.DataObject) -> None:
-    """There is at most one clear error, and each imported run has all its steps.
+    """The file is truncated, or some of its bytes are changed.
 
-    The file is truncated or has changed bytes.
+    There is at most one error, and each imported run has all its steps.
     """
 
     async def befall() -> None:
@@ -382,7 +382,7 @@ def test_a_damaged_file_gives_only_complete_runs(data: st.DataObject) -> None:
 
 
 async def test_a_truncated_export_is_reported() -> None:
-    """The file may end within a line or between two lines."""
+    """The file may end in the middle of a line or between two lines."""
     lines = await export_lines(await filled_store("r1"))
     for cut in ([*lines[:-1], lines[-1][:20]], lines[:-1]):
         with pytest.raises(BadFile, match="the end of the file may have been cut off"):
@@ -390,7 +390,7 @@ async def test_a_truncated_export_is_reported() -> None:
 
 
 async def test_an_overlong_line_is_rejected_unread(tmp_path: Path) -> None:
-    """The line costs neither memory nor time."""
+    """Such a line must cost neither memory nor time."""
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
         file.truncate(65_000_000)
@@ -401,7 +401,7 @@ async def test_an_overlong_line_is_rejected_unread(tmp_path: Path) -> None:
 
 
 async def test_an_existing_run_is_rejected_or_skipped() -> None:
-    """The existing run is unchanged. A partly imported file can be imported again."""
+    """The existing run does not change. After a partial import, the same file can be imported again."""
     store, target = await filled_store("r2"), MemoryStore()
     lines = [
         line for one in ("r1", "r2", "r3") for line in await export_lines(await filled_store("r1", "r2", "r3"), one)
@@ -421,7 +421,7 @@ async def test_an_existing_run_is_rejected_or_skipped() -> None:
 
 
 async def test_changes_by_editors_are_harmless() -> None:
-    """A byte order mark, other line endings and empty lines are ignored. A file may contain no run."""
+    """A byte order mark, other line endings and empty lines are ignored, and a file may contain no runs."""
     lines = await export_lines(await filled_store("r1"))
     store = MemoryStore()
     text = "\ufeff" + "\r\n\r\n".join(lines) + "\r\n\n"
@@ -457,7 +457,6 @@ async def test_an_export_is_written_atomically(tmp_path: Path) -> None:
 
 
 async def test_an_inaccessible_path_is_named(tmp_path: Path) -> None:
-    """The error includes the reason."""
     store = await filled_store("r1")
     for path in (tmp_path / "none" / "runs.jsonl", tmp_path / ("x" * 300)):
         with pytest.raises(BadFile, match="cannot be written"):
@@ -469,7 +468,7 @@ async def test_an_inaccessible_path_is_named(tmp_path: Path) -> None:
 
 
 async def test_an_export_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
-    """This holds for any umask, and when it replaces a public file."""
+    """This holds for any umask, and even if the export replaces a public file."""
     path, store = tmp_path / "runs.jsonl", await filled_store("r1")
     for overwrite in (False, True):
         await write_export(path, store, ["r1"], overwrite=overwrite)
@@ -478,7 +477,7 @@ async def test_an_export_is_private_to_its_owner(tmp_path: Path, open_umask: Non
 
 
 async def test_an_imported_run_stays_foreign(tmp_path: Path) -> None:
-    """The mark survives an export and a trusted import. No file can remove it."""
+    """The mark survives an export and a trusted import, and no file can remove it."""
     path, store = tmp_path / "runs.sqlite3", SqliteStore(tmp_path / "runs.sqlite3")
     lines = await export_lines(await filled_store("r1"))
     assert "foreign" not in lines[0]
@@ -499,7 +498,7 @@ async def test_a_trusted_file_is_imported_unchanged() -> None:
 
 
 def test_the_schema_is_a_valid_json_schema() -> None:
-    """The schema follows draft 2020-12, and has the format's version and the fields and values of the rows."""
+    """It follows draft 2020-12, and contains the version of the format and the fields and values of the rows."""
     schema = export_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$defs"]["run_line"]["properties"]["format"]["const"] == 1
@@ -511,7 +510,7 @@ def test_the_schema_is_a_valid_json_schema() -> None:
 
 
 async def test_documents_of_a_run_are_exported_with_it() -> None:
-    """The target store may be new, or may have deleted them. Deleted documents are not exported."""
+    """The target store may be new, or may have deleted the documents. Deleted documents are not exported."""
     store, target = await filled_store("r1"), MemoryStore()
     for key, body in {"votes/a": '{"winner": "y\\u0000"}', "votes/b": "[1]", "votes/c": GONE}.items():
         assert await store.put(documents_of("r1"), key, body)
@@ -524,7 +523,7 @@ async def test_documents_of_a_run_are_exported_with_it() -> None:
 
 
 async def test_a_document_with_invalid_json_is_rejected() -> None:
-    """The error names the key and is raised before anything is stored."""
+    """The error names the key, and it is raised before anything is stored."""
     line, *steps = await export_lines(await filled_store("r1"))
     changed = json.dumps({**json.loads(line), "documents": {"votes/a": "{"}})
     store = MemoryStore()
@@ -535,7 +534,6 @@ async def test_a_document_with_invalid_json_is_rejected() -> None:
 
 @pytest.mark.parametrize("name", ["runs.jsonl", "RUNS.NDJSON"])
 def test_an_export_cannot_be_opened_as_a_store(name: str, tmp_path: Path) -> None:
-    """The error explains how to read it, and nothing is written."""
     with pytest.raises(ConfigurationError, match=f"`store` must be a Store, .*flowdebate import .*{name}"):
         open_store(tmp_path / name)
     assert list(tmp_path.iterdir()) == []

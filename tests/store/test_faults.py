@@ -114,7 +114,7 @@ async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None
 
 
 async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    """The file system has 256 kB. Without permission to mount one, the test is skipped."""
+    """The file system in this test has 256 kB. It is skipped if the user may not mount one."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount, unmount = shutil.which("mount"), shutil.which("umount")
@@ -172,7 +172,7 @@ async def test_missing_file_handles_are_reported_and_recoverable(tmp_path: Path)
 
 
 async def test_processes_can_create_the_file_simultaneously(tmp_path: Path) -> None:
-    """One process creates the file, and all others wait for it."""
+    """One process creates the file while all others wait for it."""
     for number in range(5):
         stores = [SqliteStore(tmp_path / f"{number}.sqlite3") for _ in range(8)]
         await asyncio.gather(*(store.create(make_header(f"r{index}")) for index, store in enumerate(stores)))
@@ -181,7 +181,7 @@ async def test_processes_can_create_the_file_simultaneously(tmp_path: Path) -> N
 
 
 async def test_writes_of_other_objects_and_processes_are_preserved(tmp_path: Path) -> None:
-    """POSIX releases all of a process's locks on a file when any of its handles is closed."""
+    """POSIX releases all locks that a process has on a file when any of its handles is closed."""
     path = tmp_path / "runs.sqlite3"
     store, second = SqliteStore(path), SqliteStore(path)
     await store.create(make_header("r1"))
@@ -211,7 +211,7 @@ def list_modes(folder: Path) -> set[str]:
 
 
 async def test_a_new_store_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
-    """This holds for the file, log, locks, lists of open steps and created folders, with any umask."""
+    """This includes the file, the log, locks, lists of open steps and the folders created for them, with any umask."""
     store = SqliteStore(tmp_path / "new" / "deep" / "runs.sqlite3")
     await store.create(make_header())
     await store.intend("r1", "a", "call", "x" * 2_000_000)
@@ -224,7 +224,7 @@ async def test_a_new_store_is_private_to_its_owner(tmp_path: Path, open_umask: N
 
 
 async def test_an_existing_store_keeps_its_mode(tmp_path: Path, open_umask: None) -> None:
-    """The owner may have granted others access on purpose."""
+    """The owner may have granted access to others on purpose."""
     path = tmp_path / "runs.sqlite3"
     await open_and_close(path)
     path.chmod(0o640)
@@ -241,7 +241,7 @@ async def open_and_close(path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["file", "folder"])
 async def test_a_read_only_store_is_reported_and_unchanged(target: str) -> None:
-    """The user can read the file or the folder but not write to it."""
+    """The user may read the file or the folder, but not write to it."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = Path(folder, "runs.sqlite3")
@@ -340,7 +340,7 @@ async def assert_unusable(path: Path, problem: str) -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 async def test_a_truncated_file_is_reported(tmp_path: Path, share: float) -> None:
-    """The file is not written to."""
+    """Nothing is written to the file."""
     path = tmp_path / "runs.sqlite3"
     content = await closed_store(path)
     path.write_bytes(content[: int(len(content) * share)])
@@ -349,7 +349,7 @@ async def test_a_truncated_file_is_reported(tmp_path: Path, share: float) -> Non
 
 @pytest.mark.parametrize("content", [random.Random(7).randbytes(50_000), b"rents", b"[runs]\ncap = 3\n" * 999])
 async def test_a_non_database_file_is_reported(tmp_path: Path, content: bytes) -> None:
-    """The file is unchanged, since it may be valuable."""
+    """The file may be valuable, so it is not changed."""
     path = tmp_path / "runs.sqlite3"
     path.write_bytes(content)
     await assert_unusable(path, "cannot be used: file is not a database")
@@ -357,7 +357,7 @@ async def test_a_non_database_file_is_reported(tmp_path: Path, content: bytes) -
 
 @pytest.mark.parametrize("application", [0, 7])
 async def test_a_database_of_another_program_is_reported(tmp_path: Path, application: int) -> None:
-    """The database has other tables or another application id."""
+    """Such a database has other tables or another application id."""
     path = tmp_path / "runs.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA application_id = {application}")
@@ -379,7 +379,7 @@ async def test_a_store_with_another_version_is_rejected(version: int, tmp_path: 
 
 
 async def test_no_run_starts_in_a_file_changed_by_another_version(tmp_path: Path) -> None:
-    """Runs in progress are recorded until they end."""
+    """Runs that are already in progress are still recorded until they end."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(make_header("r"))
     with closing(sqlite3.connect(tmp_path / "runs.sqlite3")) as connection:
@@ -394,7 +394,7 @@ async def test_no_run_starts_in_a_file_changed_by_another_version(tmp_path: Path
 
 
 async def test_overwritten_pages_are_reported(tmp_path: Path) -> None:
-    """The process continues, and readable data is correct."""
+    """The process continues, and whatever can still be read is correct."""
     path = tmp_path / "runs.sqlite3"
     content = await closed_store(path)
     path.write_bytes(content[:12_288] + random.Random(7).randbytes(20_000) + content[32_288:])
@@ -443,7 +443,7 @@ asyncio.run(main())
 
 
 async def test_answers_survive_killed_processes(tmp_path: Path) -> None:
-    """Twenty processes resume one run. Each is killed at another moment, and the next one takes over at once."""
+    """Twenty processes resume one run. Each is killed at a different moment, and the next one takes over at once."""
     path = tmp_path / "runs.sqlite3"
     moments = random.Random(7)
     printed: list[str] = []
@@ -463,7 +463,7 @@ async def test_answers_survive_killed_processes(tmp_path: Path) -> None:
 
 
 async def test_a_commit_survives_double_cancellation(tmp_path: Path) -> None:
-    """The writer is in the middle of the commit. The task is notified of its cancellation at once."""
+    """The writer is in the middle of the commit, and the task learns of its cancellation at once."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await store.create(make_header())
@@ -482,7 +482,7 @@ async def test_a_commit_survives_double_cancellation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["", "sys.exit(0)", "os.kill(os.getpid(), signal.SIGINT)"])
 async def test_pending_writes_finish_before_the_process_ends(tmp_path: Path, end: str) -> None:
-    """The tasks that wrote them are cancelled, and the loop is closed."""
+    """The tasks that wrote them have been cancelled, and the event loop is closed."""
     code = f"""
     signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
 
@@ -501,7 +501,7 @@ async def test_pending_writes_finish_before_the_process_ends(tmp_path: Path, end
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -> None:
-    """Thread and connection stay with the parent. An unused store can be used in the child."""
+    """The thread and the connection stay with the parent, but the child can use a store that was not in use."""
     code = """
     fresh = SqliteStore(path)
 
@@ -542,7 +542,7 @@ async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -
 
 
 def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
-    """The next user of the store finishes them, since the loop was stopped before its next iteration."""
+    """The loop was stopped before its next iteration, so the next user of the store finishes them."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     asyncio.run(store.create(make_header()))
     loop = asyncio.new_event_loop()
@@ -561,7 +561,7 @@ def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
 
 
 async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -> None:
-    """A failed sync is not retried, since a second sync may report success although the first one's data is lost."""
+    """A failed sync is not retried: a second one may report success although the data of the first is lost."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(make_header())
     broken = OSError(errno.EIO, "Input/output error")
@@ -589,7 +589,7 @@ async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -
 
 
 async def test_log_size_is_bounded(tmp_path: Path) -> None:
-    """All writes come from many concurrent tasks."""
+    """Even many concurrent tasks that all write do not make the log grow further."""
     path = tmp_path / "runs.sqlite3"
     store, longest = SqliteStore(path), 0
     with patch.object(writer, "_LOG_JOBS", 50):

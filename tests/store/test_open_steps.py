@@ -38,7 +38,7 @@ ACTIONS = st.one_of(
 def test_open_steps_are_written_to_the_file(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, str, str, str | None]], long: int
 ) -> None:
-    """Any order of starts, ends and rewrites gives the same contents."""
+    """Whatever the order of starts, ends and rewrites, the contents are the same."""
     path = tmp_path_factory.mktemp("begun") / "owner.begun"
     open_now: dict[str, dict[str, Attempt]] = {}
     finished: dict[str, set[str]] = {}
@@ -74,7 +74,7 @@ def test_open_steps_are_written_to_the_file(
 
 
 def test_size_of_the_file_is_bounded(tmp_path: Path) -> None:
-    """Finished steps are removed at intervals, and open steps never."""
+    """Finished steps are removed at intervals, whereas open steps are always kept."""
     path = tmp_path / "owner.begun"
     with patch.object(module, "_LONG", 5_000):
         open_steps = OpenSteps(path)
@@ -89,7 +89,7 @@ def test_size_of_the_file_is_bounded(tmp_path: Path) -> None:
 
 
 def test_a_truncated_line_does_not_affect_others(tmp_path: Path) -> None:
-    """The disk may have been full for a while. The affected run is reported."""
+    """The disk may have been full for a while. The run whose line is truncated is reported."""
     path = tmp_path / "owner.begun"
     open_steps = OpenSteps(path)
     open_steps.add_run("r", {}, ())
@@ -107,7 +107,7 @@ def test_a_truncated_line_does_not_affect_others(tmp_path: Path) -> None:
 
 
 async def test_a_store_warns_if_it_cannot_record_open_steps(tmp_path: Path) -> None:
-    """The step counts as not started. Recording continues once it is possible again."""
+    """The step counts as not started. Recording resumes once it is possible again."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(header("r"))
     with (
@@ -143,7 +143,7 @@ asyncio.run(main())
 
 
 async def test_open_steps_of_a_killed_process_are_known(tmp_path: Path) -> None:
-    """Observers and the next owner see them, and so does the file itself if no other file is left beside it."""
+    """Observers and the next owner can see them, even if no other file is left beside this one."""
     path = tmp_path / "runs.sqlite3"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(path))
     assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGKILL

@@ -86,7 +86,7 @@ def test_sqlite_finds_text_anywhere_in_a_question(questions: list[str], text: st
 
 
 def test_sqlite_finds_rare_text_with_the_index(tmp_path: Path) -> None:
-    """The query reads no other run."""
+    """The query reads no runs except those that it returns."""
     plan = query_plan(tmp_path, parts='"abc"', text="abc", status="complete", labels={"t": "1"})
     assert plan[0].startswith("SCAN run_texts VIRTUAL TABLE")
     assert plan[1] == "SEARCH run_numbers USING INTEGER PRIMARY KEY (rowid=?)"
@@ -94,14 +94,14 @@ def test_sqlite_finds_rare_text_with_the_index(tmp_path: Path) -> None:
 
 
 def test_sqlite_filters_by_pattern_and_status_with_one_index(tmp_path: Path) -> None:
-    """No run is read to find out that none has the status."""
+    """If no run has the status, no run is read to find that out."""
     plan = query_plan(tmp_path, **{**ASKED, "block": "x", "status": "limit"})
     assert "runs_block_status (block=? AND status=? AND created_at<?" in plan[0]
 
 
 @pytest.mark.slow
 def test_sqlite_searches_the_newest_runs_for_two_characters(tmp_path: Path) -> None:
-    """A trigram index cannot find two characters, and a search of all runs would take linear time."""
+    """A trigram index cannot find two characters, and searching all runs would take linear time."""
     with closing(connect(tmp_path / "runs.sqlite3", 1.0, name="runs")) as connection:
         questions = ["rarely xy", *["often"] * NEWEST_SEARCHED, "lately xy"]
         headers = [header("", question=question) for question in questions]
@@ -113,7 +113,7 @@ def test_sqlite_searches_the_newest_runs_for_two_characters(tmp_path: Path) -> N
 
 
 def test_sqlite_finds_id_prefixes_with_the_index(tmp_path: Path) -> None:
-    """Both ends of the range are looked up."""
+    """The query looks up both ends of the range."""
     assert "(run_id>? AND run_id<?)" in query_plan(tmp_path, prefix="r1")[0]
 
 
@@ -196,7 +196,10 @@ async def test_sqlite_keeps_no_listed_rows_in_memory(tmp_path: Path) -> None:
 
 
 async def test_ids_with_invalid_unicode_are_listed_in_one_order(tmp_path: Path) -> None:
-    """A database stores an unpaired surrogate escaped and sorts the escaped text. The in-memory store does the same."""
+    """A database stores an unpaired surrogate escaped and sorts by the escaped text.
+
+    The in-memory store does the same.
+    """
     listed = []
     for store in (MemoryStore(), SqliteStore(tmp_path / "runs.sqlite3")):
         for run_id in ("0", "\ud800", "z", "\ue000", "\U0001f600"):

@@ -67,7 +67,7 @@ async def take_run(store: PostgresStore, run_id: str, within: float) -> StoredRu
 
 
 async def test_a_restarted_server_loses_nothing(postgres_server: Server, own_schema: str) -> None:
-    """Steps written in the meantime wait for it.
+    """Steps written in the meantime wait for the server.
 
     All of them are stored once and in order, and the run keeps its owner.
     """
@@ -87,7 +87,7 @@ async def test_a_restarted_server_loses_nothing(postgres_server: Server, own_sch
 
 
 async def test_closed_sessions_are_reopened(postgres_server: Server, own_schema: str) -> None:
-    """An administrator closes all of them repeatedly while steps are written."""
+    """While steps are being written, an administrator repeatedly closes all sessions."""
     store, second_store = (PostgresStore(postgres_server.url, schema=own_schema) for _ in range(2))
     await store.create(header("r"))
     ended = 0
@@ -117,7 +117,10 @@ async def test_an_owner_reconnects_automatically(postgres_server: Server, own_sc
 
 
 async def test_an_owner_absent_too_long_loses_its_run(postgres_server: Server, own_schema: str) -> None:
-    """The run was taken in between. Later writes of the old owner are rejected, although earlier ones succeeded."""
+    """Another owner took the run in between.
+
+    Later writes by the first owner are rejected, although earlier ones succeeded.
+    """
     old, new = (PostgresStore(postgres_server.url, schema=own_schema, grace=0) for _ in range(2))
     await old.create(header("r"))
     old._owner.end()
@@ -146,7 +149,7 @@ asyncio.run(main())
 
 
 async def test_runs_of_a_killed_process_are_released_within_seconds(postgres_server: Server, own_schema: str) -> None:
-    """The lock ends with the process. Until then the run is not available."""
+    """The lock ends with the process, and until then the run is not available."""
     store = PostgresStore(postgres_server.url, schema=own_schema)
     with launch(DYING, postgres_server.url, own_schema) as process:
         assert process.stdout is not None
@@ -190,7 +193,7 @@ asyncio.run(main())
 async def test_a_process_that_exits_without_closing_has_written_everything(
     postgres_server: Server, own_schema: str
 ) -> None:
-    """Pending writes are stored although the event loop is gone. The process exits silently."""
+    """Pending writes are stored although the event loop is gone, and the process exits without a message."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", LEAVING, postgres_server.url, own_schema]
     done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=True)  # noqa: S603, ASYNC221
     assert (done.stdout, [line for line in done.stderr.splitlines() if "Executing <" not in line]) == ("", [])
@@ -200,7 +203,7 @@ async def test_a_process_that_exits_without_closing_has_written_everything(
 
 
 async def test_four_processes_can_create_the_schema_at_once(postgres_server: Server, own_schema: str) -> None:
-    """One of them creates the tables and the others wait. All have their runs."""
+    """One of them creates the tables while the others wait, and all of them store their runs."""
     waiting, go = os.pipe()
     processes = [Warm(FIRST, postgres_server.url, own_schema, name, stdin=waiting) for name in "abcd"]
     os.close(waiting)
@@ -263,7 +266,7 @@ asyncio.run(main())
 async def test_tables_can_be_created_while_another_thread_imports_sqlalchemy(
     postgres_server: Server, own_schema: str
 ) -> None:
-    """A service does so when it queues its first run while its worker is starting."""
+    """This happens when a service queues its first run while its worker is starting."""
     pytest.importorskip("dbos")
     command = [sys.executable, "-c", HALFWAY, postgres_server.url, own_schema]
     done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603, ASYNC221
@@ -314,7 +317,7 @@ async def test_an_unconfirmed_document_change_is_applied_once(
 
 
 async def test_statements_have_a_time_limit(postgres_server: Server, own_schema: str) -> None:
-    """StoreError states the time, and the store works again afterwards."""
+    """StoreError states the limit, and the store works again afterwards."""
     store = PostgresStore(postgres_server.url, schema=own_schema, timeout=0.2)
     await store.create(header("r"))
     with psycopg.connect(postgres_server.url) as session:
@@ -326,7 +329,7 @@ async def test_statements_have_a_time_limit(postgres_server: Server, own_schema:
 
 
 async def test_waiting_ends_after_the_configured_patience(postgres_server: Server, own_schema: str) -> None:
-    """An unavailable server causes a StoreError after that time, and is used again when it is back."""
+    """StoreError is raised if the server stays unavailable for that long. Once it is back, the server is used again."""
     store = PostgresStore(postgres_server.url, schema=own_schema, patience=0.3)
     await store.create(header("r"))
     await asyncio.to_thread(postgres_server.stop)
@@ -340,7 +343,7 @@ async def test_waiting_ends_after_the_configured_patience(postgres_server: Serve
 
 
 async def test_a_newer_schema_is_not_modified(postgres_server: Server, own_schema: str) -> None:
-    """StoreError states both versions, and nothing is changed."""
+    """StoreError states both versions, and nothing in the database is changed."""
     store = PostgresStore(postgres_server.url, schema=own_schema)
     await store.create(header("r"))
     await store.close()
@@ -354,7 +357,7 @@ async def test_a_newer_schema_is_not_modified(postgres_server: Server, own_schem
 
 
 async def test_an_unusable_database_is_reported_clearly(postgres_server: Server) -> None:
-    """Examples are a wrong password and a missing database, server or PostgreSQL.
+    """Examples are a wrong password, or a database, server or PostgreSQL that does not exist.
 
     StoreError names the address without its password.
     """
@@ -397,7 +400,6 @@ def serve_page(listening: socket.socket) -> None:
     "url", ["postgresql://me:s3cret@host:port/x", "postgresql://me:s3cret%@host", "postgresql://me:s3@cret@[::1/x"]
 )
 def test_an_invalid_address_is_not_repeated_in_the_error(url: str) -> None:
-    """The address may contain a password, so the ConfigurationError omits it."""
     with pytest.raises(ConfigurationError) as caught:
         PostgresStore(url)
     assert "cret" not in "".join(traceback.format_exception(caught.value))
@@ -408,7 +410,6 @@ def test_an_invalid_address_is_not_repeated_in_the_error(url: str) -> None:
     [({"connections": 0}, "connections"), ({"timeout": -1}, "timeout"), ({"patience": float("nan")}, "patience")],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """ConfigurationError names the field."""
     with pytest.raises(ConfigurationError, match=field):
         PostgresStore("postgresql://localhost/x", **options)
 
@@ -425,7 +426,7 @@ def test_a_missing_driver_error_has_the_install_command() -> None:
 
 
 def test_the_last_migration_is_the_current_schema() -> None:
-    """The migrations are numbered without gaps."""
+    """Migrations are numbered without gaps."""
     names = sorted(path.name for path in (_FOLDER / "versions").glob("v*.py"))
     assert [name[1:5] for name in names] == [f"{number:04d}" for number in range(1, len(names) + 1)]
     assert names[-1][1:5] == KNOWN

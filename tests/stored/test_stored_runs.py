@@ -33,32 +33,30 @@ def import_store(tmp_path: Path) -> Path:
 
 
 def test_each_pattern_has_a_stored_run() -> None:
-    """The ids are in the order of the recording."""
+    """Their ids are in the order of the recording."""
     assert [pattern.replace("_", "-") for pattern in RUNS] == [*PATTERNS]
 
 
 @pytest.mark.parametrize("pattern", RUNS)
 def test_a_run_is_shown(pattern: str, copied_store: Path) -> None:
-    """The run is shown step by step, and as its command's page."""
     assert show_run(RUNS[pattern], copied_store) == _SHOWN[RUNS[pattern]]
 
 
 @pytest.mark.parametrize("pattern", RUNS)
 def test_an_imported_run_is_shown(pattern: str, import_store: Path) -> None:
-    """The imported run is shown like the exported one."""
     assert show_run(RUNS[pattern], import_store) == _SHOWN[RUNS[pattern]]
 
 
 @pytest.mark.parametrize("pattern", RUNS)
 def test_a_finished_run_is_resumed_without_a_call(pattern: str, copied_store: Path) -> None:
-    """The run's server is gone, so a call would fail."""
+    """The run's server is gone, so any call would fail."""
     before = json.loads(run_command("show", RUNS[pattern], "--page", "--json", store=copied_store).stdout)
     resumed = run_command("resume", RUNS[pattern], "--json", store=copied_store)
     assert (resumed.exit_code, json.loads(resumed.stdout)) == (0, before)
 
 
 def test_an_export_is_verified(copied_store: Path) -> None:
-    """The outputs follow from the journals."""
+    """The outputs must follow from the journals."""
     assert run_command("runs", "verify", str(EXPORT), store=copied_store).exit_code == 0
 
 
@@ -75,7 +73,6 @@ def test_an_imported_run_is_exported_with_only_its_origin_changed(import_store: 
 
 @pytest.mark.parametrize("pattern", RUNS)
 def test_the_report_of_a_stored_run_is_verified(pattern: str, copied_store: Path) -> None:
-    """A report contains the run's journal."""
     report = copied_store.with_suffix(".html")
     assert run_command("runs", "report", RUNS[pattern], "--html", str(report), store=copied_store).exit_code == 0
     assert run_command("runs", "verify", str(report), store=copied_store).exit_code == 0

@@ -27,7 +27,7 @@ def _life(collector: Collector, store: Path, killed_at: int) -> int:
 
 
 def test_a_killed_and_resumed_run_has_the_same_metrics(tmp_path: Path) -> None:
-    """Tokens, calls and verdicts agree over real OTLP. The last process links to the first trace."""
+    """Tokens, calls and verdicts agree over real OTLP, and the last process links to the first trace."""
     with Collector() as undisturbed, Collector() as disturbed:
         assert _life(undisturbed, tmp_path / "one.sqlite3", 0) == 0
         for killed_at in (3, 2):  # the third request overall, then the fourth
@@ -60,7 +60,6 @@ def _instrumented(collector: Collector, stage: Stage) -> subprocess.CompletedPro
 
 
 def test_the_command_can_be_instrumented_without_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command `opentelemetry-instrument flowdebate …` exports the run, its calls, and the client's requests."""
     monkeypatch.setenv("FLOWDEBATE_STORE", "memory:")
     with Collector() as collector, Stage() as stage:
         done = _instrumented(collector, stage)

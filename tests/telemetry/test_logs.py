@@ -66,7 +66,7 @@ async def test_the_end_of_a_run_is_logged(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def test_a_skipped_failure_is_logged_as_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Resuming or viewing the run logs nothing more. The message may contain quotes, so it is omitted."""
+    """Resuming or viewing the run logs nothing more. The error's message is omitted because it may contain quotes."""
     caplog.set_level(logging.INFO, "flowdebate")
     store, pattern, model = MemoryStore(), _skipping(), FunctionModel(failing_model)
     await pattern.run(QUESTION, model=model, run_id="r", store=store)
@@ -104,7 +104,7 @@ async def test_a_failed_run_logs_the_error_class(caplog: pytest.LogCaptureFixtur
 
 
 def test_exceptions_are_logged_by_class() -> None:
-    """Messages may quote a model."""
+    """An exception's message may quote a model."""
     try:
         raise ValueError("CANARY")  # noqa: TRY301 - to have a traceback
     except ValueError:
@@ -127,7 +127,7 @@ def test_a_program_without_logging_sees_nothing_on_stderr() -> None:
 
 
 def test_the_command_appends_json_lines(tmp_path: Path) -> None:
-    """With `--log-json FILE`, the file gets one line per run. The value "-" sends the lines to stderr."""
+    """With `--log-json FILE`, each run appends one line to the file. The value "-" sends the lines to stderr."""
     log = tmp_path / "runs.jsonl"
     with Stage() as stage:
         debate_ = [*stage.options("--debater", "pro=Yes", "--debater", "con=No", "--no-store", "--json")]

@@ -24,7 +24,7 @@ MODEL = FunctionModel(answer_with_usage, name="openai/small")
 
 
 async def test_a_debate_emits_its_metrics() -> None:
-    """Calls, tokens as reported by the server, the run and its verdict are counted."""
+    """These are calls, tokens as reported by the server, the run and its verdict."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
     assert watched.totals() == snapshot(
@@ -63,7 +63,7 @@ async def test_unknown_usage_is_not_counted() -> None:
 
 
 async def test_known_cost_is_counted() -> None:
-    """Prices come from the run and tokens from the server. Each call counts once, even after a resume."""
+    """Prices come from the run, and tokens from the server. Each call counts once, even if the run is resumed."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     await pattern.run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
@@ -81,7 +81,7 @@ async def test_known_cost_is_counted() -> None:
 
 
 async def test_the_cost_of_unknown_tokens_is_not_counted() -> None:
-    """A limit uses an estimate, but a metric does not."""
+    """A limit uses an estimate for them, but a metric does not."""
     watched = Watched()
     line = generator(name="line")
     priced = Limits(prices={"function": Price(prompt=0.5, completion=5.0)})
@@ -92,7 +92,7 @@ async def test_the_cost_of_unknown_tokens_is_not_counted() -> None:
 
 
 async def test_invalid_prices_count_nothing() -> None:
-    """An exception in the application's price function becomes the run's error and is not hidden by metrics."""
+    """If the application's price function raises an exception, the run fails with it instead of hiding it."""
 
     def prices(model: str, usage: Usage) -> float:
         if usage.prompt_tokens == 100:
@@ -120,7 +120,7 @@ def _judge(_: object, __: object) -> Any:
 
 @pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
 async def test_no_metric_has_an_id_or_a_person_s_name(name: str) -> None:
-    """Attributes have few values, whatever the topic and the participants."""
+    """Whatever the topic and the participants, attributes take only a few values."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=MODEL, run_id="r-1234", observe=watched.observe)
     text = " ".join(attributes for points in watched.totals().values() for attributes in points)
@@ -131,7 +131,7 @@ async def test_no_metric_has_an_id_or_a_person_s_name(name: str) -> None:
 
 
 async def test_a_skipped_failure_is_counted() -> None:
-    """Attributes are the role, the error and the recovery action. The failed call also has its error."""
+    """Its attributes are the role, the error and the recovery action. The failed call also carries its error."""
 
     def failing(request: ModelRequest) -> Any:
         if request.block.endswith("bob"):
@@ -156,7 +156,7 @@ async def test_a_skipped_failure_is_counted() -> None:
 
 
 async def test_a_verdict_identifies_sides_by_number() -> None:
-    """Sides are numbered in declaration order, even if a judge reads several orders."""
+    """Sides are numbered in declaration order, even if a judge reads them in several orders."""
 
     def bob_wins(request: ModelRequest) -> Any:
         if "judge" in request.block:
@@ -187,7 +187,7 @@ async def test_a_verdict_identifies_sides_by_number() -> None:
 
 
 async def test_replayed_answers_verdicts_and_failures_are_counted_once() -> None:
-    """Resuming a complete run, at any time, adds only its duration."""
+    """Whenever a complete run is resumed, nothing is added but its duration."""
 
     def failing(request: ModelRequest) -> Any:
         if request.block.endswith("bob"):

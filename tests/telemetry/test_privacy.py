@@ -38,9 +38,9 @@ def _sing(reply: Any) -> Any:
 
 @pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
 async def test_content_is_exported_only_on_request(name: str) -> None:
-    """Without the content option, no span or metric contains a word from a prompt or an answer.
+    """Without the option for content, no span or metric contains a word from a prompt or an answer.
 
-    With it, both appear.
+    With it, they do.
     """
     texts = {}
     contents: list[Content] = ["none", "spans"]
@@ -56,7 +56,7 @@ async def test_content_is_exported_only_on_request(name: str) -> None:
 
 
 async def test_tool_arguments_and_results_are_content() -> None:
-    """The messages that return them to the model are content as well."""
+    """So are the messages that return them to the model."""
 
     def look_up(word: str) -> str:
         """Look up a fact."""
@@ -81,7 +81,7 @@ async def test_tool_arguments_and_results_are_content() -> None:
 
 
 async def test_error_messages_are_not_exported() -> None:
-    """Only the class of skipped failures and application errors is exported."""
+    """Of skipped failures and application errors, only the class is exported."""
 
     class Own(Exception):
         pass
@@ -136,6 +136,6 @@ generator(name="poet").run_sync("?", model=ScriptedModel("A."))""",
     ids=["import", "front ends", "run"],
 )
 def test_opentelemetry_is_imported_only_when_used(used: str) -> None:
-    """Without `observe`, the package may be missing."""
+    """Without `observe`, the package need not be installed."""
     program = f"{used}\nimport sys\nprint([name for name in sys.modules if name.startswith('opentelemetry')])"
     assert start_python("-c", program).stdout.strip() == "[]"

@@ -108,7 +108,7 @@ invoke_workflow ship
 
 @pytest.mark.parametrize("name", ["debate", "deliberation", "handoff", "round_robin", "consensus", "council"])
 async def test_each_pattern_has_its_span_tree(name: str) -> None:
-    """The tree consists of the run, its agents' answers, and their calls."""
+    """The tree consists of the run, the answers of its agents, and their calls."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=small_model(), seed=1, observe=watched.observe)
     assert watched.tree() == TREES[name]
@@ -192,7 +192,7 @@ async def test_spans_of_a_debate_have_their_attributes() -> None:
 
 
 async def test_tool_spans_are_below_their_agent() -> None:
-    """Each execution has a span that contains the block run by the tool and the tool's own spans."""
+    """Each execution of a tool has a span that contains the block run by the tool and the tool's own spans."""
     watched = Watched()
     tracer = watched.tracers.get_tracer("application")
 
@@ -230,7 +230,6 @@ invoke_workflow ask
 
 
 async def test_the_http_request_of_the_client_is_below_the_call() -> None:
-    """The parent of the openai client's request is the span of the call."""
     watched = Watched()
     AioHttpClientInstrumentor().instrument(tracer_provider=watched.tracers)
     try:
@@ -264,7 +263,7 @@ async def test_the_http_request_of_the_client_is_below_the_call() -> None:
     ],
 )
 async def test_a_provider_behind_a_base_url_has_its_own_name(address: str, provider: str) -> None:
-    """Spans and metrics name the provider, whatever the model. The rest of the URL is not exported."""
+    """Spans and metrics name the provider, whatever the model is. The rest of the URL is not exported."""
     watched = Watched()
 
     class Elsewhere(FunctionModel):
@@ -279,7 +278,7 @@ async def test_a_provider_behind_a_base_url_has_its_own_name(address: str, provi
 
 
 async def test_a_retry_is_an_event_of_the_call() -> None:
-    """The event has the error class and the wait. The call counts its attempts."""
+    """The event carries the error class and the wait, and the call counts its attempts."""
 
     class Busy(FunctionModel):
         retry = Retry(attempts=3, first_wait=0.0)
@@ -366,7 +365,10 @@ async def test_cancelled_and_limited_runs_are_marked() -> None:
 
 
 async def test_a_suspended_run_ends_its_span_and_the_next_one_links_to_it() -> None:
-    """No span stays open during suspension. Replayed answers are counted but have neither spans nor metrics."""
+    """No span stays open while the run is suspended.
+
+    Replayed answers are counted but have neither spans nor metrics.
+    """
     watched, store = Watched(), MemoryStore()
     sides = [Debater("ann", "for"), Debater("cy", "against", block=human(name="cy"))]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
@@ -390,7 +392,10 @@ invoke_workflow rent > invoke_agent rent-judge > chat small\
 
 
 async def test_a_fork_links_to_the_trace_of_its_parent() -> None:
-    """Every resume of the fork has the link as long as the parent is in the store. The link states its kind."""
+    """Whenever the fork is resumed, it has this link, as long as the parent is in the store.
+
+    The link states its kind.
+    """
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     options: dict[str, Any] = {"model": small_model(), "store": store, "observe": watched.observe}
@@ -420,7 +425,7 @@ def span_ids(span: ReadableSpan) -> tuple[int, int]:
 
 
 async def test_an_invalid_trace_label_is_ignored() -> None:
-    """Labels of an imported run are untrusted."""
+    """The labels of an imported run cannot be trusted."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     await pattern.run(QUESTION, model=small_model(), store=store, run_id="r")
@@ -432,7 +437,7 @@ async def test_an_invalid_trace_label_is_ignored() -> None:
 
 
 async def test_batches_and_services_are_observed() -> None:
-    """Each run of a batch or a service has a separate workflow span."""
+    """Each of their runs has a separate workflow span."""
     watched = Watched()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     await pattern.batch(["A?", "B?"], model=small_model(), observe=watched.observe).all()
@@ -446,7 +451,7 @@ async def test_batches_and_services_are_observed() -> None:
 
 
 async def test_a_run_is_a_child_of_the_current_span() -> None:
-    """The current span may be a server's request span."""
+    """That span may be the one for a request to a server."""
     watched = Watched()
     with watched.tracers.get_tracer("application").start_as_current_span("GET /debate"):
         await generator(name="poet").run("?", model=small_model(), observe=watched.observe)
@@ -455,7 +460,7 @@ async def test_a_run_is_a_child_of_the_current_span() -> None:
 
 
 async def test_a_frozen_exception_passes_through_all_spans_unchanged() -> None:
-    """An application's exception may reject new attributes, and ending spans requires none."""
+    """An application's exception may reject new attributes, and spans must be able to end without them."""
 
     @dataclass(frozen=True)
     class Record(Exception):
@@ -480,7 +485,6 @@ async def test_a_frozen_exception_passes_through_all_spans_unchanged() -> None:
 
 
 async def test_options_are_checked() -> None:
-    """Misspelled options and objects that cannot observe are rejected."""
     with pytest.raises(ConfigurationError, match="must be none or spans"):
         OpenTelemetry(content="all")  # type: ignore[arg-type]
     wrong: Any = print

@@ -119,14 +119,14 @@ def visible_letters(text: str) -> str:
 
 @given(TEXTS)
 def test_html_has_only_the_subset_and_hides_no_text(text: str) -> None:
-    """Tags and attributes are in the subset, none of them has an address, and all letters appear in order."""
+    """Tags and attributes belong to the subset, none of them contains an address, and all letters appear in order."""
     for html in (prose(text), inline(text)):
         assert re.sub(r"[\W_]", "", Page(html).read) == visible_letters(text)
 
 
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=6, unique=True).map(sorted))
 def test_marks_cover_exactly_the_words_of_their_spans(text: str, places: list[int]) -> None:
-    """Spans can start and end anywhere in the Markdown. The rest is unchanged."""
+    """A span can start and end anywhere in the Markdown, and the rest does not change."""
     places = [point for point in places if point <= len(text)]
     spans = [Span(start, end, "ins") for start, end in zip(places[::2], places[1::2], strict=False)]
     page = Page(prose(text, spans), marks="ins")
@@ -161,7 +161,7 @@ def grow_text(pieces: list[str]) -> list[str]:
 @example(["*a*\n\nb\n\u3000c"])
 @example(["a\r", "\n# b"])
 def test_growing_text_ends_as_the_whole_text(pieces: list[str]) -> None:
-    """For any chunks, the sent blocks are those of the whole text. The last block may change until the end."""
+    """However it is split, the blocks sent are those of the whole text. The last block may change until the end."""
     text = "".join(pieces)
     if not text.lstrip().startswith("{"):
         assert "\n".join(grow_text([*pieces, END])) == prose(text + END)
@@ -169,13 +169,13 @@ def test_growing_text_ends_as_the_whole_text(pieces: list[str]) -> None:
 
 @given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
 def test_text_growing_by_characters_ends_as_the_whole_text(text: str) -> None:
-    """Each character can change the meaning of the last line."""
+    """Every character can change the meaning of the last line."""
     assert "\n".join(grow_text([*text, END])) == prose(text + END)
 
 
 @given(st.text("ab .,:;!?()\n\t'\"\xa0\u3000\r\v\x1f\u2028", max_size=60))
 def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
-    """Most contributions have no marks and skip the parser."""
+    """Most contributions have no marks, so they skip the parser."""
     plain = module._plain(text)
     if not module.is_marked(plain):
         writer = module._Writer(())
@@ -202,7 +202,7 @@ def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
     ],
 )  # fmt: skip
 def test_the_subset_is_rendered_as_specified(text: str, html: str) -> None:
-    """Each element is covered, and so is text that Markdown would hide."""
+    """This covers each element, and text that Markdown would hide."""
     assert prose(text) == html
 
 
@@ -219,14 +219,14 @@ def test_the_subset_is_rendered_as_specified(text: str, html: str) -> None:
     ],
 )
 def test_growing_text_is_shown_in_its_final_form(text: str, html: str) -> None:
-    """Open marks are closed provisionally, so that no raw mark appears even briefly."""
+    """Open marks are closed for the time being, so that no raw mark appears even briefly."""
     growing = GrowingProse()
     assert growing.grow(text)
     assert growing.blocks == [html]
 
 
 def test_repeated_text_starts_again() -> None:
-    """Structured answers are not rendered as text."""
+    """This happens with structured answers, which are not rendered as text."""
     growing = GrowingProse()
     assert growing.grow("One.\n\nTwo.")
     assert growing.grow("Other")
@@ -237,7 +237,7 @@ def test_repeated_text_starts_again() -> None:
 
 
 def test_text_that_outgrows_the_parser_becomes_plain() -> None:
-    """Blocks that were already rendered as Markdown become plain too."""
+    """Blocks that were already rendered as Markdown become plain as well."""
     paragraph = "So *it* is.\n\n"
     text = paragraph * (module._MAX_LENGTH // len(paragraph))
     assert "<em>" in "\n".join(grow_text([text]))
@@ -266,7 +266,7 @@ def test_a_long_block_is_not_rendered_again_for_each_word() -> None:
 
 
 def test_formulas_and_tasks_are_rendered() -> None:
-    """Inline, display and list positions work. Amounts of money, code and invalid formulas are unchanged."""
+    """They may be inline, displayed or in lists. Amounts of money, code and invalid formulas stay as they are."""
     html = prose("So $x_1$ and $$\\frac{a}{b}$$, \\(y\\) or \\[z\\].\n\n- [ ] open\n- [x] *done*")
     assert html.count("<math>") == html.count('<math display="block">') == 2
     assert "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>" in html
@@ -286,7 +286,7 @@ def test_formulas_and_tasks_are_rendered() -> None:
     ],
 )
 def test_a_formula_has_no_foreign_elements(latex: str) -> None:
-    """Text stays text, and addresses and styles are removed."""
+    """Text stays text, while addresses and styles are removed."""
     html = prose(f"Look: ${latex}$")
     drawn = html.partition("<annotation")[0]
     assert "<math>" in html

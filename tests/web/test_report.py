@@ -97,7 +97,7 @@ class Parts(HTMLParser):
 
 @pytest.mark.parametrize("name", REGISTERED)
 async def test_reports_of_all_patterns_are_verified(name: str) -> None:
-    """The report shows the run, is self-contained and small, and follows from its journal."""
+    """Each report shows its run, is self-contained and small, and follows from its journal."""
     html = await make_report(name)
     assert QUESTION in html
     assert "<script" not in html
@@ -111,7 +111,7 @@ async def test_reports_of_all_patterns_are_verified(name: str) -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_a_report_of_an_application_s_pattern_is_verified_with_it(name: str) -> None:
-    """Without the pattern, the outcome is "unknown"."""
+    """Without that pattern, the outcome is "unknown"."""
     pattern = PATTERNS[name]()
     async with Service({"it": pattern}, store=MemoryStore(), model=constant_model()) as service:
         await service.begin("it", QUESTION, run_id="r", seed=4)
@@ -125,7 +125,7 @@ async def test_a_report_of_an_application_s_pattern_is_verified_with_it(name: st
 
 
 async def test_a_fork_is_verified() -> None:
-    """The fork has an edited and a reused answer, and is verified without its parent."""
+    """The fork has an edited answer and a reused one, and it is verified without its parent."""
     async with Service(store=MemoryStore(), model=constant_model()) as service:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
         await service.wait("r")
@@ -152,7 +152,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", VARIANTS)
 async def test_reports_with_any_options_are_verified(name: str) -> None:
-    """Random draws, measures and additional calls are included."""
+    """Examples are random draws, measures and additional calls."""
     finding = await verify_report(await make_report(*VARIANTS[name]))
     assert (finding.outcome, finding.problems) == ("verified", ())
 
@@ -172,7 +172,7 @@ async def test_a_run_continued_without_a_role_is_verified(role: str) -> None:
 
 
 async def test_a_run_of_a_small_model_object_is_verified() -> None:
-    """The journal does not record that the model's prompts are concise."""
+    """The journal does not record that the model has concise prompts."""
 
     class Small(FunctionModel):
         profile = "concise"
@@ -182,7 +182,10 @@ async def test_a_run_of_a_small_model_object_is_verified() -> None:
 
 
 async def test_reader_votes_are_in_the_report() -> None:
-    """The page states their number and that they are not verified, since the author of a report can make up votes."""
+    """The author of a report could make up votes, so the page says that they are not verified.
+
+    It also states their number.
+    """
     async with Service(store=MemoryStore(), model=constant_model()) as service:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
         await service.wait("r")
@@ -207,7 +210,6 @@ def failing_model(block: str) -> FunctionModel:
 
 @pytest.mark.parametrize("block", ["debater-ann", "debater-bob", "judge", "synthesizer"])
 async def test_a_failed_run_is_verified_up_to_its_failure(block: str) -> None:
-    """The page has the reason."""
     html = await make_report("debate", SHORT, model=failing_model(block))
     assert "gone" in html
     finding = await verify_report(html)
@@ -216,7 +218,6 @@ async def test_a_failed_run_is_verified_up_to_its_failure(block: str) -> None:
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
 async def test_a_run_ended_by_a_limit_is_verified(calls: int) -> None:
-    """The finished part is verified."""
     from flowdebate import Limits
 
     async with Service(store=MemoryStore(), model=constant_model(), limits=Limits(calls=calls)) as service:
@@ -228,7 +229,7 @@ async def test_a_run_ended_by_a_limit_is_verified(calls: int) -> None:
 
 
 async def test_an_unfinished_run_is_verified() -> None:
-    """The run is in progress or waits for a person. The transcript so far follows from the answers so far."""
+    """The run is in progress or waits for a person, but its transcript must follow from the answers so far."""
     waits = {**SHORT, "humans": ["judge"], "suspend": True}
     assert (await verify_report(await make_report("debate", waits))).outcome == "verified"
     reached = asyncio.Event()
@@ -320,7 +321,7 @@ async def test_a_changed_answer_with_matching_hash_and_page_is_detected(role: st
 
 
 async def test_a_consistently_changed_answer_is_detected_by_later_prompts() -> None:
-    """The last answer is the exception: the author of a whole journal can make up all of it."""
+    """Only the last answer escapes detection, since the author of a whole journal can make up all of it."""
     journal = extract_journal(REPORT)
     quoted_text = next(text for text in re.findall(r'"text": "([^"]+)"', journal))
     finding = await rebuild_report(journal.replace(quoted_text, f"{quoted_text} Never!"))
@@ -329,7 +330,7 @@ async def test_a_consistently_changed_answer_is_detected_by_later_prompts() -> N
 
 
 async def test_a_report_of_another_version_is_unknown() -> None:
-    """The page may have a different layout, so the report does not count as false."""
+    """Its page may be laid out differently, so the report does not count as false."""
     html = REPORT.replace('generator" content="flowdebate ', 'generator" content="flowdebate 0.0.1-')
     finding = await verify_report(html)
     assert finding.outcome == "unknown"
@@ -373,7 +374,7 @@ def replace_bytes(html: str, data: bytes) -> str:
 
 @pytest.mark.parametrize("name", DAMAGED)
 async def test_a_damaged_file_is_rejected_with_its_location(name: str) -> None:
-    """Memory usage is bounded."""
+    """Reading such a file takes a bounded amount of memory."""
     damage, problem = DAMAGED[name]
     with pytest.raises(BadFile, match=re.escape(problem)) as caught:
         await verify_report(damage(REPORT), source="report.html")
@@ -381,7 +382,7 @@ async def test_a_damaged_file_is_rejected_with_its_location(name: str) -> None:
 
 
 async def test_a_plan_of_another_version_is_unknown() -> None:
-    """Any such plan is rejected with a message."""
+    """The message states that this version cannot read the plan."""
     plan = re.compile(r'"plan": \{"format": 1')
     finding = await verify_report(replace_journal(REPORT, plan.sub('"plan": {"format": 99', extract_journal(REPORT))))
     assert finding.outcome == "unknown"
@@ -439,7 +440,7 @@ async def test_hostile_text_is_escaped() -> None:
 
 
 async def test_only_the_library_s_stylesheet_is_trusted() -> None:
-    """The report's policy has the hash of its only style and allows nothing else."""
+    """The report's policy contains the hash of its only style and allows nothing else."""
     [style] = re.findall(r"<style>(.*?)</style>", REPORT, re.DOTALL)
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}'" in report_policy()

@@ -152,7 +152,7 @@ async def test_the_documented_programs_run(program_folder: ProgramFolder) -> Non
 
 
 async def test_a_step_of_a_custom_dbos_workflow_resumes_its_run(program_folder: ProgramFolder) -> None:
-    """The process is killed at the third call. After its restart, only that call is repeated."""
+    """The process is killed at the third call, and only that call is repeated after the restart."""
     (program_folder.folder / "with_dbos.py").write_text(read_program("with_dbos.py"))
     (program_folder.folder / "die").touch()
     killed = program_folder.start(run_path("with_dbos.py"), "4711", "How?")

@@ -52,7 +52,7 @@ class FixedUsage:
 
 
 async def test_three_processes_share_one_limit(postgres_server: Server) -> None:
-    """The server never receives more requests than the burst and the rate allow, however the processes start."""
+    """However the processes start, the server never receives more requests than the burst and the rate allow."""
     burst, interval, number = 3, 0.04, 9
     key = secrets.token_hex(6)
     limit = {"url": postgres_server.url, "schema": "fleet", "key": key, "requests": 25, "per": 1.0, "burst": burst}
@@ -102,7 +102,7 @@ async def test_slots_are_evenly_spaced(
 
 
 async def test_an_excessive_wait_is_rejected_and_takes_no_slot(postgres_server: Server) -> None:
-    """RateLimited is raised at once with the seconds to wait. Later requests are not delayed."""
+    """RateLimited is raised at once and states the seconds to wait. Later requests are not delayed."""
     spender = FixedUsage(1)
     model = SharedRateLimit(
         spender, url=postgres_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=50.0
@@ -120,7 +120,7 @@ async def test_an_excessive_wait_is_rejected_and_takes_no_slot(postgres_server: 
 
 
 async def test_tokens_are_counted_across_processes(postgres_server: Server) -> None:
-    """An answer in one process exceeds the remaining tokens, so another process's request waits."""
+    """An answer in one process uses more tokens than are left, so the request of another process waits."""
     first, second = FixedUsage(100), FixedUsage(1)
     options: dict[str, Any] = {"url": postgres_server.url, "schema": "fleet", "key": secrets.token_hex(6), "tokens": 50}
     one, second_limit = SharedRateLimit(first, per=0.2, **options), SharedRateLimit(second, per=0.2, **options)
@@ -136,7 +136,7 @@ async def test_tokens_are_counted_across_processes(postgres_server: Server) -> N
 
 
 async def test_an_uncountable_request_is_not_sent() -> None:
-    """Without a database, a StoreError names the location and hides secrets."""
+    """If there is no database, StoreError names its location without the secrets."""
     spender = FixedUsage(1)
     model = SharedRateLimit(spender, url="postgresql://me:secret@127.0.0.1:1/runs", requests=1, patience=0.1)
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/runs") as caught:
@@ -147,7 +147,7 @@ async def test_an_uncountable_request_is_not_sent() -> None:
 
 
 async def test_an_abandoned_slot_stays_empty(postgres_server: Server) -> None:
-    """A request cancelled while waiting is not sent, and the requests behind it wait just as long."""
+    """A request cancelled while it waits is not sent, and the requests behind it wait just as long."""
     spender = FixedUsage(1)
     model = SharedRateLimit(
         spender, url=postgres_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=0.2
@@ -198,7 +198,7 @@ class Busy:
 
 
 async def test_retry_after_applies_to_all_processes(postgres_server: Server) -> None:
-    """The header delays the requests of another limit with the same key, even if that limit's burst is unused."""
+    """The header delays even the requests of another limit with the same key whose burst is unused."""
     model, key = Busy(), secrets.token_hex(6)
     first, second = (
         SharedRateLimit(model, url=postgres_server.url, schema="fleet", requests=100, per=1.0, key=key)

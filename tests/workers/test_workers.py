@@ -63,7 +63,7 @@ async def wait_for_end(workers: Workers, run_id: str) -> QueuedRunStatus:
 
 
 async def test_a_killed_worker_s_runs_are_resumed_by_another(fleet: Fleet) -> None:
-    """All of the 20 debates end, and only calls in flight are repeated."""
+    """All of the 20 debates are completed, and only calls in flight are repeated."""
     workers, fleet.models.seconds = fleet.workers(), 0.1
     ids = [await workers.submit("city", f"Question {number}?", run_id=f"it-{number}") for number in range(20)]
     processes = {process.pid: process for process in (fleet.process(), fleet.process())}
@@ -100,9 +100,9 @@ async def test_a_killed_worker_s_runs_are_resumed_by_another(fleet: Fleet) -> No
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_only_the_run_that_kills_its_workers_is_abandoned(fleet: Fleet) -> None:
-    """The poison run crashes twice next to other runs and three times by itself.
+    """The poison run crashes its workers twice next to other runs and three times alone.
 
-    The other runs complete with few repeated calls.
+    The other runs are completed with few repeated calls.
     """
     workers, fleet.models.seconds = fleet.workers(), 0.5
     poison = await workers.submit("poison", "How?")
@@ -138,7 +138,7 @@ async def test_only_the_run_that_kills_its_workers_is_abandoned(fleet: Fleet) ->
 
 @pytest.mark.parametrize("operation", ["submit", "resume"])
 async def test_a_stored_run_is_executed_if_its_client_died_before_queueing(fleet: Fleet, operation: str) -> None:
-    """The client dies between the two writes. The next worker finds and completes the run."""
+    """The client dies between the two writes. The next worker finds the run and completes it."""
     workers, left_out = fleet.workers(), f"left-{operation}-{fleet.given['name']}"
     if operation == "resume":
         await workers.submit("city", "How?", run_id=left_out)
@@ -162,7 +162,7 @@ asyncio.run(made.{call})
 
 
 async def test_runs_without_a_delivery_are_found_page_by_page(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This holds however many clients died before queueing, with runs from other queues in between."""
+    """This holds however many clients died before queueing, and with runs from other queues in between."""
     monkeypatch.setattr("flowdebate.workers.reaper._PAGE", 2)
     workers, other_workers, name = fleet.workers(), fleet.workers(name="another-queue"), fleet.given["name"]
     for client in (workers, other_workers):
@@ -193,7 +193,7 @@ async def test_nothing_is_stored_while_dbos_is_unavailable(fleet: Fleet, monkeyp
 
 
 async def test_runs_survive_a_provider_outage(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs wait in the queue while their worker retries one of them at intervals. All of them complete."""
+    """They wait in the queue while their worker retries one of them at intervals, and all of them are completed."""
     monkeypatch.setitem(DELAYS, "outage", (0.1, 0.2))
     monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.5)
     workers, fleet.models.away = fleet.workers(), True
@@ -212,7 +212,7 @@ async def test_runs_survive_a_provider_outage(fleet: Fleet, monkeypatch: pytest.
 
 
 async def test_a_run_is_not_postponed_forever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run fails once the provider has been unavailable for `outage` seconds, or at once without that option."""
+    """It fails once the provider has been unavailable for `outage` seconds, or at once if that option is not set."""
     monkeypatch.setitem(DELAYS, "outage", (0.1, 0.1))
     monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.1)
     fleet.models.away = True
@@ -226,7 +226,7 @@ async def test_a_run_is_not_postponed_forever(fleet: Fleet, monkeypatch: pytest.
 
 
 async def test_workers_share_a_detected_provider_outage(fleet: Fleet) -> None:
-    """After one worker detects the outage, the others start nothing."""
+    """Once one worker has detected the outage, the others start nothing."""
     workers = fleet.workers()
     await workers.submit("city", "How?")
     counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
@@ -262,7 +262,7 @@ async def test_a_stopping_worker_loses_no_call(fleet: Fleet) -> None:
 
 
 async def test_sessions_are_bounded(fleet: Fleet, postgres_server: Server) -> None:
-    """The documented numbers hold for a worker with all runs in progress and a client with many submissions."""
+    """The documented numbers hold for a worker with all runs in progress and for a client with many submissions."""
     text = (ROOT / "docs" / "workers.md").read_text("utf-8")
     match = re.search(r"A worker opens up to (\d+) PostgreSQL sessions, a client up to (\d+)", text)
     assert match is not None
@@ -301,7 +301,7 @@ async def test_sessions_are_bounded(fleet: Fleet, postgres_server: Server) -> No
 
 
 async def test_a_worker_takes_no_run_without_enough_sessions(fleet: Fleet, postgres_server: Server) -> None:
-    """The worker reports the required and the available number, and continues once there are more."""
+    """The worker reports how many it requires and how many there are, and continues once there are more."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     await workers.close()
@@ -322,7 +322,7 @@ async def test_a_worker_takes_no_run_without_enough_sessions(fleet: Fleet, postg
 
 
 async def test_a_worker_does_not_wait_forever(fleet: Fleet) -> None:
-    """A call that exceeds the worker's patience is abandoned and repeated by the next worker."""
+    """A call that exceeds the worker's patience is abandoned, and the next worker repeats it."""
     workers = fleet.workers()
     fleet.models.answering.clear()
     run_id = await workers.submit("city", "How?")
@@ -337,7 +337,7 @@ async def test_a_worker_does_not_wait_forever(fleet: Fleet) -> None:
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
 async def test_a_long_database_outage_ends_no_run(fleet: Fleet, postgres_server: Server) -> None:
-    """Only the answer that could not be stored is requested again, and the run completes."""
+    """Only the answer that could not be stored is requested again, and the run is completed."""
     workers = fleet.workers()
     workers._store = PostgresStore(postgres_server.url, schema="fleet", patience=0.1)
     fleet.models.answering.clear()
@@ -382,7 +382,7 @@ class FailingStore(PostgresStore):
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
 async def test_a_worker_recognizes_its_own_lock(fleet: Fleet, postgres_server: Server) -> None:
-    """While the run cannot be released, no other worker gets it. Its worker keeps trying, and the run completes."""
+    """While the run cannot be released, no other worker gets it. Its own worker keeps trying, and completes it."""
     workers = fleet.workers()
     workers._store = store = FailingStore(postgres_server.url)
     run_id = await workers.submit("city", "How?")
@@ -396,7 +396,7 @@ async def test_a_worker_recognizes_its_own_lock(fleet: Fleet, postgres_server: S
 
 
 async def test_a_run_submitted_twice_is_one_run(fleet: Fleet) -> None:
-    """Repeating the id, question and pattern adds nothing. A different question or seed is rejected."""
+    """Submitting the same id, question and pattern again adds nothing. A different question or seed is rejected."""
     workers = fleet.workers()
     name = f"{fleet.given['name']}/a%b_"
     for _ in range(3):
@@ -417,7 +417,7 @@ async def test_a_run_submitted_twice_is_one_run(fleet: Fleet) -> None:
 
 
 async def test_a_run_can_be_cancelled_before_it_starts(fleet: Fleet) -> None:
-    """No worker executes the run, and resuming puts it back in the queue."""
+    """No worker executes the run, and resuming it puts it back in the queue."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     assert (await workers.status(run_id)).delivery == "waiting"
@@ -433,7 +433,7 @@ async def test_a_run_can_be_cancelled_before_it_starts(fleet: Fleet) -> None:
 
 
 async def test_a_run_can_be_cancelled_while_it_runs(fleet: Fleet) -> None:
-    """The worker abandons the call in flight. Recorded answers stay and are not requested again."""
+    """The worker abandons the call in flight. Recorded answers are kept and not requested again."""
     workers = fleet.workers()
     fleet.models.answering.clear()
     run_id = await workers.submit("city", "How?")
@@ -449,7 +449,7 @@ async def test_a_run_can_be_cancelled_while_it_runs(fleet: Fleet) -> None:
 
 
 async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, postgres_server: Server) -> None:
-    """Both finished and waiting runs are covered. A run whose id has the same prefix is unaffected."""
+    """This covers both finished and waiting runs. A run whose id has the same prefix is unaffected."""
     workers = fleet.workers()
     ids = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{name}") for name in ("a", "a/b", "c")]
     async with fleet.working(workers):
@@ -483,7 +483,7 @@ class Program:
 async def test_a_queue_row_cannot_run_code(
     fleet: Fleet, postgres_server: Server, tmp_path: Path, mark: str | None
 ) -> None:
-    """A forged row turns its run into a dead letter with the reason. Other runs continue."""
+    """A forged row turns its run into a dead letter that states the reason, while other runs continue."""
     workers = fleet.workers()
     changed, unchanged = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{end}") for end in "ab"]
     worker_path, client_path = tmp_path / "worker", tmp_path / "client"
@@ -513,7 +513,7 @@ async def test_a_queue_row_cannot_run_code(
 
 
 async def test_a_forged_output_with_our_marker_is_reported(fleet: Fleet, postgres_server: Server) -> None:
-    """Reading the run's status does not fail."""
+    """Such an output does not prevent the status of the run from being read."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-c")
     with psycopg.connect(postgres_server.url) as session:
@@ -536,7 +536,7 @@ async def has_ended(workers: Workers, run_id: str) -> bool:
 
 
 async def test_runs_with_a_lower_priority_are_executed_first(fleet: Fleet) -> None:
-    """The submission time matters only among runs of equal priority."""
+    """The time of submission matters only among runs of equal priority."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     for number, priority in enumerate((7, 0, 7, 2)):
         await workers.submit("city", "How?", run_id=f"{name}-{number}", priority=priority)
@@ -552,7 +552,7 @@ async def test_runs_with_a_lower_priority_are_executed_first(fleet: Fleet) -> No
 
 
 async def test_owners_take_turns(fleet: Fleet) -> None:
-    """A second owner's run comes second, whatever the backlog. A run with lower priority waits for all others."""
+    """The run of a second owner comes second, whatever the backlog. A run with lower priority waits for all others."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     for owner, numbers, priority in (("late", range(2), 1), ("ann", range(6), 0), ("bob", range(2), 0), ("", (0,), 0)):
         labels = {"owner": owner} if owner else {}
@@ -567,7 +567,7 @@ async def test_owners_take_turns(fleet: Fleet) -> None:
 
 
 async def test_a_new_owner_does_not_catch_up(fleet: Fleet) -> None:
-    """Unused turns are lost: old and new owners alternate from then on."""
+    """Unused turns are lost, so old and new owners alternate from then on."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     submit = partial(workers.submit, "city", "How?")
     for number in range(8):
@@ -611,7 +611,7 @@ async def test_concurrent_runs_per_owner_are_limited(fleet: Fleet) -> None:
 
 @pytest.mark.slow
 async def test_a_run_of_a_dead_worker_skips_the_backlog(fleet: Fleet) -> None:
-    """A started run continues before any new run, whatever the priorities."""
+    """Having been started, it continues before any new run, whatever the priorities."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     fleet.models.answering.clear()
     await workers.submit("city", "First?", run_id=f"{name}-first", priority=100)
@@ -631,7 +631,7 @@ async def test_a_run_of_a_dead_worker_skips_the_backlog(fleet: Fleet) -> None:
 
 
 async def test_concurrent_submissions_deliver_a_run_once(fleet: Fleet) -> None:
-    """The second client finds the first one's delivery, even if neither has seen the other's."""
+    """The second client finds the delivery of the first, even if neither has seen the other's."""
     clients, name = [fleet.workers() for _ in range(4)], fleet.given["name"]
     for _ in range(3):
         await asyncio.gather(*(client.submit("city", "How?", run_id=name, seed=1) for client in clients))
@@ -671,7 +671,7 @@ async def test_a_worker_with_another_version_ignores_runs(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("difference", ["name", "outline"])
 async def test_a_worker_without_the_pattern_reports_it(fleet: Fleet, difference: str) -> None:
-    """The run is unchanged and its status gives the reason. A worker with the pattern executes it."""
+    """The run stays as it is, and its status gives the reason. A worker with the pattern executes it."""
     pattern = debate(name="city", debaters=[Debater("ann", "trams"), Debater("cy", "bikes")], synthesizer=False)
     name = "country" if difference == "name" else "city"
     workers, wrong = fleet.workers(), fleet.workers(patterns={name: pattern})
@@ -689,7 +689,7 @@ async def test_a_worker_without_the_pattern_reports_it(fleet: Fleet, difference:
 
 
 async def test_duplicate_deliveries_are_ignored_and_abandoned_runs_are_found(fleet: Fleet) -> None:
-    """A worker leaves a run to its current executor, and takes over when that executor is gone."""
+    """A worker leaves a run to the worker that executes it, and takes over once that one is gone."""
     workers, second_store = fleet.workers(), PostgresStore(fleet.given["url"], schema="fleet")
     run_id = await workers.submit("city", "How?")
     await second_store.take(run_id)
@@ -710,7 +710,7 @@ async def test_duplicate_deliveries_are_ignored_and_abandoned_runs_are_found(fle
 
 
 async def test_a_process_has_one_worker(fleet: Fleet) -> None:
-    """A second worker in the process is rejected without harm to the first."""
+    """A second worker in the process is rejected without harming the first."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     async with fleet.working(workers):
@@ -785,7 +785,7 @@ def test_a_worker_without_patterns_does_not_start(spec: str, capsys: pytest.Capt
 
 
 async def test_workers_reject_imported_runs(fleet: Fleet) -> None:
-    """Both the client and a worker that receives the run reject it. Another deployment may accept it."""
+    """Both the client and a worker that receives such a run reject it. Another deployment may accept it."""
     workers, lenient = fleet.workers(), fleet.workers(allow_imported=True)
     run_id = await workers.submit("city", "How?")
     lines = [line async for line in export_run(workers.store, run_id)]

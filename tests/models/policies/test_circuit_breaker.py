@@ -111,7 +111,7 @@ class Reference:
 
 
 class BreakerMachine(RuleBasedStateMachine):
-    """Any order of calls, results, cancellations and times leads to the reference's states."""
+    """State machine in which any order of calls, results, cancellations and times leads to the reference's states."""
 
     calls = Bundle("calls")
 
@@ -187,7 +187,7 @@ TestBreakerMachine = BreakerMachine.TestCase
     steps=st.lists(st.booleans() | st.sampled_from([7, 50, 100]), max_size=60),
 )
 def test_sequential_calls_match_another_library(failures: int, successes: int, steps: list[bool | int]) -> None:
-    """The transitions of sequential calls match those of pyresilience."""
+    """The other library is pyresilience, which must change from state to state at the same calls."""
     clock = Clock()
     breaker = Breaker(failures=failures, cooldown=60, successes=successes, clock=clock)
     config = CircuitBreakerConfig(failure_threshold=failures, recovery_timeout=60, success_threshold=successes)
@@ -207,7 +207,7 @@ def test_sequential_calls_match_another_library(failures: int, successes: int, s
 
 
 def test_threads_share_the_limit_of_trials() -> None:
-    """Two of sixteen simultaneous calls in the half-open state are admitted."""
+    """Of sixteen simultaneous calls in the half-open state, two are admitted."""
     clock = Clock()
     breaker = Breaker(failures=1, cooldown=1, successes=2, clock=clock)
     for _ in range(50):
@@ -233,7 +233,10 @@ def test_threads_share_the_limit_of_trials() -> None:
 
 
 def test_agents_are_distinguished_by_name() -> None:
-    """Agents do not affect each other. Unknown agents are available, and a lookup does not store them."""
+    """One agent's failures do not affect another.
+
+    Unknown agents are available, and looking one up does not store it.
+    """
     clock = Clock()
     breakers = Breakers(failures=3, cooldown=60, successes=2, clock=clock)
     everybody = ["ada", "ben", "cy"]
@@ -305,7 +308,7 @@ async def failing(model: Any, error: type[BaseException], **options: Any) -> Any
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error()).__name__)
 async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
-    """After three failures in a row, the fourth call is not made. A success resets the count."""
+    """After three failures in a row, the fourth call is not made. Any success resets the count."""
     leaf = Leaf([error(), error(), "fine", error(), error(), error()])
     model = CircuitBreaker(leaf)
     for number in range(6):
@@ -321,7 +324,7 @@ async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
 
 @pytest.mark.parametrize("error", NEUTRAL, ids=lambda error: type(error()).__name__)
 async def test_unrelated_errors_are_not_counted(error: Any) -> None:
-    """Such errors count neither as failures nor as successes in any state, and they release a trial slot."""
+    """In any state, such an error counts neither as a failure nor as a success, and it releases its trial slot."""
     clock = Clock()
     leaf = Leaf([endpoint_error, *[error()] * 5, endpoint_error, error(), error(), "fine"])
     model = CircuitBreaker(leaf, failures=2, successes=1, clock=clock)
@@ -339,7 +342,7 @@ async def test_unrelated_errors_are_not_counted(error: Any) -> None:
 
 
 async def test_a_call_with_retries_counts_once() -> None:
-    """The inner model's requests belong to a single call."""
+    """All requests that the inner model makes belong to a single call."""
     leaf = Leaf([endpoint_error], retry=Retry(attempts=5, sleep=Naps()))
     model = CircuitBreaker(leaf, failures=2)
     states = []
@@ -350,7 +353,7 @@ async def test_a_call_with_retries_counts_once() -> None:
 
 
 async def test_state_changes_are_reported_to_the_run_that_caused_them() -> None:
-    """The models of two runs share a circuit, and each run receives only the changes it caused."""
+    """Two runs can share a circuit through their models, yet each run receives only the changes that it caused."""
     clock = Clock()
     breaker = Breaker(failures=1, successes=2, clock=clock)
     first, second = (
@@ -371,7 +374,7 @@ async def test_state_changes_are_reported_to_the_run_that_caused_them() -> None:
 
 
 async def test_a_cancelled_trial_releases_its_slot() -> None:
-    """With one slot, the next call is a trial again, and a third concurrent call is rejected."""
+    """With a single slot, the next call becomes the trial, and a third concurrent call is rejected."""
     clock = Clock()
     model = CircuitBreaker(Leaf([endpoint_error, hang, hang, "fine"]), failures=1, successes=1, clock=clock)
     await failing(model, ProviderFailed)
@@ -390,7 +393,7 @@ async def test_a_cancelled_trial_releases_its_slot() -> None:
 
 
 async def test_calls_admitted_before_the_circuit_opened_do_not_change_it() -> None:
-    """Late answers describe an earlier state of the endpoint."""
+    """A late answer describes an earlier state of the endpoint."""
     gate = asyncio.Event()
 
     async def late(_: object) -> str:
@@ -416,7 +419,7 @@ async def test_calls_admitted_before_the_circuit_opened_do_not_change_it() -> No
 def test_a_timeout_after_sending_counts_as_a_failure() -> None:
     """The deadline arrives as a cancellation.
 
-    A call that was still queued at that time has not reached the endpoint.
+    A call that was still queued at that time has not reached the endpoint, so it does not count.
     """
 
     async def late() -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
     max_concurrency: int, calls: list[tuple[int, int, int | None]]
 ) -> None:
-    """Whichever calls are cancelled, all others are answered, and all slots are free at the end."""
+    """Whichever calls are cancelled, all others are answered and all slots are free in the end."""
     calls = sorted(calls, key=lambda call: call[0])
     leaf = Leaf([delayed(seconds) for _, seconds, _ in calls] + [delayed(1)])
 
@@ -54,7 +54,7 @@ def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
 
 @given(at=st.lists(st.integers(0, 20), min_size=1, max_size=15).map(sorted), max_concurrency=st.integers(1, 3))
 def test_waiters_are_served_in_order(at: list[int], max_concurrency: int) -> None:
-    """All slots are used and no call overtakes another. The times match those of a queue with several servers."""
+    """No call overtakes another and no slot stays idle, so the times match those of a queue with several servers."""
     leaf = Leaf([delayed(5)])
     warped(call_at(ConcurrencyLimit(leaf, max_concurrency), at))
     assert received_order(leaf) == list(range(len(at)))
@@ -66,7 +66,7 @@ def test_waiters_are_served_in_order(at: list[int], max_concurrency: int) -> Non
 
 
 def test_a_waiting_retry_holds_no_slot() -> None:
-    """A slot is held during a request but not while waiting for a retry."""
+    """A call gives up its slot while it waits for a retry."""
     leaf = Leaf([endpoint_error, delayed(1), "fine"], retry=Retry(attempts=2, first_wait=20))
 
     async def crowd() -> None:
@@ -104,7 +104,7 @@ async def test_waiting_time_is_counted() -> None:
 
 
 def test_each_event_loop_has_separate_slots() -> None:
-    """One object serves several runs in succession, even after many calls in the previous run."""
+    """One object serves several runs in succession, even after the previous run has made many calls."""
     model = ConcurrencyLimit(Leaf([delayed(1)]), 2)
 
     async def crowd() -> float:
@@ -123,7 +123,7 @@ def test_invalid_options_are_rejected(max_concurrency: Any) -> None:
 
 
 async def test_a_real_server_sees_at_most_the_limit() -> None:
-    """Thirty calls with three slots use three connections."""
+    """Thirty calls through three slots use three connections."""
     async with ChatServer() as server:
         model = ConcurrencyLimit(OpenAIModel("m", base_url=server.base_url), 3)
         async with model.open_connections():

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.anyio
 
 @given(failing=st.lists(st.booleans(), min_size=1, max_size=5))
 def test_the_first_successful_model_answers(failing: list[bool]) -> None:
-    """Earlier models are called once each, in order, and later models are not called.
+    """Models before it are called once each, in order, and models after it are never called.
 
     If all fail, the last error is raised.
     """
@@ -100,7 +100,6 @@ async def test_recoverable_errors_try_the_next_provider(error: ModelError) -> No
     ids=lambda error: type(error).__name__,
 )
 async def test_application_errors_are_raised_at_once(error: Exception) -> None:
-    """A wrong key is not hidden by a working model. Earlier failures are added to the error as notes."""
     last = Leaf()
     with pytest.raises(type(error)) as caught:
         await ask(Fallback(Leaf([endpoint_error]), Leaf([error]), last), make_request())
@@ -141,7 +140,7 @@ async def test_an_outer_retry_repeats_the_whole_chain() -> None:
 
 
 def test_a_timed_out_call_tries_no_other_model() -> None:
-    """The call's deadline covers all models, while the deadline of a single model does not end the call."""
+    """The call's deadline covers all models, whereas the deadline of a single model does not end the call."""
 
     async def late() -> None:
         last = Leaf()
@@ -188,7 +187,7 @@ def test_invalid_options_are_rejected(models: Any, options: Any, field: str) -> 
 
 
 async def test_a_second_server_answers_when_the_first_is_down() -> None:
-    """One of three real servers has an exhausted quota, one is down, and one works."""
+    """One real server has an exhausted quota, the second is down, and the third works."""
 
     async def spent(exchange: Exchange) -> None:
         await exchange.json({"error": {"message": "spent", "code": "insufficient_quota"}}, status=429)

@@ -36,7 +36,7 @@ PER = 60.0
 
 
 def expected_times(at: list[float], requests: int) -> list[float]:
-    """Return when each request may be sent, computing a token bucket exactly from request to request."""
+    """Return when each request may be sent, computing a token bucket exactly from one request to the next."""
     level, last, times = 0.0, 0.0, []
     for when in at:
         at_the_earliest = max(when, last)
@@ -54,7 +54,7 @@ def expected_times(at: list[float], requests: int) -> list[float]:
     seconds=st.integers(0, 30),
 )
 def test_requests_are_sent_in_order_as_soon_as_the_limit_allows(at: list[float], requests: int, seconds: int) -> None:
-    """Requests are sent exactly when a token bucket allows and never overtake each other."""
+    """A token bucket determines when each request is sent, and requests never overtake each other."""
     leaf = Leaf([delayed(seconds)])
     warped(call_at(RateLimit(leaf, requests=requests, per=PER), at))
     assert since_start(leaf) == pytest.approx(expected_times(at, requests), abs=1e-4)
@@ -66,7 +66,7 @@ def test_requests_are_sent_in_order_as_soon_as_the_limit_allows(at: list[float],
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=15))
 def test_a_request_waits_while_tokens_are_overdrawn(costs: list[int]) -> None:
-    """Sequential requests are charged when they end. The next one waits until the overdraft is paid off."""
+    """Sequential requests are charged when they end, so the next one waits until the overdraft is paid off."""
     leaf = Leaf([answer_with_usage(cost) for cost in costs])
 
     async def in_turn() -> None:
@@ -85,7 +85,7 @@ def test_a_request_waits_while_tokens_are_overdrawn(costs: list[int]) -> None:
 
 @given(at=st.lists(st.integers(0, 90).map(float), min_size=1, max_size=25).map(sorted), burst=st.integers(1, 5))
 def test_at_most_one_burst_is_sent_at_once(at: list[float], burst: int) -> None:
-    """The burst is also limited after a pause, and does not change the rate of `requests`."""
+    """A pause does not enlarge the burst, and a burst does not change the rate of `requests`."""
     leaf = Leaf([delayed(0)])
     warped(call_at(RateLimit(leaf, requests=12, per=PER, burst=burst), at))
     assert received_order(leaf) == list(range(len(at)))
@@ -101,7 +101,7 @@ def test_both_limits_hold() -> None:
 
 
 def test_concurrent_requests_may_overdraw_tokens() -> None:
-    """Requests in flight have not been charged yet. Later requests wait longer instead."""
+    """Requests in flight have not been charged yet, so later requests wait longer instead."""
     leaf = Leaf([delayed(1, answer_with_usage(200))])
     warped(call_at(RateLimit(leaf, tokens=200, per=PER), [0.0, 0.0, 0.0, 2.0]))
     assert since_start(leaf) == pytest.approx([0, 0, 0, 1 + 400 / 200 * PER], abs=1e-3)
@@ -117,7 +117,7 @@ def test_concurrent_requests_may_overdraw_tokens() -> None:
     ids=["an answer", "never answered", "nobody knows"],
 )
 def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
-    """Four characters count as one token. A rejected request costs nothing, and a failed one costs its prompt."""
+    """Four characters count as one token. A rejected request costs nothing, while a failed one costs its prompt."""
     leaf = Leaf([first, "fine"])
     prompt = [{"role": "user", "content": "y" * 4000}]
 
@@ -131,7 +131,7 @@ def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
 
 
 def test_each_sent_request_is_charged_once() -> None:
-    """If a model calls two others, both requests are charged, and so is each request of a retried call."""
+    """If a model calls two others, both of their requests are charged, and so is each request of a retried call."""
     first, second = Leaf([answer_with_usage(100, ""), "fine"]), Leaf([answer_with_usage(300)])
 
     async def twice() -> float:
@@ -153,7 +153,7 @@ def test_each_sent_request_is_charged_once() -> None:
 
 
 def test_a_late_arrival_waits_behind_earlier_requests() -> None:
-    """The earlier request has been waiting for the remaining capacity."""
+    """The earlier requests have been waiting for the capacity that remains."""
     leaf = Leaf()
 
     async def punctual() -> None:
@@ -173,7 +173,7 @@ def test_a_late_arrival_waits_behind_earlier_requests() -> None:
 
 
 def test_cancelled_waiters_do_not_block_others() -> None:
-    """Of many calls, some are sent, some cancelled and some rejected. The next call is still sent on time."""
+    """Some of many calls are sent, some cancelled and some rejected, yet the next one is still sent on time."""
 
     async def after() -> float:
         model = RateLimit(Leaf(), requests=1, per=10.0)
@@ -202,7 +202,7 @@ def test_each_request_of_a_call_is_limited() -> None:
 
 
 def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
-    """RateLimited is raised at once with the seconds, so that calls with more time go first."""
+    """RateLimited is raised at once and states the wait in seconds, so that calls with more time go first."""
     leaf = Leaf()
 
     async def impatient() -> None:
@@ -224,7 +224,7 @@ def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
 
 
 def test_a_wait_that_became_too_long_ends_early() -> None:
-    """A request that was in flight when the wait began is charged in the meantime."""
+    """While the call waits, a request that was already in flight is charged and lengthens the wait."""
     leaf = Leaf([answer_with_usage(100), delayed(1, answer_with_usage(1000)), "fine"])
 
     async def overtaken() -> float:
@@ -241,7 +241,7 @@ def test_a_wait_that_became_too_long_ends_early() -> None:
 
 
 def test_a_fallback_takes_over_at_once() -> None:
-    """A call does not wait for one model's limit if another model can answer in time."""
+    """No call waits for one model's limit if another model can answer in time."""
     first, second = Leaf(), Leaf()
     model = Fallback(RateLimit(first, requests=1, per=PER), second)
     warped(call_at(model, [0.0, 0.0, 0.0], timeout=5))
@@ -250,7 +250,7 @@ def test_a_fallback_takes_over_at_once() -> None:
 
 @given(at=st.lists(st.integers(0, 10).map(float), min_size=2, max_size=12).map(sorted), data=st.data())
 def test_a_cancelled_wait_frees_its_turn(at: list[float], data: st.DataObject) -> None:
-    """The other requests are sent as if the cancelled one had never waited."""
+    """All other requests are sent as if the cancelled one had never waited."""
     leaf = Leaf()
     lost = data.draw(st.sets(st.integers(1, len(at) - 1)))
     times = [when for number, when in enumerate(at) if number not in lost]
@@ -284,7 +284,7 @@ async def test_waiting_time_is_counted() -> None:
 
 
 def test_each_event_loop_has_a_separate_count() -> None:
-    """One object serves successive runs, each on a different loop, even after many calls in the previous run."""
+    """One object serves successive runs, each on a different loop, even after the previous run has made many calls."""
     leaf = Leaf()
     model = RateLimit(leaf, requests=1, per=10.0)
     for _ in range(3):
@@ -322,7 +322,7 @@ async def test_a_real_server_is_rate_limited() -> None:
 
 
 def test_a_hanging_request_does_not_block_others() -> None:
-    """The limit applies to the rate of requests, not to their concurrency."""
+    """The limit applies to the rate at which requests are sent, not to how many are in flight."""
     leaf = Leaf([hang, "fine"])
 
     async def beside() -> None:

@@ -103,7 +103,7 @@ def test_a_seeded_run_repeats_its_waits() -> None:
 
 
 async def test_retry_after_is_respected() -> None:
-    """Retry-After is a lower bound: the wait is never shorter than without the header."""
+    """Retry-After is a lower bound, so the wait is never shorter than without the header."""
     naps = Naps()
     leaf = Leaf([RateLimited("busy", retry_after=7.0), RateLimited("busy", retry_after=0.001), "fine"])
     assert (await ask(Retrying(leaf, Retry(first_wait=1, sleep=naps)), make_request())).text == "fine"
@@ -120,7 +120,7 @@ async def test_an_excessive_retry_after_is_not_awaited() -> None:
 
 
 def test_a_wait_beyond_the_deadline_is_not_started() -> None:
-    """The last error is raised at once, while there is still time."""
+    """The last error is raised at once, while there is still time left."""
 
     async def late() -> float:
         start = now()
@@ -132,7 +132,7 @@ def test_a_wait_beyond_the_deadline_is_not_started() -> None:
 
 
 def test_a_call_with_all_its_waits_ends_at_its_deadline() -> None:
-    """A deadline that passes in the middle of a request is reported as the call's deadline."""
+    """If the deadline passes in the middle of a request, the error still names it as the call's deadline."""
 
     async def late() -> float:
         start, leaf = now(), Leaf([endpoint_error, hang])
@@ -145,7 +145,7 @@ def test_a_call_with_all_its_waits_ends_at_its_deadline() -> None:
 
 
 def test_a_call_cancelled_during_a_wait_sends_nothing_more() -> None:
-    """Cancellation is never treated as a failure."""
+    """Cancellation must never be treated as a failure that deserves a retry."""
 
     async def cancelled() -> int:
         leaf = Leaf([endpoint_error])
@@ -212,7 +212,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 async def test_only_transient_failures_are_retried(case: Case) -> None:
-    """Temporary failures are retried. Refusals, invalid settings and application errors are not."""
+    """Temporary failures are retried, but refusals, invalid settings and application errors are not."""
     leaf = Leaf([lambda _: case.error()])
     request = make_request()
     with pytest.raises(type(case.error())):
@@ -231,7 +231,7 @@ async def test_the_application_can_choose_what_is_retried() -> None:
 
 
 async def test_an_invalid_answer_is_retried_with_the_reason() -> None:
-    """The prompt quotes the answer and the problem. After two such answers, the next mode is used."""
+    """The new prompt quotes the answer and the problem. After two such answers, the next mode is used."""
     naps, events = Naps(), list[Any]()
     leaf = Leaf(['{"loser": "a"}', '{"winner": 5}', "nothing", '{"winner": "a"}'])
     retry = Retry(attempts=4, sleep=naps)
@@ -250,7 +250,7 @@ async def test_an_invalid_answer_is_retried_with_the_reason() -> None:
 
 
 async def test_switching_modes_does_not_count_as_an_attempt() -> None:
-    """After two answers without JSON, each further request uses the next mode, up to the last one."""
+    """After two answers without JSON, each further request uses the next mode until none is left."""
     leaf = Leaf([lambda request: answer_in_prose(request, modes=4)])
     with pytest.raises(SchemaViolation):
         await ask(Retrying(leaf, Retry(attempts=3)), make_request(output=Verdict))
@@ -264,7 +264,7 @@ def answer_in_prose(request: Any, modes: int) -> SchemaViolation:
 
 
 async def test_a_truncated_structured_answer_is_retried_with_a_higher_limit() -> None:
-    """The limit is doubled, but only once."""
+    """The retry doubles the limit, but only once."""
     leaf = Leaf([ModelResponse(text='{"winner": "a', finish="length")])
     request = make_request(output=Verdict, settings=ModelSettings(max_tokens=50))
     with pytest.raises(OutputTruncated):
@@ -273,7 +273,7 @@ async def test_a_truncated_structured_answer_is_retried_with_a_higher_limit() ->
 
 
 async def test_each_retry_emits_an_event() -> None:
-    """The event has the failed model, the reason, and the length of the wait."""
+    """The event names the failed model, the reason, and how long the wait is."""
     events: list[Any] = []
     leaf = Leaf([endpoint_error, "fine"])
     await ask(Retrying(leaf, Retry(first_wait=0.002)), make_request(events=events))
@@ -400,7 +400,10 @@ def trees(outcomes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[Tre
 
 @given(tree=trees(st.just((endpoint_error,))))
 def test_attempts_never_multiply(tree: Tree) -> None:
-    """In any nesting, only one loop repeats, so each innermost model gets at most the attempts of that loop."""
+    """Only one loop repeats in any nesting of models.
+
+    Each innermost model gets at most that loop's number of attempts.
+    """
     leaves: list[Leaf] = []
     request = make_request()
     with pytest.raises(ProviderFailed):
@@ -413,7 +416,7 @@ def test_attempts_never_multiply(tree: Tree) -> None:
 
 @given(tree=trees(st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=4).map(tuple)))
 def test_attempts_list_every_received_request(tree: Tree) -> None:
-    """Requests received by models and attempts correspond one to one, whatever the answers."""
+    """Whatever the answers, attempts correspond one to one to the requests that models receive."""
     leaves: list[Leaf] = []
     request = make_request()
 
@@ -466,7 +469,10 @@ async def answer_nonsense(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["by itself", "through all policies"])
 async def test_attempts_list_every_request_of_a_real_model(*, wrapped: bool) -> None:
-    """The fifth request is answered after a rate limit, a failure, a reset and nonsense. The server's count agrees."""
+    """The fifth request is answered, after a rate limit, a failure, a reset and nonsense.
+
+    The server counts as many requests.
+    """
     request = make_request(timeout=30)
     async with ChatServer({"m": fail_first(answer_429, answer_500, reset_connection, answer_nonsense)}) as server:
         retry = Retry(attempts=5, first_wait=0.001)

@@ -77,7 +77,7 @@ def wrap_in_all(model: Any, *, max_concurrency: int = 50, between: float | None 
 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 async def test_policies_have_the_name_of_their_inner_model(make: Callable[[Any], Any]) -> None:
-    """A policy accepts a model or a name, answers like the model, and shows it in its repr."""
+    """A policy accepts a model or a name, answers as that model does, and shows it in its repr."""
     model = make(Leaf(name="ada"))
     assert isinstance(model, Model)
     assert model.name == "ada"
@@ -89,7 +89,7 @@ async def test_policies_have_the_name_of_their_inner_model(make: Callable[[Any],
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("spec", [None, "intent/chat", 5, "nobody/knows"], ids=repr)
 def test_invalid_inner_models_are_rejected(make: Callable[[Any], Any], spec: Any) -> None:
-    """Intents can be resolved only by runs."""
+    """An intent cannot be wrapped either, because only a run can resolve it."""
     with pytest.raises(ConfigurationError):
         make(spec)
 
@@ -101,7 +101,7 @@ async def test_a_block_accepts_any_policy(make: Callable[[Any], Any]) -> None:
 
 
 async def test_opening_a_wrapper_opens_all_inner_models() -> None:
-    """This holds for every kind of wrapper, while the outermost one is open. Models without connections are skipped."""
+    """This holds for every kind of wrapper while the outermost one is open. Models without connections are skipped."""
     models = [Holdable(name=str(number)) for number in range(len(POLICIES))]
     wrapped = [make(model) for make, model in zip(POLICIES.values(), models, strict=True)]
     async with Retrying(Fallback(*wrapped, Leaf())).open_connections():
@@ -110,7 +110,7 @@ async def test_opening_a_wrapper_opens_all_inner_models() -> None:
 
 
 async def test_connections_stay_open_while_the_outermost_wrapper_is_open() -> None:
-    """Five calls use one connection. Without an open wrapper, each call uses a separate one."""
+    """Five calls use one connection. Without an open wrapper, each of them uses a separate one."""
     async with ChatServer() as server:
         model = wrap_in_all(OpenAIModel("m", base_url=server.base_url), between=None)
         async with model.open_connections():
@@ -122,8 +122,6 @@ async def test_connections_stay_open_while_the_outermost_wrapper_is_open() -> No
 
 
 async def test_a_custom_wrapper_runs_code_around_the_call() -> None:
-    """The wrapper changes the request and the answer. Inner retries count as one call."""
-
     class Shouting(Wrapper):
         async def request(self, request: ModelRequest, /) -> ModelResponse:
             request.messages = [*request.messages, {"role": "user", "content": "Loud!"}]
@@ -138,7 +136,7 @@ async def test_a_custom_wrapper_runs_code_around_the_call() -> None:
 
 
 async def test_answers_changed_by_a_wrapper_are_checked() -> None:
-    """A blank answer from a wrapper is an error, as with any model."""
+    """A blank answer from a wrapper is an error, just as from any model."""
 
     class Silent(Wrapper):
         async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -191,7 +189,10 @@ class Duck:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["a real model", "a real model through all policies"])
 async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> None:
-    """The inner models report attempts. The wrapper does not declare this, so its own attempt is removed."""
+    """The inner models report their attempts.
+
+    Since the wrapper does not declare that they do, its own attempt is removed.
+    """
     counting = Counting(10)
     request = make_request(attempts=Attempts(meter=counting))
     async with ChatServer() as server:
@@ -204,7 +205,7 @@ async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> No
 
 
 async def test_a_run_limit_stops_retries_and_fallbacks() -> None:
-    """LimitReached passes through every policy, since it is not a failure of the model."""
+    """LimitReached passes through every policy because the model has not failed."""
     counting = Counting(2)
     first, second = Leaf([endpoint_error]), Leaf()
     model = Fallback(wrap_in_all(Retrying(first, Retry(attempts=9, sleep=Naps()))), second)
@@ -214,7 +215,7 @@ async def test_a_run_limit_stops_retries_and_fallbacks() -> None:
 
 
 async def test_mass_cancellation_leaves_nothing_behind() -> None:
-    """300 calls through all policies, cancelled at any stage, leave neither tasks nor connections behind."""
+    """300 calls through all policies are cancelled at various stages, and neither a task nor a connection remains."""
 
     async def hang(exchange: Exchange) -> None:
         await exchange.until_gone()
@@ -252,7 +253,7 @@ async def test_mass_cancellation_leaves_nothing_behind() -> None:
 
 
 async def test_a_null_answer_is_valid_inside_wrappers() -> None:
-    """The answer is validated once, by the innermost model."""
+    """The innermost model validates the answer, and no wrapper validates it again."""
     request = make_request(output=OutputSchema.of(int | None))
     model = Wrapper(Wrapper(FunctionModel(lambda _: {"value": None})))
     response = await ask(model, request)

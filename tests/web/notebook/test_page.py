@@ -72,7 +72,7 @@ def is_call(event: object) -> bool:
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_every_pattern_can_be_shown_at_any_time(name: str) -> None:
-    """Before each answer it is a live page. At the end it is a report in a frame, like its document."""
+    """Before each answer, it is shown as a live page. In the end, it is a report in a frame, like its document."""
     calls, pages = count(), []
 
     async def answer(request: Any) -> Any:
@@ -92,7 +92,6 @@ async def test_every_pattern_can_be_shown_at_any_time(name: str) -> None:
 
 
 async def test_the_live_page_shows_text_in_progress() -> None:
-    """The text is shown until it is recorded. Text of a failed attempt disappears."""
     gate = asyncio.Semaphore(0)
 
     async def answer(request: Any) -> Any:
@@ -147,8 +146,6 @@ async def test_the_question_is_shown_in_full(end: str) -> None:
 
 
 async def test_a_failed_run_shows_its_progress() -> None:
-    """The error and the earlier contributions are shown, also from the run attached to the error."""
-
     def answer(request: Any) -> str:
         if "bob" in request.block:
             raise ConnectionError(HOSTILE)
@@ -167,7 +164,7 @@ async def test_a_failed_run_shows_its_progress() -> None:
 
 
 async def test_a_suspended_run_names_the_human_it_waits_for() -> None:
-    """The transcript so far is shown, also in Markdown. A standalone human block works too."""
+    """The transcript so far is shown, in Markdown as well. A standalone human block works too."""
     sides = [Debater("ann", "for"), Debater("bob", "against", block=human(name="olga"))]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     result = await pattern.run(QUESTION, model=ScriptedModel("Homes."), store="memory:")
@@ -179,7 +176,6 @@ async def test_a_suspended_run_names_the_human_it_waits_for() -> None:
 
 
 async def test_a_run_without_a_pattern_shows_its_state() -> None:
-    """Running and failed runs show their state. A result has its repr."""
     go = asyncio.Event()
 
     async def shout(value: Any, ctx: Any) -> str:
@@ -229,7 +225,7 @@ async def test_hostile_text_is_escaped(text: str) -> None:
 
 
 async def test_output_of_a_large_run_stays_small() -> None:
-    """Twenty long turns are shortened with a note, and the verdict is kept."""
+    """Twenty long turns are shortened with a note, but the verdict is kept."""
 
     def answer(request: Any) -> Any:
         return {**VERDICT, "winner": "side 1"} if request.output_schema else "word " * 5_000
@@ -267,7 +263,7 @@ def test_an_excerpt_omits_the_middle() -> None:
 
 @pytest.mark.parametrize("broken", ["raw", "events", "status"])
 async def test_an_unprintable_value_raises_nothing(broken: str) -> None:
-    """The notebook shows the repr of unknown results from an application's block."""
+    """The notebook shows the repr of whatever unknown result an application's block returns."""
 
     class Broken(type(await _result())):  # type: ignore[misc]
         def __getattribute__(self, name: str) -> Any:
@@ -317,7 +313,6 @@ async def _reports() -> Sequence[Any]:
 
 
 async def test_reports_of_evaluations_are_tables() -> None:
-    """Audits, benefits and batches have a sentence, a table and findings, with untrusted text escaped."""
     for report in await _reports():
         page = Page(report._repr_html_())
         assert page.tags <= {"div", "p", "b", "bdi", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
@@ -328,7 +323,7 @@ async def test_reports_of_evaluations_are_tables() -> None:
 
 
 def test_notebook_code_is_loaded_only_on_demand() -> None:
-    """A program that runs a debate imports no page."""
+    """A program that only runs a debate imports no page."""
     script = (
         "import sys, flowdebate\n"
         "from flowdebate import Debater, debate\n"
@@ -348,7 +343,7 @@ def test_notebook_code_is_loaded_only_on_demand() -> None:
 
 @pytest.mark.skipif(find_spec("anywidget") is not None, reason="anywidget is installed")
 async def test_a_missing_extra_raises_an_error_with_the_install_command() -> None:
-    """Both names can be imported and raise the error on use."""
+    """Both names can be imported and raise the error only when used."""
     from flowdebate.notebook import HumanTurn, show
 
     handle = debate(name="rent", debaters=SIDES, max_rounds=1).start("Q?", model=FunctionModel(answer_to))

@@ -46,7 +46,7 @@ def summarize(rows: list[Pair | Same]) -> list[Any]:
 
 @given(one=TEXTS, other=TEXTS)
 def test_changes_reproduce_both_texts(one: str, other: str) -> None:
-    """Without insertions, the marked text equals the first text; without deletions, the second.
+    """Without its insertions, the marked text is the first text; without its deletions, it is the second.
 
     Equal text is not marked.
     """
@@ -58,13 +58,13 @@ def test_changes_reproduce_both_texts(one: str, other: str) -> None:
 
 
 def test_changes_are_whole_words() -> None:
-    """Text between two changes is not marked."""
+    """The text between two changes is not marked."""
     pieces = [(piece.kind, piece.text) for piece in changes("It costs one million.", "It costs two millions.")]
     assert pieces == [("same", "It costs"), ("del", " one million."), ("ins", " two millions.")]
 
 
 def test_long_texts_are_compared_quickly() -> None:
-    """Hostile texts are replaced as a whole."""
+    """A hostile text is replaced as a whole."""
     one, other = "a " * 50_000, "a b " * 25_000
     start = time.perf_counter()
     pieces = changes(one, other)
@@ -73,7 +73,6 @@ def test_long_texts_are_compared_quickly() -> None:
 
 
 def test_equal_beginnings_collapse() -> None:
-    """Equal steps are collapsed to one part. A different step is next to its counterpart."""
     rows = compare_runs(make_calls("a", "b", "c", "d"), make_calls("a", "b", "c", "d", c="Else."), fork=None)
     assert summarize(rows) == [(1, 2), ("c", "c"), (4, 4)]
     assert isinstance(rows[0], Same)
@@ -82,7 +81,7 @@ def test_equal_beginnings_collapse() -> None:
 
 
 def test_steps_of_only_one_run_keep_their_position() -> None:
-    """The steps come after the same step as in their own run."""
+    """Such steps follow the same step as in their own run."""
     rows = compare_runs(make_calls("a", "c", "e"), make_calls("b", "a", "d", "c"), fork=None)
     assert summarize(rows) == [(None, "b"), (1, 1), (None, "d"), (2, 2), ("e", None)]
 
@@ -92,7 +91,7 @@ PLACES = st.lists(st.sampled_from("abcdefg"), unique=True)
 
 @given(one=PLACES, other=PLACES)
 def test_no_step_is_lost(one: list[str], other: list[str]) -> None:
-    """Each step of both runs is shown once, and the first run's steps are in order."""
+    """Each step of both runs is shown once, and the steps of the first run are in order."""
     assume(set(one) & set(other))
     rows = compare_runs(make_calls(*one), make_calls(*other), fork=None)
     numbers: list[int] = []
@@ -110,7 +109,6 @@ def test_no_step_is_lost(one: list[str], other: list[str]) -> None:
 
 
 def test_runs_without_common_paths_are_shown_step_by_step() -> None:
-    """An example is two runs of different patterns."""
     assert summarize(compare_runs(make_calls("a", "b", "c"), make_calls("d", "e"), fork=None)) == [
         ("a", "d"),
         ("b", "e"),
@@ -119,7 +117,7 @@ def test_runs_without_common_paths_are_shown_step_by_step() -> None:
 
 
 def test_a_fork_shows_the_origin_of_each_step() -> None:
-    """A step is reused, edited, or repeated. The parent has no origin."""
+    """A step is reused, edited, or repeated. The parent itself has no origin."""
     fork = [
         make_call("a", origin="reused"),
         make_call("b", "New.", number=2, origin="edited"),
@@ -146,7 +144,7 @@ def test_dissimilar_texts_are_shown_unchanged() -> None:
 
 @given(one=TEXTS, other=TEXTS)
 def test_sides_keep_all_words(one: str, other: str) -> None:
-    """For any marks and line ends, each side has all words of its text."""
+    """Whatever its marks and line ends, no word of a side's text is lost."""
     for part in compare_runs([make_call("a", one or "x")], [make_call("a", other or "x")], fork=None):
         if isinstance(part, Pair):
             for side, text in ((part.one, one or "x"), (part.other, other or "x")):

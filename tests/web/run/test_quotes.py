@@ -27,7 +27,7 @@ SAID = "They write: “Rents rose by 15 per cent.” And: “Rents fell\nby a ha
 
 @given(text=TEXTS, places=st.lists(PLACES, max_size=5), is_exact=st.booleans())
 def test_splitting_a_text_at_its_quotes_loses_nothing(text: str, places: list[Any], is_exact: bool) -> None:  # noqa: FBT001 - drawn
-    """This holds for any positions in a journal. The words of each quote are marked once."""
+    """Any positions in a journal are accepted, and the words of each quote are marked once."""
     looked_up = [(quote.start, quote.end, quote.source) for quote in verify_quotes(text, {"report": "rents rose by a"})]
     quotes = tuple(
         Quoted(start=start, end=end, source=source) for start, end, source in (looked_up if is_exact else places)
@@ -71,11 +71,6 @@ def strip_spaces(text: str) -> str:
 
 @pytest.mark.anyio
 async def test_quotes_are_marked_and_listed() -> None:
-    """Each quote has a number that links to the source, or a note that no source contains it.
-
-    A short quote is unchanged.
-    """
-
     def answer(request: Any) -> Any:
         if request.output_schema is not None:
             return {"reasoning": "Ann quotes.", "winner": None, "verdict": "Wait."}
