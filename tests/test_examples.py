@@ -148,7 +148,7 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
     assert f"Finished after {rounds} rounds: {reason}" in capsys.readouterr().out
 
 
-def test_the_moderator_s_briefing_uses_its_tool(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_briefing_of_the_moderator_uses_its_tool(capsys: pytest.CaptureFixture[str]) -> None:
     """The briefing is what the tool returns. The moderator ends the debate before the maximum."""
     example = load_script("moderated_debate")
     raw = example.main(make_model(None))

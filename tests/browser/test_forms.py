@@ -204,7 +204,7 @@ def test_problems_are_shown_at_their_field(
     assert page.get_by_label("Question").input_value() == "Which one?"
 
 
-def test_a_person_s_side_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_a_human_side_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """The suggested name can be replaced, but nothing starts without a name."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill("Which one?")

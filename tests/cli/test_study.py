@@ -122,7 +122,7 @@ def test_changes_since_the_registration_are_reported(study_folder: Path) -> None
     assert "Differences from the registration: seed: registered 3, now 4" in " ".join(result.stdout.split())
 
 
-def test_debaters_read_the_row_s_sources_and_the_judge_does_not(study_folder: Path) -> None:
+def test_debaters_read_the_sources_of_their_row_and_the_judge_does_not(study_folder: Path) -> None:
     """The baselines do not see the sources either. Changed sources are reported."""
     rows = [json.loads(line) for line in (study_folder / "facts.jsonl").read_text().splitlines()]
     for number, row in enumerate(rows):

@@ -68,7 +68,7 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
 
 
 @pytest.mark.anyio
-async def test_the_host_s_user_can_argue_a_side(tmp_path: Path) -> None:
+async def test_a_user_of_the_host_can_argue_a_side(tmp_path: Path) -> None:
     """Setting the side to `human` is sufficient."""
     async with open_client(tmp_path) as client:
         sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
@@ -80,7 +80,7 @@ async def test_the_host_s_user_can_argue_a_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_another_process_s_run_can_be_awaited(tmp_path: Path) -> None:
+async def test_a_run_in_another_process_can_be_awaited(tmp_path: Path) -> None:
     """A second server on the same store reports the run's progress, but it cannot cancel the run."""
     from mcp import Client
 

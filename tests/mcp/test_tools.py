@@ -116,7 +116,7 @@ async def test_every_result_reports_the_usage() -> None:
     assert judged["spent"].startswith("2 calls, 2,000 tokens in, 200 out, ")
 
 
-async def test_the_host_s_user_takes_two_turns(stage: Stage) -> None:
+async def test_a_user_of_the_host_takes_two_turns(stage: Stage) -> None:
     questions: list[str] = []
 
     async def answer(_: object, params: ElicitRequestFormParams) -> ElicitResult:

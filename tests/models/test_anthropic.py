@@ -129,7 +129,7 @@ def test_the_compatible_endpoint_is_used_without_the_sdk(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
-async def test_a_structured_answer_is_the_application_s_own_object(mode: Any, anthropic: Vendor) -> None:
+async def test_a_structured_answer_is_an_object_of_the_application(mode: Any, anthropic: Vendor) -> None:
     """The API supports few keywords of JSON Schema, so the library validates the others."""
     anthropic.say = lambda request: (
         {"reasoning": "r", "score": 7} if request.schema else '{"reasoning": "r", "score": 7}'
@@ -164,7 +164,7 @@ async def test_a_rejected_mode_falls_back_to_the_next_one() -> None:
         ("claude-3-7-sonnet-latest", "low", None, {"type": "enabled", "budget_tokens": 2048}),
     ],
 )
-async def test_effort_is_sent_in_the_model_s_format(
+async def test_effort_is_sent_in_the_format_of_the_model(
     model: str, effort: Effort, config: Any, thinking: Any, anthropic: Vendor
 ) -> None:
     """For older models, the effort becomes a number of tokens that is added to the limit for the answer."""

@@ -478,7 +478,7 @@ FAILURES: list[tuple[str, Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("name", "says", "error", "message"), FAILURES)
-async def test_a_failure_quotes_the_program_s_message(
+async def test_a_failure_quotes_the_message_of_the_program(
     name: str, says: Any, error: Any, message: str, install_fake: Callable[..., None]
 ) -> None:
     """Color codes are removed. If the program asks for a sign-in, the error says so and explains how."""

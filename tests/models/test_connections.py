@@ -184,7 +184,7 @@ async def test_the_shorter_deadline_applies() -> None:
 
 @pytest.mark.parametrize("failures", [0, 1])
 @pytest.mark.parametrize("wrap", [lambda model: model, lambda model: ConcurrencyLimit(model, 1), Fallback])
-async def test_the_model_s_deadline_covers_all_attempts(failures: int, wrap: Callable[[Model], Model]) -> None:
+async def test_the_deadline_of_the_model_covers_all_attempts(failures: int, wrap: Callable[[Model], Model]) -> None:
     """An attempt that missed the deadline is not repeated. One that follows a failure gets the time that remains."""
 
     async def fail_slowly(exchange: Exchange) -> None:

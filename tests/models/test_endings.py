@@ -151,7 +151,7 @@ async def test_a_stream_without_a_finish_reason_is_truncated(client: str) -> Non
             await ask(make_model(client, server), make_request(on_text=[].append))
 
 
-async def test_a_router_s_native_reason_is_used_as_a_fallback() -> None:
+async def test_the_native_reason_of_a_router_is_used_as_a_fallback() -> None:
     """The reason can also be an object."""
     body = text_ending_for("unknown")["whole"]
     body["choices"][0]["native_finish_reason"] = "MAX_TOKENS"

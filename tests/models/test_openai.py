@@ -106,7 +106,7 @@ async def test_a_text_call_sends_messages_unchanged() -> None:
     assert server.paths == ["/v1/chat/completions"]
 
 
-async def test_the_model_s_settings_are_defaults_for_requests() -> None:
+async def test_model_settings_are_defaults_for_requests() -> None:
     """Each setting in a request overrides the one in the model."""
     async with ChatServer() as server:
         settings = ModelSettings(temperature=0.1, max_tokens=5, extra={"seed": 1, "top_p": 0.9})
@@ -152,7 +152,7 @@ async def test_a_stream_can_be_split_anywhere() -> None:
     assert answered.usage == Usage.unknown()
 
 
-async def test_a_listener_s_exception_is_raised_and_frees_the_connection() -> None:
+async def test_an_exception_in_a_listener_is_raised_and_frees_the_connection() -> None:
     """It must not be mistaken for an error of the provider."""
 
     def listen(_: str) -> None:
@@ -392,7 +392,7 @@ def structured_reply(mode: StructuredMode, text: str = VERDICT, **options: Any) 
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_structured_answer_is_the_application_s_own_object(
+async def test_a_structured_answer_is_an_object_of_the_application(
     mode: StructuredMode, *, available_modes: bool
 ) -> None:
     """After a single request, each mode returns the same value of the same class. Templates are unchanged."""

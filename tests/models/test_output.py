@@ -349,7 +349,7 @@ def test_an_output_schema_is_accepted_as_a_schema() -> None:
     assert OutputSchema.of(schema) is schema
 
 
-def test_the_application_s_dict_is_not_changed() -> None:
+def test_the_dict_of_the_application_is_not_changed() -> None:
     definition: dict[str, Any] = {"properties": {"x": {"type": "integer"}}}
     schema = OutputSchema.of(definition)
     assert definition == {"properties": {"x": {"type": "integer"}}}

@@ -64,7 +64,7 @@ def environment(**values: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("provider", sorted(PROVIDERS))
-def test_each_provider_s_models_can_be_named(provider: str) -> None:
+def test_models_of_each_provider_can_be_named(provider: str) -> None:
     """The part after the provider may contain slashes. Errors use the name as the user wrote it."""
     model = resolve_model(f"{provider}/some/model:7b")
     assert isinstance(model, AnthropicModel if provider == "anthropic" else OpenAIModel)
@@ -72,7 +72,7 @@ def test_each_provider_s_models_can_be_named(provider: str) -> None:
     assert model._name == "some/model:7b"
 
 
-def test_a_provider_s_model_uses_its_own_address() -> None:
+def test_a_provider_model_uses_its_own_address() -> None:
     """OPENAI_BASE_URL changes nothing but OpenAI's address."""
     with environment(OPENAI_BASE_URL="http://127.0.0.1:1/v1"):
         ollama, openai = resolve_model("ollama/gemma3"), resolve_model("openai/gpt-5-mini")
@@ -262,7 +262,7 @@ def test_an_embedding_model_is_never_the_default(name: str, local_servers: Serve
     assert choice[0] == f"{name}/qwen3:14b"
 
 
-def test_every_provider_s_address_can_be_set(local_servers: Servers) -> None:
+def test_the_address_of_every_provider_can_be_set(local_servers: Servers) -> None:
     """A separate variable exists for each provider with a key and for each local server."""
     moved = f"http://127.0.0.1:{local_servers.ports['vllm']}/v1"
     for name, provider in PROVIDERS.items():
@@ -274,7 +274,7 @@ def test_every_provider_s_address_can_be_set(local_servers: Servers) -> None:
         assert environment_choice() == ("ollama/qwen3", f"it answers at {moved}, and no key is set")
 
 
-def test_an_address_for_anthropic_s_api_requires_its_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_for_the_anthropic_api_requires_its_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compatible endpoint has a different address, and nothing may be sent to the public one."""
     monkeypatch.setattr("flowdebate.models.resolve.find_spec", lambda _: None)
     moved = environment(ANTHROPIC_BASE_URL="https://gateway.example", ANTHROPIC_API_KEY="k")

@@ -606,7 +606,7 @@ def test_task_detection_is_fast_for_any_text() -> None:
     assert time.process_time() - begin < 5
 
 
-def test_an_unknown_endpoint_returns_404_in_openai_s_format(client: openai.OpenAI) -> None:
+def test_an_unknown_endpoint_returns_404_in_openai_format(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as caught:
         client.embeddings.create(model="text-embedding-3-small", input="x")
     assert (caught.value.code, caught.value.type) == ("unknown_url", "invalid_request_error")

@@ -128,7 +128,7 @@ def test_runs_of_other_users_are_not_found(two_user_stage: Stage, ann: httpx2.Cl
     assert ann.get(f"/runs/{run_id}").json()["status"] == "complete"
 
 
-def test_the_run_list_has_only_the_user_s_runs(two_user_stage: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
+def test_the_run_list_has_only_runs_of_its_user(two_user_stage: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
     """Other users' runs appear in no list, on no page and under no filter."""
     run_of_ann, other = start_run(ann, new_id()), start_run(ben, new_id())
     for query in ("", "?limit=200", "?label=owner=ann", "?text=ship", "?status=complete"):
@@ -153,7 +153,7 @@ def test_the_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client
 
 
 @pytest.mark.parametrize("question", [BRIEF["question"], "Something else?"])
-def test_another_user_s_run_id_is_unavailable(ann: httpx2.Client, ben: httpx2.Client, question: str) -> None:
+def test_run_ids_of_other_users_are_unavailable(ann: httpx2.Client, ben: httpx2.Client, question: str) -> None:
     """Starting or forking a run with such an id returns 409, and the response does not describe the other run."""
     run_id = start_run(ann, new_id())
     response = ben.post("/runs", json={**BRIEF, "question": question, "runId": run_id})

@@ -319,7 +319,7 @@ def test_an_open_server_warns_about_access(tmp_path: Path) -> None:
             assert http.get("/api/v1/runs", headers={"host": ANYWHERE}).status_code == 421
 
 
-def test_the_token_is_not_in_the_browser_s_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_is_not_in_the_arguments_of_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All users of a machine can see the arguments of its programs, so --open passes a private file instead."""
     browser = tmp_path / "browser"
     browser.write_text(

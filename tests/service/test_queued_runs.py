@@ -78,7 +78,7 @@ async def test_a_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
     assert {request.process for request in fleet.models.requests} == {worker.pid}
 
 
-async def test_a_killed_worker_s_run_is_taken_over_without_text_loss(fleet: Fleet) -> None:
+async def test_the_run_of_a_killed_worker_is_taken_over_without_text_loss(fleet: Fleet) -> None:
     """This holds for readers from the beginning and for readers with a mark. No recorded call is repeated."""
     workers = fleet.workers()
     expected = await undisturbed_updates(fleet, workers, seed=5)
@@ -182,7 +182,7 @@ async def test_a_worker_continues_after_a_human_answer_through_the_service(fleet
     assert len(fleet.models.requests) == 2
 
 
-async def test_services_sharing_a_store_control_each_other_s_runs(fleet: Fleet) -> None:
+async def test_services_sharing_a_store_control_the_same_runs(fleet: Fleet) -> None:
     """Each service can list, follow, cancel and resume the other's runs. Starting a run again returns the same run."""
     async with make_service(fleet.workers()) as first, make_service(fleet.workers()) as second:
         run = await first.begin("city", QUESTION, run_id=f"{fleet.given['name']}-both", seed=2)

@@ -110,7 +110,7 @@ async def test_reports_of_all_patterns_are_verified(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-async def test_a_report_of_an_application_s_pattern_is_verified_with_it(name: str) -> None:
+async def test_a_report_of_an_application_pattern_is_verified_with_it(name: str) -> None:
     """Without that pattern, the outcome is "unknown"."""
     pattern = PATTERNS[name]()
     async with Service({"it": pattern}, store=MemoryStore(), model=constant_model()) as service:
@@ -439,7 +439,7 @@ async def test_hostile_text_is_escaped() -> None:
         assert (await verify_report(html)).outcome == "verified"
 
 
-async def test_only_the_library_s_stylesheet_is_trusted() -> None:
+async def test_only_the_stylesheet_of_the_library_is_trusted() -> None:
     """The report's policy contains the hash of its only style and allows nothing else."""
     [style] = re.findall(r"<style>(.*?)</style>", REPORT, re.DOTALL)
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()

@@ -62,7 +62,7 @@ async def wait_for_end(workers: Workers, run_id: str) -> QueuedRunStatus:
 # Crashes
 
 
-async def test_a_killed_worker_s_runs_are_resumed_by_another(fleet: Fleet) -> None:
+async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> None:
     """All of the 20 debates are completed, and only calls in flight are repeated."""
     workers, fleet.models.seconds = fleet.workers(), 0.1
     ids = [await workers.submit("city", f"Question {number}?", run_id=f"it-{number}") for number in range(20)]
