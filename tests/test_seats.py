@@ -475,9 +475,7 @@ async def test_allowed_models_apply_to_roles_forks_and_imports(vendor_stubs: Fou
 
 @pytest.mark.anyio
 async def test_a_server_allows_configured_models_by_default(vendor_stubs: Found) -> None:
-    """By default, a server allows the default model of each provider with a key, and models of servers on
-    this machine.
-    """
+    """These are the default model of each provider with a key, and the models of servers on this machine."""
     service = Service(store="memory:")
     create_server(service)
     async with service:
@@ -588,9 +586,7 @@ BARE = {"default": "gpt-5-mini", "con": "claude-haiku-5-5", "judge": "gemini-3-p
 
 
 def test_bare_names_find_their_vendors_from_python(vendor_stubs: Found) -> None:
-    """Three vendors are recognized by the names of their models, and a server on this machine lists the
-    fourth model.
-    """
+    """Three vendors are recognized by their models' names. A server on this machine lists the fourth model."""
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
     result = debate(name="rent", debaters=sides, max_rounds=1, model=BARE).run_sync(QUESTION)
     assert requested_models(vendor_stubs) == ASKED
