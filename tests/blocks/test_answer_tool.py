@@ -36,7 +36,6 @@ def run_with_tool(*replies: Any, **options: Any) -> tuple[Any, ScriptedModel]:
 
 
 def test_calling_the_answer_tool_is_the_answer() -> None:
-    """The output is the tool's result, and the model is not called again."""
     result, model = run_with_tool(call("rate", score=3))
     assert result.output == {"score": 3, "why": ""}
     assert model.calls[0].tools == ["rate"]
@@ -85,7 +84,6 @@ def test_invalid_arguments_are_a_schema_violation(arguments: str) -> None:
 
 
 def test_blocks_can_be_answer_tools() -> None:
-    """The block's input is what the model wrote, and the block has a path of its own."""
     paths: list[str] = []
 
     def shout(value: str, ctx: Any) -> str:
@@ -108,7 +106,6 @@ def test_exceptions_in_the_tool_are_raised_unchanged() -> None:
 
 
 def test_text_next_to_the_call_is_in_the_response() -> None:
-    """A `transform` can make use of that text."""
     response_ = ModelResponse(text="well", tool_calls=[call("rate", score=1)], finish="tool_calls")
     assert run_with_tool(response_, transform=lambda _, response, __: response.text)[0].output == "well"
 

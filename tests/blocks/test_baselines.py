@@ -90,7 +90,6 @@ def baselines_of(*names: Any, stances: Sequence[str] = STANCES, **options: Any) 
 
 
 async def test_baselines_report_their_result_and_cost() -> None:
-    """There is one direct call, one draft per role, and as many samples as the debate's tokens allow."""
     voters = Voters(argument=50, answer=10)
     answers = (await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)).output
     assert [answer.name for answer in answers] == list(BASELINES)
@@ -103,7 +102,6 @@ async def test_baselines_report_their_result_and_cost() -> None:
 
 @given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 70))
 def test_samples_fit_the_debates_token_budget(argument: int, answer: int, turns: int, cap: int) -> None:
-    """At least one sample is made, and then as many as fit into the budget, up to the cap."""
     voters = Voters(argument=argument, answer=answer)
     block = baselines_of("self_consistency", max_samples=cap)
     (baseline,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
@@ -162,7 +160,7 @@ async def test_debates_and_plans_accept_the_equal_budget() -> None:
 
 @pytest.mark.parametrize("baselines", [False, [], ["single", "drafts"]])
 def test_equal_requires_self_consistency(baselines: Any) -> None:
-    """No other baseline can satisfy `equal`, so neither Python nor a plan accepts it there."""
+    """The other baselines make a fixed number of calls, which cannot be made equal to the debate's."""
     with pytest.raises(ConfigurationError, match="`equal` needs self_consistency or revision among the `baselines`"):
         two_sides(baselines=BaselineOptions(baselines, equal="calls"))
     options = {"question": QUESTION, "baselines": baselines, "equal": "tokens"}
@@ -173,7 +171,6 @@ def test_equal_requires_self_consistency(baselines: Any) -> None:
 
 
 async def test_equal_rejects_cost_without_prices_and_unknown_values() -> None:
-    """The error lists the allowed values."""
     with pytest.raises(ConfigurationError, match="`equal` cannot be cost without `prices` in the run's limits"):
         await town(baselines_of("self_consistency", equal="cost")).run(QUESTION, model=Voters().model)
     with pytest.raises(ConfigurationError, match="`equal` must be tokens, "):
@@ -182,7 +179,6 @@ async def test_equal_rejects_cost_without_prices_and_unknown_values() -> None:
 
 @pytest.mark.parametrize("equal", get_args(Equal))
 async def test_other_baselines_do_not_count_as_part_of_the_debate(equal: Equal) -> None:
-    """Drafts made before the debate must not change the number of samples."""
     calls = []
     limits = Limits(prices=lambda _, usage: float(usage.total_tokens or 0))
     for names in (("self_consistency",), ("single", "drafts", "self_consistency")):
@@ -208,7 +204,6 @@ async def test_one_sample_is_made_without_a_debate() -> None:
 
 
 async def test_baselines_see_neither_the_debate_nor_each_other() -> None:
-    """A request contains only the question and the positions, and only the order of the positions varies."""
     voters = Voters()
     await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
     prompts = Counter(str(request.messages) for request in voters.asked)
@@ -223,7 +218,6 @@ async def test_baselines_see_neither_the_debate_nor_each_other() -> None:
 
 @given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 30))
 def test_revisions_stay_within_the_debates_tokens(argument: int, answer: int, turns: int, cap: int) -> None:
-    """After one draft each, all answers are revised as often as the budget allows, and the last versions vote."""
     voters = Voters(argument=argument, answer=answer)
     block = baselines_of("revision", max_samples=cap)
     (baseline,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
@@ -311,7 +305,6 @@ async def test_baselines_are_requested_concurrently() -> None:
 
 
 async def test_failed_drafts_are_excluded_and_reported() -> None:
-    """If one draft out of three fails, the other two count, and the report mentions the failure."""
     voters = Voters(lambda number, _: ProviderFailed("down") if number == 2 else "for")
     (baseline,) = (await town(baselines_of("drafts", models=[None] * 3)).run(QUESTION, model=voters.model)).output
     assert (baseline.winner, baseline.votes, baseline.lost) == ("for", {"for": 2, "against": 0}, 1)
@@ -357,7 +350,6 @@ async def test_run_limits_end_the_baselines_but_not_the_debate() -> None:
 
 
 async def test_costs_use_the_prices_of_the_run() -> None:
-    """Each baseline reports its cost, and all costs add up to the run's."""
     prices = {"voters": Price(prompt=0.0, completion=1_000_000.0)}
     block = create_baselines(name="town", stances=STANCES)
     result = await town(block).run(QUESTION, model=Voters().model, limits=Limits(prices=prices))
@@ -376,11 +368,6 @@ async def test_same_seed_gives_the_same_orders() -> None:
 
 @pytest.mark.parametrize("cut", [5, 7, 9, 14])
 async def test_resumed_runs_repeat_no_call_and_have_the_same_result(cut: int) -> None:
-    """The run may be interrupted at any call.
-
-    Failed answers are recorded as well.
-    """
-
     def vote(number: int, _: Sequence[str]) -> Any:
         return ProviderFailed("down") if number == 3 else STANCES[number % 2]
 
@@ -411,7 +398,6 @@ class Cut:
 
 
 async def test_baselines_are_visible_only_as_events() -> None:
-    """Each call is an event, but the answers are neither in the stream nor in the session's history."""
     result = await town(baselines_of("single", "drafts"), turns=1).run(QUESTION, model=Voters().model)
     paths = [event.path for event in result.events if isinstance(event, ModelCalled)]
     assert paths[1:] == [f"town/town-baselines/{place}" for place in ("single[1]", "drafts[1]", "drafts[2]")]
@@ -442,5 +428,4 @@ def test_baselines_are_sorted_and_validated() -> None:
 
 
 def test_outline_lists_the_baselines() -> None:
-    """A stored run can be resumed only if its outline is unchanged."""
     assert baselines_of("single", "drafts").outline().text == "town-baselines (single, drafts)"

@@ -75,8 +75,6 @@ def test_results_keep_their_order_and_no_slot_is_idle(
     choices: list[int],
     as_branches: bool,  # noqa: FBT001
 ) -> None:
-    """At any time, exactly as many blocks must be running as the limit allows, in whatever order they finish."""
-
     async def scenario() -> None:
         stage = Stage()
         act = handler(stage.act, name="act")
@@ -105,7 +103,6 @@ def test_results_keep_their_order_and_no_slot_is_idle(
 
 @given(st.integers(2, 5), st.data())
 def test_first_failure_cancels_the_others_and_is_raised_unchanged(count: int, data: st.DataObject) -> None:
-    """A note names the block that raised it, and the other blocks end before it is raised."""
     failing = data.draw(st.integers(0, count - 1))
     error = RuntimeError("boom")
 
@@ -194,8 +191,6 @@ def test_cancelling_a_run_ends_every_child(
     times: int,
     max_concurrency: bool,  # noqa: FBT001
 ) -> None:
-    """Wherever the run is and however often it is cancelled, the blocks end, and no task remains."""
-
     async def scenario() -> None:
         journal = Journal()
         before = asyncio.all_tasks()

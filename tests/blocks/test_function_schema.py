@@ -77,7 +77,6 @@ def contains(got: object, expected: object) -> bool:
 
 
 def test_handoff_schema_is_complete() -> None:
-    """The name, description, types, enum values and required fields must be present, and nothing else."""
     definition = function_schema(handoff).to_openai()
     assert contains(definition, WANTED)
     parameters = definition["function"]["parameters"]

@@ -157,7 +157,6 @@ WRONG: list[Any] = [
 
 @pytest.mark.parametrize("function", WRONG, ids=case_id)
 def test_invalid_functions_are_rejected_when_built(function: Any) -> None:
-    """The `ConfigurationError` states the location and lists the allowed signatures."""
     empty = sequencer(name="all").then(str)
     attempts: dict[str, Callable[[], object]] = {
         "map": lambda: empty.map(function),

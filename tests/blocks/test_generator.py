@@ -60,8 +60,6 @@ TEXTS = st.text(max_size=5)
 
 @given(st.fixed_dictionaries({"prompt": TEXTS, "instructions": TEXTS, "user": TEXTS}), st.lists(TEXTS, max_size=2))
 def test_slots_can_be_values_or_functions(texts: dict[str, str], context: list[str]) -> None:
-    """Functions may be sync or async and may take the context, and an empty text adds no message."""
-
     def function(value: Any, shape: int) -> Any:
         async def later(_: object, __: Context) -> Any:
             return value
@@ -138,7 +136,6 @@ JSON_SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "requ
 )
 @pytest.mark.parametrize("as_text", [False, True])
 def test_structured_answers_match_the_schema(schema: Any, answer: Any, output: object, as_text: bool) -> None:  # noqa: FBT001
-    """The schema may take any supported form, and the answer may be data or JSON text."""
     model = ScriptedModel(json.dumps(answer) if as_text else answer)
     assert generator(name="ask", output_schema=schema).run_sync("?", model=model).output == output
     assert model.calls[0].output_schema is not None
@@ -188,7 +185,6 @@ async def pieces_of(**options: Any) -> tuple[list[str], Any, list[bool]]:
 
 
 async def test_text_is_streamed_to_listeners() -> None:
-    """Only the whole text is stored."""
     pieces, result, streamed = await pieces_of()
     assert (pieces, streamed) == (["one\n", "two\n"], [True])
     assert not [event for event in result.events if isinstance(event, TextDelta)]
@@ -211,7 +207,6 @@ async def test_text_is_not_streamed_without_listeners() -> None:
 
 @given(st.booleans(), st.booleans(), st.booleans())
 def test_visibility_controls_stream_and_history(client: bool, history: bool, as_dict: bool) -> None:  # noqa: FBT001
-    """The event stream and the session's history can be controlled separately."""
     visibility = {"client": client, "history": history} if as_dict else Visibility(client=client, history=history)
     session = Session()
     block = generator(name="ask", visibility=visibility)
@@ -222,7 +217,6 @@ def test_visibility_controls_stream_and_history(client: bool, history: bool, as_
 
 
 def test_history_is_optional() -> None:
-    """The history contains items from earlier blocks and from earlier runs in the session."""
     model = ScriptedModel("one", "two", "three")
     talk = sequencer(name="talk").tap(generator(name="a")).tap(generator(name="b", history=True))
     session = Session()
@@ -260,7 +254,6 @@ def test_settings_reach_the_model() -> None:
 
 
 def test_block_models_override_the_runs_model() -> None:
-    """A model intent is resolved by the run."""
     own_model, chat, synthesize = ScriptedModel("own"), ScriptedModel("chat"), ScriptedModel("synthesize")
     run_models: Any = {"chat": chat, "synthesize": synthesize}
     assert generator(name="a", model=own_model).run_sync("?", model=run_models).output == "own"
@@ -301,6 +294,5 @@ def test_choices_come_with_log_probabilities() -> None:
     ids=str,
 )
 def test_invalid_choices_are_rejected(options: dict[str, Any], allowed: str) -> None:
-    """The error is raised when the block is created and lists the valid choices."""
     with pytest.raises(ConfigurationError, match=f"generator 'ask': `choices` .*{allowed}"):
         generator(name="ask", **options)

@@ -139,7 +139,6 @@ async def test_answers_can_have_several_forms(answer: Any) -> None:
     ],
 )
 async def test_invalid_answers_name_the_field(answer: Any, message: str) -> None:
-    """The check also applies to an answer that is given immediately."""
     block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
     with pytest.raises(OutputError, match=message):
         await block.run("a paper")
@@ -165,7 +164,6 @@ def test_invalid_options_are_rejected() -> None:
 
 
 async def test_people_inside_a_tool_or_function_suspend_the_run() -> None:
-    """The tool call is suspended and answered later, and a rescue does not catch the suspension."""
     expert = generator(name="desk", prompt="Ask ann.", tools=[human(name="ann")], model="intent/chat")
     pipeline = sequencer(name="p").then(expert).rescue(lambda error: f"rescued {error}")
     assert expert.resources, "a run without a store is refused before it begins"
@@ -326,7 +324,6 @@ async def test_typed_text_ends_at_an_empty_line() -> None:
 
 
 async def test_fields_are_entered_one_by_one_and_requested_again() -> None:
-    """The first answer is rejected with a reason, so the second one counts."""
     typed = Typed("awful\n\n\n\n" + "bad\nlate, long\nno\n7\n")
     finding = await typed.ask(human(name="ann", output_schema=Finding, ask=print))
     assert finding == Finding(grade="bad", points=["late", "long"], sure=False, score=7)

@@ -92,7 +92,6 @@ def test_two_maps_equal_the_map_of_their_composition(f: Any, g: Any, value: int)
 
 @given(recipes(failing=False), recipes(), SMALL)
 def test_taps_change_nothing(a: Recipe, b: Recipe, value: int) -> None:
-    """The next step receives the tap's input, and a tap without side effects leaves no trace."""
     journal = Journal()
     block = b.build(journal)
     tapped: Sequencer[Any, Any] = sequencer(name="tapped").tap(a.build(journal)).then(block)
@@ -152,7 +151,6 @@ def test_branch_takes_the_first_matching_case(
 
 @given(st.lists(recipes(failing=False, depth=1, pauses=2), max_size=4), st.none() | st.integers(1, 4), SMALL)
 def test_parallel_returns_its_results_by_key(branches: list[Recipe], limit: int | None, value: int) -> None:
-    """The results follow the order of the branches, whichever branch completes first."""
     journal = Journal()
     blocks = {f"key {index}": recipe.build(journal) for index, recipe in enumerate(branches)}
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -167,7 +165,6 @@ def test_parallel_returns_its_results_by_key(branches: list[Recipe], limit: int 
 
 @given(recipes(failing=False, depth=1, pauses=2), st.lists(SMALL, max_size=5), st.none() | st.integers(1, 4))
 def test_for_each_applies_the_block_to_each_item(a: Recipe, items: list[int], limit: int | None) -> None:
-    """The outputs are in the order of the items for any limit, and `tap_each` returns the items."""
     journal = Journal()
     block = a.build(journal)
     start: Sequencer[Any, Any] = sequencer(name="start")

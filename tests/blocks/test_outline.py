@@ -131,7 +131,6 @@ ask\
 
 
 def test_every_kind_of_step_is_drawn_as_a_flowchart() -> None:
-    """Arrows join consecutive steps, and a box encloses the contents of a step."""
     assert "\n\n".join(outline(make()).mermaid() for make in STEPS.values()) == snapshot("""\
 flowchart TD
   subgraph n1 ["all"]
@@ -305,7 +304,6 @@ def check(drawing: str) -> None:
 
 @given(pipelines(depth=3))
 def test_flowcharts_are_well_formed(recipe: Pipeline) -> None:
-    """However the blocks are nested, ids differ, groups are closed, and arrows join existing nodes."""
     check(outline(recipe.build(Journal())).mermaid())
 
 

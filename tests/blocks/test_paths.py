@@ -33,7 +33,6 @@ async def keys_of(block: Block[Any, Any], model: Model) -> list[str]:
 
 @given(pipelines(depth=3), SMALL)
 def test_paths_within_a_run_are_unique(recipe: Pipeline, value: int) -> None:
-    """Blocks may be nested, repeated, rescued or concurrent and may have any names."""
     journal = Journal()
     paths = outcome_of(recipe.build(journal), value, journal).paths
     assert len(set(paths)) == len(paths)
@@ -114,7 +113,6 @@ async def test_generators_with_the_same_name_do_not_share_keys() -> None:
 
 
 async def test_blocks_used_as_tools_have_a_path_per_call() -> None:
-    """A model may call the block many times with arbitrary ids."""
     paths: list[str] = []
     note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
     inner: Sequencer[Any, Any] = sequencer(name="note-it").then(note)

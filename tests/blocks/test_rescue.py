@@ -37,7 +37,6 @@ def raising_block(error: BaseException, name: str = "fails") -> Block[Any, Any]:
 
 @given(st.lists(st.sampled_from(KINDS), max_size=4), st.sampled_from(KINDS))
 def test_first_matching_rescue_gets_the_exception(chain: list[type[Exception]], kind: type[Exception]) -> None:
-    """Chained rescues are tried in order, and the steps skipped by the exception do not run."""
     error = kind("x")
     block = empty().then(raising_block(error))
     for index, on in enumerate(chain):
@@ -84,7 +83,7 @@ def test_rescue_does_not_catch_later_exceptions() -> None:
 
 @pytest.mark.parametrize("place", ["when", "over", "condition", "case", "map", "until"])
 def test_rescue_catches_exceptions_in_step_functions(place: str) -> None:
-    """Conditions and similar functions are part of their step."""
+    """A condition or similar function is part of its step."""
     steps: dict[str, Any] = {
         "when": lambda: empty().map(abs).loop_back("abs", when=lambda _: 1 / 0, max_iterations=2),
         "over": lambda: empty().for_each(str, over=lambda _: 1 / 0),
@@ -156,7 +155,7 @@ def test_note_names_the_innermost_block_and_its_path_once() -> None:
 
 
 def test_note_names_the_sequencer_whose_function_failed() -> None:
-    """A map does not have a block of its own."""
+    """A map is only a function, so there is no block to name."""
     with pytest.raises(ZeroDivisionError) as caught:
         empty().map(lambda n: 1 / n).run_sync(0)
     assert caught.value.__notes__ == ["in block 'all' (at all)"]

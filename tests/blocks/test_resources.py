@@ -102,7 +102,6 @@ TOOL_USER: Any = ToolUser()
 
 @pytest.mark.parametrize("how", HOLDERS)
 def test_two_objects_under_one_key_are_rejected(how: str) -> None:
-    """The error is raised at build time, names the key and both blocks, and suggests sharing the reference."""
     first_block = wrap(bump_block(counter(), "mine"), how)
     with pytest.raises(ResourceConflict) as caught:
         empty("both").then(first_block).then(bump_block(counter(), "yours"))
@@ -114,7 +113,7 @@ def test_two_objects_under_one_key_are_rejected(how: str) -> None:
 
 @pytest.mark.parametrize("order", [0, 1])
 def test_owned_objects_conflict_with_shared_ones(order: int) -> None:
-    """It would be ambiguous to share a counter next to a sequencer that owns one."""
+    """A block that declares the shared object could not tell which of the two it is given."""
     shared = counter()
     blocks = [empty("keeps", owns=[shared]).then(bump_block(shared, "inner")), bump_block(counter(), "shares")]
     first, second = blocks[order], blocks[1 - order]
@@ -132,7 +131,6 @@ def test_two_owners_of_different_objects_do_not_conflict() -> None:
 
 
 def test_the_same_object_can_be_declared_many_times() -> None:
-    """Both blocks and sequencers may declare the object as a resource."""
     shared = counter()
     block = empty(resources={"counter": shared}).then(bump_block(shared, "one")).then(bump_block(shared, "two"))
     assert block.run_sync(0).output == 2
@@ -168,7 +166,6 @@ def test_owned_resources_are_opened_for_each_execution(count: int, limit: int | 
 
 
 def test_nested_owners_have_their_own_object() -> None:
-    """Both owners may use the same object."""
     shared_counter = counter()
     inner = empty("inner", owns=[shared_counter]).then(bump_block(shared_counter))
     outer = (
@@ -220,7 +217,6 @@ def test_isolated_resources_start_from_and_update_the_outer_state(count: int, li
 
 
 def test_isolates_accepts_only_resources() -> None:
-    """The same applies to `owns`."""
     for options in ({"isolates": [5]}, {"owns": [None]}):
         with pytest.raises(ConfigurationError, match="a hashable resource"):
             empty(**options)
@@ -228,7 +224,6 @@ def test_isolates_accepts_only_resources() -> None:
 
 @given(st.integers(1, 4), st.integers(1, 4))
 def test_shared_resources_are_opened_once_per_run(count: int, depth: int) -> None:
-    """It does not matter how many blocks and sequencers declare the resource."""
     opened: list[int] = []
 
     @dataclass(frozen=True, eq=False)
@@ -265,7 +260,6 @@ def test_sessions_keep_states_between_runs() -> None:
 
 @given(st.integers(1, 5), st.integers(0, 3), st.permutations(range(5)))
 def test_concurrent_runs_in_a_session_are_isolated(count: int, saved: int, order: list[int]) -> None:
-    """Each run starts from the state that the session had when the run began."""
     shared = counter()
 
     async def scenario() -> None:

@@ -92,8 +92,6 @@ def test_states_can_be_replaced_completely() -> None:
 
 @given(st.integers(1, 5), st.none() | st.integers(1, 3), st.integers(0, 3))
 def test_each_execution_of_a_sequencer_has_a_new_state(count: int, limit: int | None, pauses: int) -> None:
-    """The executions may be concurrent or consecutive, and the outer state is unchanged."""
-
     async def bump(value: object, ctx: Context) -> object:
         ctx.sequencer.update(count=ctx.sequencer.state["count"] + 1)
         for _ in range(pauses):

@@ -236,7 +236,6 @@ def awkward(json: str, schema: int, model_config: bool, copy: str = "x", _x: int
 
 
 def test_parameters_can_have_any_name() -> None:
-    """Names that cannot be fields of a pydantic model are kept in the schema, in validation and in the call."""
     spec = function_schema(awkward)
     assert list(spec.parameters["properties"]) == ["json", "schema", "model_config", "copy", "_x"]
     arguments = {"json": "{}", "schema": 1, "model_config": True, "_x": 3}

@@ -129,7 +129,6 @@ def test_sides_can_be_roles_of_systems(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_rows_are_reported(tmp_path: Path, row: dict[str, Any], problem: str) -> None:
-    """The error states the line, the column and the permitted values."""
     path = write(tmp_path / "bad.jsonl", [{"item": "0", "order": ["a", "b"], "choice": "a", "truth": "a"}, row])
     with pytest.raises(BadFile) as error:
         read_ballots(path)
@@ -139,7 +138,6 @@ def test_invalid_rows_are_reported(tmp_path: Path, row: dict[str, Any], problem:
 
 
 def test_commands_read_the_same_files(tmp_path: Path) -> None:
-    """The audit includes judge quality and content, and a prior makes it possible to rank all systems."""
     path = str(write(tmp_path / "ballots.csv", rows()))
     result = CliRunner().invoke(app, ["eval", "audit", "--data", path], catch_exceptions=False)
     assert result.exit_code == 0

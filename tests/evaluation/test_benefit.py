@@ -56,7 +56,7 @@ def items(
 
 @given(n=st.integers(1, 200), data=st.data(), confidence=st.sampled_from([0.8, 0.95, 0.99]))
 def test_wilson_interval_matches_scipy(n: int, data: st.DataObject, confidence: float) -> None:
-    """They must agree for whole numbers of items."""
+    """The two intervals must agree for whole numbers of items."""
     right = data.draw(st.integers(0, n))
     reference = stats.binomtest(right, n).proportion_ci(confidence, method="wilson")
     assert share_interval(right / n, n, confidence=confidence) == pytest.approx(
@@ -66,7 +66,6 @@ def test_wilson_interval_matches_scipy(n: int, data: st.DataObject, confidence: 
 
 @given(pairs=CREDITS)
 def test_interval_contains_the_difference_and_is_antisymmetric(pairs: list[tuple[float, float]]) -> None:
-    """Intervals lie between -1 and 1, have a nonzero width, and favor no side."""
     firsts, seconds = zip(*pairs, strict=True)
     low, high = newcombe(firsts, seconds)
     difference = (sum(firsts) - sum(seconds)) / len(pairs)
@@ -95,7 +94,6 @@ def test_p_value_equals_the_exact_mcnemar_test(better: int, worse: int) -> None:
 
 @given(ps=st.lists(st.floats(0, 1), min_size=1, max_size=6))
 def test_holm_adjustment_matches_the_stepwise_procedure(ps: list[float]) -> None:
-    """Adjusted values are never smaller, keep their order, and are below alpha exactly if rejected."""
     adjusted = holm(ps)
     assert all(p <= q <= min(p * len(ps), 1.0) for p, q in zip(ps, adjusted, strict=True))
     rejected = 0
@@ -184,7 +182,6 @@ def test_summary_states_the_finding_plainly(case: Case) -> None:
 
 
 def test_comparison_states_its_interval_and_p_value() -> None:
-    """Every figure in the sentence is also available as a field."""
     (compared,) = benefit_report(items(50, 25, 3, 22)).comparisons
     assert compared.summary == (
         "The debate helped: it was right in 75 of 100, one call in 53 (difference +22 points, 95% interval +12.2 to "
@@ -273,7 +270,6 @@ def test_useless_debates_are_rarely_found_helpful() -> None:
     seed=st.integers(0, 9),
 )
 def test_report_adds_up_and_is_independent_of_item_order(drawn: list[tuple[float, ...]], seed: int) -> None:
-    """Correct answers are sums of credits, intervals contain the accuracy, and comparisons match the methods."""
     benefit_items = [item(debate, single=single, drafts=drafts) for debate, single, drafts in drawn]
     report = benefit_report(benefit_items)
     shuffled = list(benefit_items)
@@ -308,7 +304,6 @@ def round_sums(report: BenefitReport) -> str:
     ("answer", "credit"), list(zip(([], ["a"], ["b"], ["a", "b"], ["b", "c"]), (1 / 3, 1, 0, 0.5, 0), strict=True))
 )
 def test_undecided_answers_count_as_random_choices(answer: Sequence[str], credit: float) -> None:
-    """This rule applies to debates and to baselines."""
     method_answer = MethodAnswer(answer=list(answer))
     assert method_answer.credit("a", sides=3) == credit
     assert method_answer.credit("a", sides=3, undecided="wrong") == (answer == ["a"])
@@ -366,7 +361,6 @@ def test_input_without_a_comparison_is_rejected(benefit_items: list[BenefitItem]
 
 @pytest.mark.parametrize(("field", "value"), list(product(("confidence", "min_gain"), (0, 1, True, "0.5"))))
 def test_shares_out_of_range_are_rejected(field: str, value: object) -> None:
-    """The message names the option."""
     options: Any = {field: value}
     with pytest.raises(ConfigurationError, match=field):
         benefit_report(items(1, 0, 0, 0), **options)

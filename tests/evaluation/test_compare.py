@@ -46,10 +46,6 @@ def rows_of(number: int, *names: str, seed: int = 1) -> list[dict[str, str]]:
 
 
 async def test_judges_read_each_text_first_once_and_without_names() -> None:
-    """Three texts have six orders.
-
-    Shares count all ballots, and a judge with several winners has flipped.
-    """
     prompts: list[str] = []
 
     class RecordingJudge(SimJudge):
@@ -168,7 +164,6 @@ async def test_invalid_input_is_rejected_before_any_call(texts: Any, options: di
 
 
 async def test_interrupted_comparisons_compare_each_row_once(tmp_path: Path) -> None:
-    """Only the rows that failed are repeated, and the resulting tables are equal."""
     rows, prompts, broken = rows_of(8, "left", "right"), [], True
 
     class Breaking(SimJudge):
@@ -255,7 +250,7 @@ async def test_system_is_better_if_an_exact_test_rejects_equality(rows: int, bet
 
 
 async def test_judges_favoring_the_first_slot_are_found() -> None:
-    """The table covers 200 rows judged by one fair and one biased judge, and only the latter may be named."""
+    """Of the two judges in this test, one is fair, and 200 rows are enough to tell them apart."""
     judges = [SimJudge(slot=1.0, noise=0.3, name="biased"), SimJudge(noise=0.3, name="fair")]
     table = await compare_all(rows_of(200, "left", "right"), judges=judges, store=False, max_concurrency=50)
     biased, fair = table.judges
@@ -307,17 +302,14 @@ def measure_coverage(studies: int, judges: int, *, seed: int) -> float:
 
 
 def test_intervals_have_their_coverage() -> None:
-    """In simulated studies, the coverage is at least .93."""
     assert min(measure_coverage(1_000, judges, seed=6) for judges in (1, 2, 3, 5, 9)) >= 0.93
 
 
 @pytest.mark.simulation
 def test_intervals_have_their_coverage_in_many_studies() -> None:
-    """The coverage is at least .93."""
     assert min(measure_coverage(20_000, judges, seed=9) for judges in (1, 2, 3, 5, 9)) >= 0.93
 
 
 def test_empty_tables_are_reported_as_empty() -> None:
-    """An empty table results if every row failed."""
     table = tabulate([], failed={0: "no"})
     assert (table.rows, table.systems, table.findings) == (0, [], ["left out, because their judging failed: 1 row"])

@@ -127,10 +127,6 @@ def test_controlling_for_length_removes_the_length_effect() -> None:
 
 
 def test_ballots_have_the_features_of_each_side() -> None:
-    """Length, Markdown and kinship are computed from the texts, except for lengths recorded in letter ballots.
-
-    Invalid ballots are skipped.
-    """
     texts = {"yes": "# So\n- **it** is\n", "no": "x" * 64}
     ballots = [
         JudgeBallot(order=["no", "yes"], model="m", winner="yes"),
@@ -145,7 +141,6 @@ def test_ballots_have_the_features_of_each_side() -> None:
 
 
 def test_purely_positional_judges_have_no_regression() -> None:
-    """The report gives the reason."""
     slot = [ContentChoice(systems=["a", "b"], shares=[1, 0], columns={"order": [0.5, -0.5]}) for _ in range(9)]
     report = content_audit(slot)
     assert (report.effects, report.systems) == ({}, [])
@@ -165,7 +160,6 @@ def test_purely_positional_judges_have_no_regression() -> None:
     ids=["none", "one side", "other columns"],
 )
 def test_incomparable_choices_are_rejected(choices: Any) -> None:
-    """The error gives the number of the first such choice."""
     with pytest.raises(ConfigurationError, match="choices"):
         content_audit(choices)
 
@@ -173,7 +167,7 @@ def test_incomparable_choices_are_rejected(choices: Any) -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(900)
 def test_false_alarms_are_rare_with_ten_questions() -> None:
-    """At most 6 % of 1,000 audits raise one, although real effects are found.
+    """At most 6 % of 1,000 audits raise a false alarm, although real effects are found.
 
     The rates are listed in `docs/judges.md`.
     """

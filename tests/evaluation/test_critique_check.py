@@ -53,7 +53,6 @@ def model_of(*, critic: float, alone: float, failing: str = "") -> FunctionModel
 
 
 def test_critics_that_find_more_than_the_judge_are_recommended() -> None:
-    """The report contains both rates and the paired interval of their difference."""
     check = critique_check_sync(rows_of(100), model=model_of(critic=0.9, alone=0.3))
     assert check.critique.found is not None
     assert check.alone.found is not None
@@ -127,7 +126,6 @@ def test_labels_can_be_words_or_lists_of_faults(value: object, right: bool) -> N
     ],
 )
 def test_invalid_rows_are_rejected(change: dict[str, Any], field: str) -> None:
-    """The error is raised before any call."""
     with pytest.raises(ConfigurationError) as error:
         critique_check_sync([{**rows_of(1)[0], **change}], model=FunctionModel(lambda _: pytest.fail("asked")))
     assert error.value.field == field

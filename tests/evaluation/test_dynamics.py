@@ -100,7 +100,6 @@ COURSES = st.builds(
 @settings(max_examples=example_count(100))
 @given(courses=st.lists(COURSES, min_size=1, max_size=12))
 def test_perfect_choices_are_never_worse(courses: list[AnswerCourse]) -> None:
-    """The gap is never below 0, the intervals contain their shares, and flips account for the change."""
     report = dynamics(courses)
     assert report.oracle_gap is not None
     assert report.oracle_gap >= 0
@@ -120,7 +119,6 @@ def test_perfect_choices_are_never_worse(courses: list[AnswerCourse]) -> None:
 
 
 def test_only_changes_are_reported_without_a_truth() -> None:
-    """At least one course is required."""
     report = dynamics([AnswerCourse(voices={"a": ["rent caps", "Rent caps."], "b": ["no", "rent caps, in cities"]})])
     assert report.changed is not None
     assert report.changed.value == 0.5
@@ -131,7 +129,6 @@ def test_only_changes_are_reported_without_a_truth() -> None:
 
 
 def test_consensus_agents_have_positions() -> None:
-    """Bob gives up the right position in his revision, while the others keep theirs."""
     raw = plan(max_rounds=1).run_sync(TASK, model=agents(stating)).output
     report = dynamics(courses_of(raw, truth="build homes"))
     assert (report.courses, report.adopted) == (1, None)
@@ -143,7 +140,6 @@ def test_consensus_agents_have_positions() -> None:
 
 
 def test_reviewers_and_moderators_have_positions() -> None:
-    """The author of a finding confirms or withdraws it, and a reviewer without an opinion has no answer."""
     statement = {"agentName": "ann", "title": "t", "claim": "c", "severity": "minor", "place": {}}
     refutes = {"finding": "F1", "agentName": "bob", "verdict": "refute", "reason": "no"}
     neither = {**refutes, "agentName": "cy", "verdict": "neither"}

@@ -79,7 +79,6 @@ def test_failed_runs_count_as_wrong_and_are_counted() -> None:
 
 @given(st.lists(st.tuples(*[st.sampled_from("ab")] * 3), min_size=1, max_size=8))
 def test_escalations_differ_from_their_last_step_only_on_agreement(answers: list[tuple[str, str, str]]) -> None:
-    """The cost is at most that of all steps, and the intervals contain their figures."""
     escalation, panel, rows = replayed_escalation(answers)
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
     agreed = [row for row in answers if row[0] == row[1]]
@@ -96,7 +95,6 @@ def test_escalations_differ_from_their_last_step_only_on_agreement(answers: list
 
 
 def test_empty_input_is_rejected() -> None:
-    """Without any rows, there is nothing to compare."""
     escalation, panel, _ = replayed_escalation(ANSWERS)
     with pytest.raises(ConfigurationError, match="`rows` must be at least one"):
         run_sync(lambda: compare_escalation(escalation, panel, [], truth="truth"))

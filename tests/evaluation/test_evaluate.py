@@ -72,7 +72,6 @@ async def test_baselines_leave_the_debate_unchanged() -> None:
 
 
 async def test_synthesizer_output_is_the_output_with_baselines() -> None:
-    """The synthesizer's output is passed on unchanged."""
     model = by_role(last="Cap them.")
 
     def answer(request: ModelRequest) -> Any:
@@ -99,7 +98,6 @@ async def test_debates_without_a_verdict_run_no_baseline() -> None:
 
 
 async def test_limits_never_cost_the_verdict() -> None:
-    """If a limit ends the baselines, the debate's verdict is kept."""
     model = evaluation_model(lambda _: "for", lambda _: "against")
     for calls in (3, 4, 5, 6):
         result = await rent().run(QUESTION, model=model, limits=Limits(calls=calls))
@@ -140,7 +138,6 @@ async def test_interrupted_evaluations_are_resumed() -> None:
 
 
 def test_each_row_can_have_different_positions() -> None:
-    """The debate for each row is built by a function of the row."""
     rows = [{"question": f"Is {number} even?", "sides": (f"{number} is", f"{number} is not")} for number in range(3)]
 
     def of(row: dict[str, Any]) -> Sequencer[Any, Any]:
@@ -158,7 +155,6 @@ def test_each_row_can_have_different_positions() -> None:
 
 
 async def test_invalid_evaluations_are_rejected() -> None:
-    """The error for missing rows, an unknown truth or a debate without baselines states what is required."""
     model = evaluation_model(answer_correctly, answer_correctly)
     bare = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     for pattern, rows, truth, message in (

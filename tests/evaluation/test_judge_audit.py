@@ -74,7 +74,6 @@ def test_always_picking_the_first_side_has_extreme_figures() -> None:
 
 
 def test_decisive_judges_are_consistent_and_unbiased() -> None:
-    """Each slot wins once by design, so the judge has no preference."""
     report = audit([[ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "b"), ballot("ba", "b")]])
     assert report.position_consistency is not None
     assert report.preference_fairness is not None
@@ -189,7 +188,6 @@ def test_order_of_items_and_ballots_does_not_matter(cast: list[list[JudgeBallot]
 
 @given(items)
 def test_side_names_do_not_matter(cast: list[list[JudgeBallot]]) -> None:
-    """The names of the sides are replaced in every item."""
     names = {"yes": "zeta", "no": "alpha", "both": "mu"}
     original, renamed = audit(cast), audit([[_rename(vote, names) for vote in item] for item in cast])
     assert renamed.model_copy(update={"rho": None, "effective_n": None}) == original.model_copy(
@@ -214,7 +212,6 @@ def test_mirroring_negates_preference_fairness(cast: list[list[JudgeBallot]]) ->
 
 @given(items)
 def test_figures_stay_within_their_bounds(cast: list[list[JudgeBallot]]) -> None:
-    """Rates add up to 1, shares are between 0 and 1, |PF| is at most 1 - PC, and counts add up."""
     for figure in all_figures(audit(cast)):
         for places in (*figure.slots, *figure.labels):
             assert sum(place.rate for place in places.places) == pytest.approx(1)
@@ -277,7 +274,7 @@ def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
     sides=st.integers(2, 3),
 )
 def test_planted_slot_preference_is_recovered_in_log_odds(worths: list[list[float]], slot: float, sides: int) -> None:
-    """This works for any sides in balanced orders, while a single order gives no result."""
+    """The result holds for any sides in balanced orders, whereas a single order gives no result."""
     cast = []
     for worth in worths:
         item = []

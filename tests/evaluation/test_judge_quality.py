@@ -56,7 +56,6 @@ def test_fleiss_kappa_matches_statsmodels(table: list[tuple[str, str, str]]) -> 
     )
 )
 def test_alpha_matches_krippendorff_with_missing_ratings(table: list[list[int | None]]) -> None:
-    """The values agree to 1e-9, whichever ratings are missing."""
     import krippendorff
 
     alpha = krippendorff_alpha(table)
@@ -133,11 +132,6 @@ def test_corrected_rates_have_their_coverage() -> None:
 
 
 def test_audit_ballots_become_judged_items() -> None:
-    """Orders are combined.
-
-    Items without a truth or a usable ballot are skipped.
-    """
-
     def ballot(order: list[str], yes: float) -> JudgeBallot:
         return JudgeBallot(order=order, scores={"yes": yes, "no": 1 - yes}, winner="yes" if yes > 0.5 else "no")
 
@@ -157,14 +151,13 @@ def test_audit_ballots_become_judged_items() -> None:
     ids=["none", "truth"],
 )
 def test_invalid_input_is_rejected(items: list[JudgedItem], field: str) -> None:
-    """The error names the field."""
     with pytest.raises(ConfigurationError) as caught:
         judge_quality(items)
     assert caught.value.field == field
 
 
 @pytest.mark.slow
-def test_calibration_error_is_reported_with_a_calibrated_judges() -> None:
+def test_calibration_error_due_to_chance_is_not_a_finding() -> None:
     """With 40 items, chance alone gives an error of .1.
 
     Only an overconfident judge is reported.

@@ -47,7 +47,6 @@ def test_judges_favoring_the_last_word_are_detected_in_23_debates() -> None:
 
 
 def test_judges_without_a_preference_are_not_accused() -> None:
-    """The interval contains the even rate."""
     spoken = speaking_orders(40)
     report = full_audit([ballots("tea", *order) for order in spoken], spoken=spoken)
     assert report.last_word is not None
@@ -119,7 +118,6 @@ def test_place_test_for_single_wins_is_binomial(sides: int, items: int, data: st
 
 
 def test_last_word_is_in_the_command_output_and_the_json_document(capsys: pytest.CaptureFixture[str]) -> None:
-    """The table has a line for it, and the JSON document has a field."""
     import sys
 
     from flowdebate.cli.terminal.page import Page

@@ -107,7 +107,6 @@ def length_judge(weights: str | None = None) -> FunctionModel:
 
 
 def test_length_alone_wins_only_without_a_fit() -> None:
-    """Both leads are reported, and the ballots keep the log-odds of the letters."""
     assert judge_debate(length_judge()).winner == "cap"
     result = judge_debate(length_judge(), fit=LetterFit(per_log_length=0.2, min_log_odds=0.15))
     assert result.winner is None

@@ -103,7 +103,6 @@ async def test_fully_capable_models_need_no_settings() -> None:
     ids=["settings", "messages", "tools and formats"],
 )
 async def test_server_rejections_are_quoted(refuses: list[str], rows: list[str], advice: list[str]) -> None:
-    """Every role is still checked, and the advice is limited to settings that users can change."""
     report = await check_stub(Stub(refuses=refuses, words="Diese Angabe wird hier nicht angenommen."))
     refusals = [row for row in report.rows() if row.outcome == "refused"]
     assert [row.name for row in refusals if row.group == "request"] == [name for name in rows if "json" not in name]
@@ -150,7 +149,6 @@ async def test_thinking_repairs_and_stop_reasons_are_counted() -> None:
 
 
 async def test_failed_roles_are_reported_with_a_remedy() -> None:
-    """The other roles are still tried, and the number of requests is bounded."""
     stub = Stub(
         data=lambda body, data: "I would rather not." if "scores" in json.dumps(data) else data,
         letters=False,
@@ -235,7 +233,7 @@ async def test_requests_in_a_check_are_bounded() -> None:
 
 
 async def test_models_without_a_server_can_be_checked() -> None:
-    """Such a model has no request features and only one output mode."""
+    """A model without a server has no request features and only one output mode."""
 
     def reply(request: Any) -> Any:
         return "Trams." if request.output is None else {"reasoning": "r", "winner": "Ada Lovelace", "confidence": 1}
@@ -310,7 +308,6 @@ async def test_all_vendors_are_checked_and_replayed_through_their_interface(vend
 
 
 async def test_recordings_answer_other_requests_with_the_same_parts(tmp_path: Path) -> None:
-    """A rejected feature is rejected again, an accepted one is answered, and an unknown one is named."""
     record = tmp_path / "check.jsonl"
     await check_stub(Stub(refuses=["temperature"], words="No temperature."), record)
     with serve_recording(record) as base_url:

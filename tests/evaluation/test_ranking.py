@@ -51,7 +51,6 @@ def reference_fit(games: Sequence[Game], *, order: bool, ties: bool) -> np.ndarr
 @pytest.mark.parametrize("order", [False, True], ids=["no order", "order"])
 @pytest.mark.parametrize("seed", range(3))
 def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> None:  # noqa: FBT001 - of pytest
-    """The strengths, the first-place effect and Davidson's parameter must agree to 1e-6."""
     games = draw_games(seed, ties=ties, games=200)
     expected = reference_fit(games, order=order, ties=ties)
     strengths = np.array([0.0, *expected[:4]])
@@ -72,7 +71,7 @@ def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> 
 
 
 def test_systems_outside_the_largest_component_are_above_or_below() -> None:
-    """Such systems have no strength, and those without any connection are listed separately."""
+    """A system outside the largest component has no strength, and an unconnected one is listed separately."""
     even = [Game(one, other, 1, (one, other)) for one, other in ("ab", "ba", "bc", "ca")]
     odd = [Game("top", "a", 1), Game("higher", "top", 1), Game("b", "low", 1), Game("x", "y", 1), Game("x", "low", 1)]
     ranking = rank_games([*even, *odd], order=False)
@@ -115,7 +114,7 @@ def test_priors_rank_all_systems() -> None:
 
 
 def test_problems_name_infinite_strengths() -> None:
-    """This happens if there are only ties, if one system always won, or if the first place always won."""
+    """Strengths are infinite if there are only ties, if one system always won, or if the first place always won."""
     assert rank_games([Game("a", "b", 0.5)] * 3).problem == "no ranking: all games are ties"
     assert "no two systems" in str(rank_games([Game("a", "b", 1), Game("b", "c", 1)], order=False).problem)
     always = [Game(one, other, 1) for one, other in (("a", "b"), ("b", "a")) for _ in range(5)]
@@ -136,7 +135,6 @@ def test_problems_name_infinite_strengths() -> None:
     ids=["one question", "two questions", "alike"],
 )
 def test_clusters_without_variation_give_no_intervals(games: list[Game], reason: str) -> None:
-    """The strengths are reported along with the reason why intervals are missing."""
     ranking = rank_games(games, order=False)
     assert [(system.low, system.high) for system in ranking.systems] == [(None, None)] * 2
     assert ranking.systems[0].strength == pytest.approx(np.log(2) / 2)
@@ -184,7 +182,6 @@ def find_infinite(tables: range) -> list[int]:
 
 
 def test_random_tables_have_no_infinite_strength() -> None:
-    """All strengths must be plausible for a table of this size."""
     assert find_infinite(range(80)) == []
 
 

@@ -101,7 +101,7 @@ async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], m
 
 
 async def test_sides_appear_in_each_slot_and_no_debater_is_called() -> None:
-    """By default, the orders form a Latin square, so there is one call per side with the whole transcript."""
+    """The default orders form a Latin square, so there is one call per side with the whole transcript."""
     judge = Judge()
     raw = DebateRawOutput(rounds=1, question="Q?", transcript=arguments_of("a", "b", "c"), verdict=None)
     results = await rejudge([raw, debate_output("yes", "no")], model=judge.model, store=False)
@@ -123,14 +123,12 @@ async def test_repeated_views_have_the_same_order() -> None:
 
 
 async def test_single_judge_calls_name_a_winner() -> None:
-    """The schedule "single" works like an ordinary judge."""
     results = await rejudge([debate_output("a", "b")], judge=JudgeOptions(), model=Judge().model, store=False)
     (ballot,) = results[0].unwrap().output.ballots
     assert (ballot.scores, ballot.winner) == (None, None)
 
 
 async def test_judge_has_the_instructions_from_its_options() -> None:
-    """`JudgeOptions` have the same effect as in a debate."""
     systems: list[str] = []
 
     def answer(request: ModelRequest) -> Reply:
@@ -164,7 +162,6 @@ async def test_stored_verdicts_are_not_requested_again(tmp_path: Path) -> None:
     ids=["curtailed", "a person", "never", "no seed"],
 )
 async def test_judges_that_omit_ballots_are_rejected(options: dict[str, Any], message: str) -> None:
-    """An audit needs all ballots."""
     with pytest.raises(ConfigurationError, match=message):
         create_rejudge(stances=["a", "b"], **options)
 

@@ -46,7 +46,6 @@ def test_hits_are_in_the_same_file_within_three_lines(place: dict[str, Any], *, 
     [("Resource leak", True), ("The handle is not released", True), ("No docstring", False), ("SQL injection", False)],
 )
 def test_hits_name_the_kind_of_fault(title: str, *, is_named: bool) -> None:
-    """A finding at the right location about something else does not count as a hit."""
     assert FAULT.is_named(finding(title)) is is_named
 
 

@@ -83,7 +83,6 @@ def test_verdicts_on_one_item_are_not_independent_evidence(schedule: str, sides:
 
 
 def test_preferences_are_found_in_schedules_too() -> None:
-    """Three sides are judged in a Latin square."""
     source = Random(3)
     audits = [full_audit(draw_items(60, "cyclic", "abc", source, bias=0.8), resamples=99) for _ in range(10)]
     assert count_alarms(audits) >= 8
@@ -215,14 +214,13 @@ def test_binomial_probabilities_match_scipy(n: int, chance: float) -> None:
 
 @pytest.mark.parametrize(("wins", "n"), [(0, 5), (5, 5), (3, 9), (1_234, 99_999)])
 def test_exact_intervals_match_scipy(wins: int, n: int) -> None:
-    """These are Clopper-Pearson intervals."""
+    """The library computes Clopper-Pearson intervals."""
     stats = pytest.importorskip("scipy.stats")
     assert exact_interval(wins, n) == pytest.approx(tuple(stats.binomtest(wins, n).proportion_ci(method="exact")))
 
 
 @pytest.mark.parametrize("size", [2, 40, 3_000])
 def test_bootstrap_intervals_match_scipy(size: int) -> None:
-    """The same seed must give the same numbers."""
     stats, np = pytest.importorskip("scipy.stats"), pytest.importorskip("numpy")
     source = np.random.default_rng(size)
     numbers = source.integers(1, 4, size)

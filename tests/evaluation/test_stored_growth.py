@@ -84,7 +84,6 @@ def test_each_run_adds_little_memory() -> None:
 
 
 def test_votes_are_read_with_one_query_per_page_of_runs() -> None:
-    """The 120 runs fill three pages."""
     store, runs = CountingReads(), similar_runs(judged_run())
 
     async def audited() -> tuple[int, int]:

@@ -95,7 +95,6 @@ def study(rows: Sequence[Mapping[str, Any]] = ROWS, **options: Any) -> Study:
 
 
 async def test_questions_are_asked_once_and_stored_without_texts(tmp_path: Path) -> None:
-    """The file contains answers, orders and costs, but no text written by a model."""
     path, voters = tmp_path / "answers.jsonl", Answering()
     answers = await ask_study(study(), path, model=voters.model)
     assert [answer.item for answer in answers] == list(dict.fromkeys(answer.item for answer in answers))
@@ -111,8 +110,6 @@ async def test_questions_are_asked_once_and_stored_without_texts(tmp_path: Path)
 
 @pytest.mark.parametrize("by", ["log_odds", "mean"])
 async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedBy) -> None:
-    """Letters and rubrics are stored by the number of the side and give the same winner, also for noise."""
-
     def answer(request: ModelRequest) -> ModelResponse:
         if request.choices:
             return ModelResponse(text="A", logprobs={"A": -0.5, "B": -1.0})
@@ -196,7 +193,6 @@ async def test_interrupted_debates_are_resumed(tmp_path: Path) -> None:
 
 
 async def test_two_processes_cannot_write_to_one_file(tmp_path: Path) -> None:
-    """The second process is rejected."""
     with AnswersFile(tmp_path / "a.jsonl"), pytest.raises(BadFile, match="another process"):
         await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
 
@@ -230,7 +226,6 @@ def judge_by_notes(request: ModelRequest, _: str) -> str:
 
 @pytest.mark.parametrize("judge", [None, JudgeOptions()], ids=["as judged", "judge given"])
 async def test_judges_that_use_the_notes_pass_the_control(tmp_path: Path, judge: JudgeOptions | None) -> None:
-    """The study continues, the report contains the gain, and the registration contains the threshold."""
     experiment = study(rows_with_notes(), control="note", control_gain=0.1, judge=judge)
     assert experiment.methods[-2:] == ("control", "alone")
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering(judge_by_notes).model)
@@ -249,7 +244,6 @@ async def test_judges_that_use_the_notes_pass_the_control(tmp_path: Path, judge:
 
 @pytest.mark.parametrize("judge", [None, JudgeOptions()], ids=["as judged", "judge given"])
 async def test_judges_that_cannot_use_the_notes_stop_the_study(tmp_path: Path, judge: JudgeOptions | None) -> None:
-    """At most one debate takes place, the summary reports the stop, and another call does nothing."""
     experiment, voters = study(rows_with_notes(), control="note", judge=judge, noise=True), Answering()
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model)
     debates = [answer for answer in answers if answer.design == "together"]
@@ -266,7 +260,6 @@ async def test_judges_that_cannot_use_the_notes_stop_the_study(tmp_path: Path, j
 
 
 async def test_interrupted_controls_finish_before_any_debate(tmp_path: Path) -> None:
-    """This holds for any reason for the interruption."""
     experiment, voters = study(rows_with_notes(), control="note", judge=JudgeOptions()), Answering(judge_by_notes)
     path = tmp_path / "a.jsonl"
     answers = await ask_study(
@@ -302,7 +295,6 @@ async def test_noise_partners_do_not_depend_on_the_time_of_calls(slices: list[in
 
 
 async def test_no_noise_is_requested_after_the_deadline(tmp_path: Path) -> None:
-    """The deadline applies even if only noise is missing, and a later call continues the study."""
     noisy, voters = study(noise=True, designs={"together": primes_design()}, primary=("together", "noise")), Answering()
     options: Any = {"model": voters.model, "store": tmp_path / "runs.db"}
     answers = await ask_study(noisy, tmp_path / "a.jsonl", **options)
@@ -385,7 +377,6 @@ def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -
 
 
 def test_primary_comparison_is_tested_separately() -> None:
-    """The finding is better, worse, no relevant gain, or too few, and the e-value uses the discordant questions."""
     for wins, finding in (
         ([(True, False)] * 12 + [(True, True)] * 8, "helped"),
         ([(False, True)] * 12 + [(True, True)] * 8, "harmed"),
@@ -542,7 +533,6 @@ def test_few_unknown_amounts_do_not_hide_the_mean() -> None:
 
 
 async def test_report_page_is_static_and_complete(tmp_path: Path) -> None:
-    """It has no scripts or external resources, escapes names, and shows missing answers and the registration."""
     name = "<b>primes</b>\u202e"
     experiment = study(name=name)
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering().model)
@@ -581,7 +571,6 @@ async def test_permanently_failed_debates_do_not_keep_a_study_unfinished(tmp_pat
 
 @given(wins=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60), clusters=st.integers(2, 9))
 def test_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[bool, bool]], clusters: int) -> None:
-    """The difference equals that between the accuracies and lies within its interval."""
     experiment, answers = made_up(wins, clusters=clusters)
     forward, backward = study_report(experiment, answers), study_report(experiment, answers[::-1])
     for first, second in zip(forward.comparisons, backward.comparisons, strict=True):
@@ -691,7 +680,6 @@ def test_invalid_studies_are_rejected_before_any_call(options: dict[str, Any], f
 
 
 async def test_invalid_rows_are_rejected_before_any_call(tmp_path: Path) -> None:
-    """Even the last row of the last design is checked, although few calls are requested."""
     voters, odd = Answering(), {**ROWS[0], "choices": ["It is prime", "it is PRIME"]}
     with pytest.raises(ConfigurationError, match="stance of row 10` must equal"):
         await ask_study(study([*ROWS, odd]), tmp_path / "a.jsonl", model=voters.model, maximum=1)
@@ -750,14 +738,12 @@ async def test_answers_count_for_their_row(tmp_path: Path) -> None:
 
 
 async def test_rows_can_come_from_a_data_frame(tmp_path: Path) -> None:
-    """NumPy numbers and lists are converted."""
     numpy: Any = pytest.importorskip("numpy")
     rows = [{**row, "truth": numpy.int64(row["truth"]), "choices": numpy.array(row["choices"])} for row in ROWS]
     assert study(iter(rows)).cases == study().cases  # type: ignore[arg-type] # a generator
 
 
 def test_invalid_lines_are_reported(tmp_path: Path) -> None:
-    """The error states the line number and the field."""
     path = tmp_path / "a.jsonl"
     path.write_text('{"design": "together"}\n', "utf-8")
     with pytest.raises(BadFile, match="line 1: `item`"):

@@ -109,7 +109,6 @@ def test_finding_on_puzzles_depends_on_the_scoring_of_indecision() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_generated_answers_give_the_same_figures_as_the_report(seed: int) -> None:
-    """The study includes ties, failures, a repeated question and unknown tokens."""
     random, lines = Random(seed), []
     methods = {"together": ["together", "single", "self_consistency", "revision"], "in_turn": ["in_turn"]}
     for number in range(260):

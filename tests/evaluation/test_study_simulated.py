@@ -110,8 +110,8 @@ def measure_early_findings(seed: int, studies: int, *, questions: int) -> float:
     return alarms / studies
 
 
-def test_small_simulations() -> None:
-    """A few studies are enough to detect severe errors in any of the figures quickly."""
+def test_small_simulations_find_no_severe_error() -> None:
+    """The full simulations take long, so a few studies check quickly that no figure is severely wrong."""
     assert measure_coverage(1, 60, questions=80, clusters=20, spread=0.3) >= 0.85
     gain, conclusions = simulate_martingale(1, 30, questions=200)
     assert abs(gain) <= 0.02

@@ -57,10 +57,6 @@ class Judging:
 
 @pytest.mark.slow
 async def test_pairs_meet_in_both_orders_and_are_ranked(tmp_path: Path) -> None:
-    """Three systems play six games per row, and the judge sees no names.
-
-    Calling the function again plays none.
-    """
     judging = Judging()
     options: Any = {"judge": judging.judge, "store": tmp_path / "t.db"}
     result = await tournament(judging.systems, ROWS, **options)
@@ -92,11 +88,6 @@ async def test_failed_debates_are_repeated(tmp_path: Path) -> None:
 
 
 async def test_custom_play_functions_can_be_used() -> None:
-    """A function of a persona or a design creates the debate.
-
-    A judge biased towards one seat ranks nobody.
-    """
-
     def play(_: object, seats: Sequence[Seat[str]]) -> Any:
         sides = [Debater(name, seat.position, role=seat.system) for name, seat in zip("ab", seats, strict=True)]
         return debate(name="t", debaters=sides, max_rounds=1, moderator=False, synthesizer=False)
@@ -121,7 +112,6 @@ async def test_single_questions_give_strengths_without_intervals() -> None:
 
 
 async def test_tournaments_without_a_verdict_have_no_ranking() -> None:
-    """The reason is taken from the first debate."""
     judging = Judging(fails=["Question"])
     result = await tournament(judging.systems, ROWS[:1], judge=judging.judge)
     assert (result.games, result.ranking.systems, len(result.failed)) == ([], [], 6)

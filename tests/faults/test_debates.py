@@ -60,7 +60,6 @@ def _pattern(fault: DebateFault, options: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("fault", DEBATE, ids=str)
 async def test_each_debate_fault_has_the_documented_outcome(fault: DebateFault, transport: Transport) -> None:
-    """The documented row contains the status, failures, speakers and number of requests, or the error."""
     async with ChatServer({"roles": Roles(fault), "stand-in": fine}) as server:
 
         def model(name: str) -> OpenAIModel:

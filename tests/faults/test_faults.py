@@ -60,5 +60,5 @@ async def test_each_fault_has_the_documented_outcome(fault: Fault, transport: Tr
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("fault", slow_but_first(_ANTHROPIC, catalogue_number), ids=str)
-async def test_each_fault_has_the_same_outcome_over_anthropic_s_api(fault: Fault) -> None:
+async def test_each_fault_has_the_same_outcome_over_the_anthropic_api(fault: Fault) -> None:
     await play(fault, "aiohttp", AnthropicModel)

@@ -283,7 +283,7 @@ def test_failed_members_are_reported_over_mcp(case: Case, fault: str, served_end
 ONE_GONE = ["--member", "Ada=up-ada", "--member", "Ben=up-ben", "--member", "Cleo=404-cleo", "--member", "Dan=up-dan"]
 
 
-def test_a_council_without_an_endpoint_for_one_of_four(served_endpoint: Endpoint) -> None:
+def test_a_council_names_the_member_without_an_endpoint(served_endpoint: Endpoint) -> None:
     """The council has one model per member at a single address and no default model.
 
     Its answer begins by naming the missing member.
@@ -341,7 +341,6 @@ def test_resume_calls_a_failed_judge_again(served_endpoint: Endpoint, tmp_path: 
 
 
 def test_an_openai_client_first_sees_the_missing_members(served_endpoint: Endpoint) -> None:
-    """The plain answer and the full transcript are checked, both complete and streamed."""
     members = [{"name": name, "model": f"openai/{'404' if name == 'cleo' else 'up'}-{name}"} for name in MEMBERS]
 
     panel = PATTERNS["council"].load_factory()(name="panel", members=members)
@@ -357,7 +356,6 @@ def test_an_openai_client_first_sees_the_missing_members(served_endpoint: Endpoi
 
 
 def test_a_notebook_shows_the_missing_members() -> None:
-    """The notice is in the HTML and in the Markdown for readers without HTML."""
     result = make_plan(PATTERNS["council"], {}, file={"question": SUBJECT, **Case("council", ("ann",)).plan("404")})
     html = result.pattern().run_sync(SUBJECT)
     assert "Incomplete: ann did not answer" in (html._repr_html_() or "")

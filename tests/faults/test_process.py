@@ -53,8 +53,7 @@ async def test_a_second_cancellation_changes_nothing() -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_a_caller_s_timeout_cancels_the_run() -> None:
-    """The library must not swallow the `TimeoutError` of `asyncio.timeout` around `run`."""
+async def test_a_timeout_in_the_caller_cancels_the_run() -> None:
     disconnected = asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:

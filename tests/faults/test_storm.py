@@ -31,8 +31,6 @@ async def test_mass_cancellation_leaves_nothing_behind(transport: Transport) -> 
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_concurrent_calls_get_their_own_answers(transport: Transport) -> None:
-    """Connections are reused, and there are as many requests as calls (fault 29)."""
-
     async def echo(exchange: Exchange) -> None:
         await exchange.json(completion(exchange.body["messages"][0]["content"]))
 

@@ -49,7 +49,6 @@ def group_deltas(frames: list[Any]) -> list[tuple[str, str]]:
 
 
 def test_http_watchers_see_no_announced_thinking(thinker: tuple[Endpoint, str]) -> None:
-    """Thinking that was not announced is withdrawn, and the next turn is buffered, so the page shows neither."""
     _, name = thinker
     model = {"debater": f"openai/{name}", "default": "openai/up-default"}
     pattern = debate(
@@ -73,7 +72,6 @@ def test_http_watchers_see_no_announced_thinking(thinker: tuple[Endpoint, str]) 
 
 
 def test_the_terminal_shows_only_the_arguments(thinker: tuple[Endpoint, str]) -> None:
-    """The first thinking was not announced, so it is marked as withdrawn."""
     _, name = thinker
     models = ("--model", f"debater=openai/{name}", "--model", "openai/up-default", "--max-rounds", "1", "--no-store")
     result = CliRunner().invoke(app, ["debate", QUESTION, *SIDES, *models], env={"COLUMNS": "300"})
@@ -104,10 +102,6 @@ def test_mcp_hosts_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None
 
 
 def test_openai_clients_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None:
-    """Complete and streamed answers are checked.
-
-    The first thinking was not announced, so it is marked as withdrawn.
-    """
     _, name = thinker
     model = {"debater": f"openai/{name}", "default": "openai/up-default"}
     pattern = debate(

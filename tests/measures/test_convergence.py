@@ -131,7 +131,6 @@ def test_agents_repeating_opposite_answers_are_stagnant(debate: Debate) -> None:
 def test_status_follows_from_both_measures_and_the_positions(
     level: float, before: str | None, positions: dict[str, str], status: str
 ) -> None:
-    """The cases include values that equal a threshold."""
     now = {"a": "text of a", "b": "text of b", "c": "text of c"}
     earlier = {None: None, "same": now, "other": {name: f"{text}, once" for name, text in now.items()}}[before]
     result = convergence(now, earlier, positions=positions, similarity=Level(level))

@@ -97,7 +97,6 @@ def test_claims_match_regardless_of_spelling() -> None:
 
 @given(histories)
 def test_flips_are_between_two_positions_of_one_agent(history: list[Position]) -> None:
-    """Flips are sorted by round, and each begins with the earlier position."""
     detected = flips(history)
     assert [flip.after.round for flip in detected] == sorted(flip.after.round for flip in detected)
     for flip in detected:

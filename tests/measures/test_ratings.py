@@ -40,7 +40,6 @@ def test_lower_rated_winners_gain_more_without_consensus(consensus: bool, gain: 
 
 @given(names, st.booleans(), st.floats(0.1, 100), st.data())
 def test_changes_add_up_to_zero(agents: list[str], consensus: bool, k: float, data: st.DataObject) -> None:  # noqa: FBT001
-    """All participants are listed in order, whoever wins."""
     before = draw_ratings(agents, data)
     winner = data.draw(st.none() | st.sampled_from(agents))
     changes = elo_changes(before, winner=winner, consensus=consensus, k=k)
@@ -154,6 +153,5 @@ def test_better_forecasts_never_worsen_the_calibration(outcomes: list[tuple[floa
 
 @pytest.mark.parametrize("confidence", [2, -0.1, math.nan, True])
 def test_forecasts_out_of_range_are_rejected(confidence: float) -> None:
-    """A confidence must be between 0 and 1."""
     with pytest.raises(ConfigurationError, match=r"calibration\(\): `confidence` must be a number between 0 and 1"):
         calibration([(confidence, True)])

@@ -26,7 +26,6 @@ def _load_libraries() -> None:
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
 def test_similarities_are_symmetric_matrices_of_shares(backend: str, texts: list[str]) -> None:
-    """For any strings, the values are between 0 and 1 and exactly 1.0 for identical texts."""
     matrix = MEASURES[backend](texts)
     assert [len(row) for row in matrix] == [len(texts)] * len(texts)
     for row, one in zip(matrix, texts, strict=True):

@@ -51,7 +51,6 @@ def expected_count(topology: Topology, count: int, sparsity: float) -> int:
 def test_topologies_have_the_edges_in_their_definition(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
-    """The names are arbitrary, and no edge may be missing or repeated for one to ten agents in any round."""
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     assert len(result) == len(set(result)) == expected_count(topology, len(agents), sparsity)
 
@@ -60,7 +59,6 @@ def test_topologies_have_the_edges_in_their_definition(
 def test_live_proposals_have_a_critic_other_than_the_author(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int, data: st.DataObject
 ) -> None:
-    """Edges lead from agents who can review to agents with a proposal."""
     live = data.draw(st.sets(st.sampled_from(agents)))
     able = data.draw(st.sets(st.sampled_from(agents)))
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity, targets=live, critics=able)
@@ -73,7 +71,6 @@ def test_live_proposals_have_a_critic_other_than_the_author(
 def test_edges_are_in_the_declared_order_of_names(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
-    """In any topology, edges are sorted by critic and then by target."""
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     assert result == sorted(result, key=lambda edge: (agents.index(edge[0]), agents.index(edge[1])))
 
@@ -102,7 +99,6 @@ def test_round_robin_reviews_each_pair_once_over_all_rounds(agents: list[str]) -
 
 @given(names, rounds, rounds, shares, seeds)
 def test_sparse_is_the_same_in_every_round(agents: list[str], one: int, other: int, sparsity: float, seed: int) -> None:
-    """Neither the round nor the seed has an effect, and no random number is drawn."""
     random = Random(seed)
     before = random.getstate()
     result = edges("sparse", agents, round=one, random=random, sparsity=sparsity)
@@ -111,7 +107,6 @@ def test_sparse_is_the_same_in_every_round(agents: list[str], one: int, other: i
 
 
 def test_random_graphs_are_drawn_per_round_from_the_seed() -> None:
-    """With ten agents, ten rounds are not all equal, but the same seed repeats them."""
     graphs = [
         [edges("random-graph", LETTERS, round=number, random=random, sparsity=0.3) for number in range(10)]
         for random in (Random(7), Random(7))
@@ -130,7 +125,6 @@ def test_hub_and_other_agents_review_each_other(agents: list[str], data: st.Data
 
 
 def test_rings_join_neighbors_by_name() -> None:
-    """The names are sorted alphabetically, and the last one is next to the first."""
     result = edges("ring", ["c", "a", "d", "b"], round=3, random=Random(0))
     pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
     assert set(result) == {*pairs, *((other, one) for one, other in pairs)}
@@ -169,7 +163,6 @@ def test_topologies_are_the_same_in_every_process() -> None:
 
 @given(names, rounds, seeds)
 def test_topologies_are_separate_functions(agents: list[str], number: int, seed: int) -> None:
-    """A topology can be used by name, called directly, or passed as a custom topology."""
     functions: dict[Topology, Callable[[Sequence[str], int, Random], list[Edge]]] = {
         "all-to-all": all_to_all,
         "round-robin": round_robin,
@@ -187,7 +180,6 @@ def test_topologies_are_separate_functions(agents: list[str], number: int, seed:
 
 @given(names, seeds, st.data())
 def test_proposals_without_a_critic_get_one(agents: list[str], seed: int, data: st.DataObject) -> None:
-    """The edges from a custom function are kept, and each remaining proposal gets one critic."""
     drawn_edges = data.draw(st.sets(st.sampled_from(all_to_all(agents, 1, Random(0)) or [("", "")])))
     own_edges = [] if len(agents) == 1 else sorted(drawn_edges)
     result = edges(lambda names, number, random: own_edges, agents, round=1, random=Random(seed))

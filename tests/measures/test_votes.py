@@ -58,7 +58,6 @@ def elections(draw: st.DrawFn) -> Election:
 
 @given(elections())
 def test_votes_are_counted_once(election: Election) -> None:
-    """Valid, spoiled and failed votes add up to the number of voters, and only valid ones are in the counts."""
     result = election.count()
     assert result.valid + result.spoiled + result.failed == result.eligible == len(election.eligible)
     assert min(result.valid, result.spoiled, result.failed) >= 0
@@ -86,7 +85,6 @@ def test_order_of_choices_only_affects_the_order_of_results(election: Election, 
 
 @given(elections())
 def test_confidence_is_the_share_of_voters_confident_in_the_winner(election: Election) -> None:
-    """The confidence is a share of all eligible voters and never exceeds the winner's share."""
     result = election.count()
     assert 0 <= result.confidence <= 1
     if result.winner is None:
@@ -274,7 +272,6 @@ def test_tallies_follow_the_rules(case: Case) -> None:
 
 
 def test_ballots_without_a_choice_are_spoiled() -> None:
-    """The ballot was received, but it supports no proposal."""
     result = tally([Ballot(voter="a", choice=None)], choices=["a"], eligible=["a"])
     assert (result.valid, result.spoiled, result.failed, result.winner) == (0, 1, 0, None)
 
@@ -316,7 +313,6 @@ def test_confidence_is_from_0_to_1(confidence: float) -> None:
 
 
 def test_tallies_survive_serialization() -> None:
-    """The JSON has camelCase keys and can be parsed back."""
     result = tally([Ballot(voter="a", choice="a")], choices=["a"], eligible=["a"])
     wire = result.model_dump(mode="json", by_alias=True)
     assert wire["quorumMet"] is True
@@ -342,7 +338,6 @@ def test_tallies_survive_serialization() -> None:
     ],
 )
 def test_vote_weights_follow_the_formula(elo: float | None, calibration: float | None, weight: float) -> None:
-    """Rating and calibration count within bounds, and an empty history has a weight of 1."""
     assert vote_weight(elo, calibration) == pytest.approx(weight)
 
 

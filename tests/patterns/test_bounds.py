@@ -50,7 +50,6 @@ def rejection_of(pattern: str, roster: list[Any], **options: Any) -> Configurati
 
 @pytest.mark.parametrize("pattern", ROSTERS)
 def test_rosters_are_bounded(pattern: str) -> None:
-    """The number of members and the length of their texts are limited, and the limits themselves are valid values."""
     make, field, cap = ROSTERS[pattern]
     start = time.process_time()
     error = rejection_of(pattern, people(pattern, 15_000))
@@ -73,7 +72,6 @@ def test_rosters_are_bounded(pattern: str) -> None:
 
 
 def test_roster_limit_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server may allow more or fewer members, but an invalid number is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         assert "Set FLOWDEBATE_MAX_MEMBERS to allow more" in str(rejection_of("council", people("council", 101)))

@@ -65,7 +65,6 @@ async def test_a_second_run_in_a_session_starts_fresh(pattern: str) -> None:
 @pytest.mark.parametrize("limit", [None, 1, 2])
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_for_each_runs_a_pattern_per_subject(pattern: str, limit: int | None) -> None:
-    """All subjects share one run, and the surrounding steps see its input and output."""
     several = sequencer(name="all").map(list).for_each(talk(pattern), max_concurrency=limit)
     result = await several.run(QUESTIONS[:3], model=slow_model(Talkers()), seed=1)
     assert [output.subject for output in result.output] == QUESTIONS[:3]

@@ -153,7 +153,6 @@ def flag_names(pattern: str, constraint: Constraint[Any]) -> dict[str, str]:
 
 @EACH
 def test_python_raises_for_each_constraint(pattern: str, constraint: Constraint[Any]) -> None:
-    """The error is raised before anything is built and points to the block."""
     roster, members = ROSTERS[pattern]
     with pytest.raises(ConflictingOptions) as caught:
         PATTERNS[pattern].load_factory()(name="rent", **{roster: members}, **CASES[pattern, constraint.name].python)
@@ -198,7 +197,6 @@ def server() -> Iterator[Stage]:
 
 @EACH
 def test_http_returns_422_for_each_constraint(server: Stage, pattern: str, constraint: Constraint[Any]) -> None:
-    """No run may be started."""
     options = dict(CASES[pattern, constraint.name].plan)
     answer = server.post("/runs", {"pattern": pattern, "question": SUBJECT, "options": options})
     assert answer.status_code == 422, answer.text

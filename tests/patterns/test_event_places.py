@@ -206,7 +206,6 @@ def unreliable_model() -> Model:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_retry_and_fallback_event_paths_are_distinct(name: str) -> None:
-    """The events of an attempt have the same path as the call."""
     assert find_misplaced(events_of_run(PATTERNS[name](), "Why?", unreliable_model())) == []
 
 
@@ -225,7 +224,6 @@ def test_runs_in_this_module_emit_every_kind_of_event() -> None:
 
 
 def test_ambiguous_events_are_detected() -> None:
-    """In this test, two calls share a path, and one text delta belongs to no call."""
     started = CallStarted(block="a", model="m", path="a", at=1.0)
     piece = TextDelta(block="a", text="Well", path="a#1", at=0.0)
     assert find_misplaced([started, started, piece]) == [

@@ -57,7 +57,6 @@ def test_default_blocks_know_their_roles() -> None:
 
 
 def test_custom_blocks_have_the_role_they_fill() -> None:
-    """The same block may fill two roles at once and may contain other blocks."""
     solomon = generator(name="solomon", output_schema=None)
     inner = sequencer(name="own").then(generator(name="draft")).then(generator(name="polish"))
     sides = [Debater("ann", "for", block=inner), Debater("bob", "against", block=solomon)]

@@ -42,10 +42,6 @@ def prompt_of(request: ModelRequest) -> str:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_prompts_have_the_last_rounds_and_a_summary(pattern: str) -> None:
-    """Every role sees both.
-
-    The result contains all entries and the last summary of the older rounds.
-    """
     talkers = Talkers()
     raw = PATTERNS[pattern](prompts=TWO_ROUNDS).run_sync(QUESTION, model=talkers.model(), seed=1).raw
     of_round = {entry.text: entry.round for entry in raw.entries}
@@ -118,7 +114,6 @@ def test_summaries_are_recorded_steps(pattern: str, tmp_path: Path) -> None:
 
 
 def test_invalid_windows_are_rejected() -> None:
-    """The error is raised as soon as the options are created, and "all" is the default."""
     assert PromptOptions(history="all") == PromptOptions()
     wrongs: list[Any] = [2, "last", None, {"rounds": 2}]
     for wrong in wrongs:

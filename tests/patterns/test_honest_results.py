@@ -75,7 +75,6 @@ def _entries_of(result: Any) -> list[Any]:
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("value", EMPTY, ids=repr)
 def test_debates_with_only_empty_entries_have_no_verdict(pattern: str, value: object) -> None:
-    """Entries without text are flagged with a warning, and no judge is called."""
     model = ScriptedModel()
     with pytest.warns(FlowDebateWarning, match="returned no text"):
         result = PATTERNS[pattern](lambda _: value).run_sync(QUESTION, model=model)
@@ -96,8 +95,6 @@ def test_debates_without_a_verdict_have_no_output() -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_one_empty_argument_degrades_a_result(pattern: str) -> None:
-    """The empty argument is flagged and reported as a loss and an event, while the other arguments count."""
-
     def silent(_: object) -> str:
         return ""
 
@@ -153,7 +150,6 @@ def test_judge_sees_which_arguments_are_truncated() -> None:
 
 @given(st.lists(st.tuples(st.text(), st.sampled_from([None, "cut_off", "empty"]))))
 def test_flags_survive_a_round_trip(flagged_texts: list[tuple[str, Any]]) -> None:
-    """`parse_entries` returns what `render_entries` was given, whatever the texts contain."""
     from flowdebate.patterns.debate.schemas import DebateContributionEntry
 
     entries = [
@@ -168,7 +164,6 @@ async def _end_at_once(_: object) -> dict[str, Any]:
 
 
 def test_debates_without_turns_have_no_verdict() -> None:
-    """The judge is not called, and each side is listed as missing."""
     rent: Any = debate(name="rent", debaters=_sides(), moderator=_end_at_once)
     model = ScriptedModel()
     result = rent.run_sync(QUESTION, model=model)

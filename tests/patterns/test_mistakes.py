@@ -54,7 +54,6 @@ def build(pattern: str, **options: Any) -> Any:
 @pytest.mark.parametrize("pattern", FACTORIES)
 @pytest.mark.parametrize("blank", ["", "  \n", "\u200b", "\u3164"], ids=ascii)
 def test_blank_questions_are_rejected(pattern: str, blank: str) -> None:
-    """The error is raised before any call and names the field and the value."""
     model = ScriptedModel()
     with pytest.raises(ConfigurationError, match="must not be blank") as caught:
         build(pattern).run_sync(blank, model=model)
@@ -106,7 +105,7 @@ def test_settings_must_be_model_settings(pattern: str) -> None:
 
 
 def test_role_settings_must_be_model_settings() -> None:
-    """This applies to the settings of a judge and of a custom generator."""
+    """The settings of a judge and of a custom generator are checked like those of a debate."""
     settings: Any = {"temperature": 0}
     with pytest.raises(ConfigurationError, match="settings"):
         debate(name="rent", debaters=SIDES, judge=JudgeOptions(settings=settings))
@@ -125,7 +124,6 @@ def test_role_settings_must_be_model_settings() -> None:
     ],
 )
 def test_unknown_options_are_a_type_error_with_a_suggestion(pattern: str, option: str, meant: str) -> None:
-    """The message names the function and the option and suggests the closest valid one."""
     with pytest.raises(TypeError) as caught:
         build(pattern, **{option: 0})
     assert str(caught.value) == f"{pattern}() got an unexpected keyword argument {option!r}; did you mean {meant}?"

@@ -33,7 +33,6 @@ CONTEXT = [{"role": "user", "content": "Rents rose."}, "By 9 %."]
 
 @pytest.mark.parametrize("pattern", ROLES)
 def test_tools_and_settings_reach_every_default_block(pattern: str) -> None:
-    """All models may call the tools and use the configured temperature."""
     make, roles = ROLES[pattern]
     requests = requests_of(make(tools=[search], settings=ModelSettings(temperature=0.3)))
     assert {block for block, _ in roles.values()} <= {request.block for request in requests}
@@ -45,7 +44,6 @@ def test_tools_and_settings_reach_every_default_block(pattern: str) -> None:
 @pytest.mark.parametrize("as_function", [False, True], ids=["messages", "a function"])
 @pytest.mark.parametrize("pattern", ROLES)
 def test_capabilities_and_context_reach_every_default_block(pattern: str, as_function: bool) -> None:  # noqa: FBT001
-    """A capability adds tools, instructions and messages, while context follows the system message."""
     context: Any = (lambda _, __: CONTEXT) if as_function else CONTEXT
     for request in requests_of(ROLES[pattern][0](uses=[RESEARCH], context=context)):
         assert [tool.name for tool in request.tools] == ["search"]

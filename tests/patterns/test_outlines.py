@@ -38,7 +38,6 @@ def test_synthesizer_is_the_last_step() -> None:
 
 
 def test_custom_synthesizers_have_a_validating_step() -> None:
-    """The step validates the output against `output_schema`."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=lambda raw: raw, output_schema=dict[str, int])
     assert str(outline(rent)).splitlines()[-3:] == snapshot(
         ["  → rent-build-raw-output", "  → rent-synthesizer", "  → rent-validate-output"]
@@ -143,8 +142,6 @@ def test_failure_policies_do_not_change_the_outline() -> None:
 
 
 def test_custom_blocks_can_fill_deliberation_roles() -> None:
-    """A custom persona or moderator block is named after its role."""
-
     def speak(topic: object) -> str:
         return "said"
 
@@ -203,7 +200,6 @@ def test_referee_follows_the_turns_of_each_round() -> None:
 
 
 def test_panel_synthesizer_is_the_last_step() -> None:
-    """A custom synthesizer is followed by a step that validates the output."""
     default = str(outline(round_robin(name="bridge", debaters=PANEL))).splitlines()
     assert default[-2:] == snapshot(["  → bridge-build-output", "  → bridge-synthesizer"])
     custom = bridge(synthesizer=lambda raw: raw, output_schema=dict[str, int])

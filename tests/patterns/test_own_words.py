@@ -140,7 +140,6 @@ PATTERNS: dict[str, Any] = {
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_all_patterns_remove_other_speakers_turns(pattern: str) -> None:
-    """The output keeps the whole answer, and a note reports what was removed from the transcript."""
     result = await PATTERNS[pattern]().run("Cap rents?", model=ScriptedModel(DIALOGUE, "Ben: They fall."))
     raw = result.raw
     assert [(entry.speaker, entry.text) for entry in raw.entries[:2]] == [("Ada", "Rents rise."), ("Ben", "They fall.")]
@@ -167,7 +166,6 @@ async def test_removing_another_speakers_turn_is_not_a_truncation() -> None:
     ],
 )
 async def test_handoffs_remove_other_speakers_turns(transition: Any, answer: Any) -> None:
-    """This applies to every form of handover, and the whole answer is still recorded."""
     block = handoff(name="x", debaters=PEOPLE, max_turns=1, transition=transition)
     result = await block.run("Cap rents", model=ScriptedModel(answer))
     (entry,) = result.output.entries
@@ -177,7 +175,6 @@ async def test_handoffs_remove_other_speakers_turns(transition: Any, answer: Any
 
 @pytest.mark.parametrize("words", ["Begin each answer with your name.", "Write **Ada:** in front of it."])
 async def test_labels_requested_by_a_handoff_are_unchanged(words: str) -> None:
-    """Another speaker's turn is still removed."""
     answer = {"response": DIALOGUE, "next_agent_name": "Ben"}
     speakers = [Persona("Ada", system_prompt=words), Persona("Ben")]
     cases: list[tuple[list[Persona], dict[str, Any]]] = [(speakers, {}), (PEOPLE, {"instructions": words})]
@@ -241,7 +238,7 @@ async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -
 
 
 async def test_short_or_different_texts_are_not_repetitions() -> None:
-    """Nor are texts with only the same beginning."""
+    """Two texts that merely begin in the same way are not a repetition either."""
     block = debate(name="x", debaters=SIDES, max_rounds=2, judge=lambda _: VERDICT, synthesizer=False)
     replies = ["I agree.", "I agree.", f"{REPEATED} Twice.", REPEATED]
     assert (await block.run("Office?", model=ScriptedModel(*replies))).remarks == ()

@@ -42,7 +42,6 @@ NO_PREDICATES: dict[str, object] = {
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @pytest.mark.parametrize("predicate", NO_PREDICATES.values(), ids=NO_PREDICATES)
 def test_invalid_predicates_are_rejected_before_building(pattern: str, predicate: object) -> None:
-    """The error lists the option and the valid values before any call is made."""
     with pytest.raises(ConfigurationError, match=r"`terminate_when` must be a sync or async function of \(ctx\)"):
         build(pattern, predicate)
 

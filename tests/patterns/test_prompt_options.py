@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     "options", [RoleOptions, DebaterOptions, ModeratorOptions, RefereeOptions, JudgeOptions, PromptOptions]
 )
 def test_unknown_profiles_are_rejected(options: Any) -> None:
-    """The error is raised as soon as the options are created."""
     with pytest.raises(ConfigurationError, match=rf"{options.__name__}.*`profile` must be 'concise' or 'full'"):
         options(profile="small")
 
@@ -242,7 +241,7 @@ EVERY_ROLE = [(name, role) for name, (_, roles) in ROLES.items() for role in rol
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
 def test_role_instructions_reach_only_that_role(name: str, role: str) -> None:
-    """They replace the pattern's instructions, and an empty string leaves the role without any."""
+    """The role's instructions replace the pattern's, and an empty string leaves the role without any."""
     make, roles = ROLES[name]
     block, kind = roles[role]
     instructed, uninstructed = split_blocks(make(**{role: kind(instructions=TEXT)}))
@@ -256,7 +255,7 @@ def test_role_instructions_reach_only_that_role(name: str, role: str) -> None:
 
 @pytest.mark.parametrize("name", ROLES)
 def test_speaker_instructions_reach_only_its_blocks(name: str) -> None:
-    """They are set in the `DebaterOptions` of a debater, persona, agent or member."""
+    """A debater, persona, agent or member has its own instructions in its `DebaterOptions`."""
     make, _ = ROLES[name]
     field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(name, "debaters")
     options = DebaterOptions(instructions=TEXT)

@@ -97,7 +97,6 @@ def losses(run: Any) -> list[tuple[str, str, str]]:
 
 @each_turn
 def test_failed_turns_fail_the_run_by_policy(pattern: str, turn: str) -> None:
-    """The error is unchanged and keeps the earlier entries, and no turn counts as skipped."""
     failure = ProviderFailed("down", status=503)
     talkers = Talkers(first_call(turn, "bob", fails=failure))
     with pytest.raises(ProviderFailed) as caught:
@@ -191,7 +190,6 @@ def test_fallback_models_replace_a_failed_speaker(pattern: str, turn: str) -> No
 
 @each_turn
 def test_turns_are_skipped_if_the_fallback_model_fails(pattern: str, turn: str) -> None:
-    """Both failures are recorded, in the order in which they occurred."""
     talkers, other = Talkers(first_call(turn, "bob")), Talkers(lambda _: Refused("not I"))
     policy = FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
     result = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
@@ -224,10 +222,6 @@ def test_fewer_speakers_than_the_quorum_end_the_run(pattern: str) -> None:
 @each_decider
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
 def test_failed_decisions_affect_nothing_else(pattern: str, on_failure: str) -> None:
-    """All entries remain, and the failure names the missing part.
-
-    With "fail", the run fails.
-    """
     role, instead = DECIDERS[pattern]
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
@@ -390,7 +384,6 @@ async def test_runs_have_no_output_after_their_time_limit() -> None:
 
 @each_decider
 async def test_decisions_have_the_deadline_of_a_turn(pattern: str) -> None:
-    """A decision that arrives late counts as a failure."""
     talkers, hang = Talkers(), Hanging()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk(pattern, decider=hang.__call__, policy=policy).run(QUESTION, model=talkers.model())
@@ -452,7 +445,6 @@ async def count_calls(pattern: str) -> int:
 
 @each_pattern
 async def test_run_limits_keep_the_entries(pattern: str) -> None:
-    """No call may exceed the limit, and a run that stays below it must not be affected."""
     total = await count_calls(pattern)
     for calls in range(1, total + 1):
         talkers = Talkers()
@@ -468,7 +460,6 @@ async def test_run_limits_keep_the_entries(pattern: str) -> None:
 
 @each_pattern
 async def test_cancelled_runs_keep_the_entries(pattern: str) -> None:
-    """Whichever call is cancelled, every answer is kept, and every task has ended."""
     for number in range(await count_calls(pattern)):
         talkers, reached = Talkers(), asyncio.Event()
 
@@ -499,7 +490,6 @@ async def test_cancelled_runs_keep_the_entries(pattern: str) -> None:
     quorum=st.integers(1, 2),
 )
 def test_failed_calls_are_losses(pattern: str, faults: list[ModelError | None], quorum: int) -> None:
-    """The raw output contains the words of all answers and nothing from failed calls."""
     pending = iter(faults)
     talkers = Talkers(lambda _: next(pending, None))
     policy = FailurePolicy(on_failure="skip", quorum=quorum)
@@ -521,8 +511,6 @@ def test_failed_calls_are_losses(pattern: str, faults: list[ModelError | None], 
 @settings(max_examples=example_count(10))
 @given(data=st.data())
 def test_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
-    """Whatever Bob's function and the deciding function return or raise, the run must end with a status."""
-
     def role() -> Returns:
         return Returns(*data.draw(st.lists(hostile_values(), min_size=1, max_size=3)), wait=data.draw(st.booleans()))
 
@@ -561,7 +549,6 @@ def test_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
 def test_impossible_policies_are_rejected_before_anything_runs(
     pattern: str, policy: dict[str, Any], field: str
 ) -> None:
-    """The error names the field and the value, and lists the valid values."""
     with pytest.raises(ConfigurationError) as caught:
         talk(pattern, policy=FailurePolicy(**policy))
     assert caught.value.field == field

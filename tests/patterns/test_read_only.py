@@ -65,7 +65,6 @@ OF_TRANSCRIPTS = {name for name in ATTACKS if "transcript" in name} | {"takes so
     ],
 )
 def test_blocks_that_change_history_fail_the_run_by_name(pattern: str, attack: str) -> None:
-    """This holds in every pattern, whatever the block tries to change."""
     with pytest.raises(ReadOnly, match=r"block 'x-\w+-bob' must not change") as caught:
         make_pattern(pattern, ATTACKS[attack]).run_sync(QUESTION)
     assert caught.value.block is not None
@@ -80,8 +79,6 @@ def comparable(raw: Any) -> object:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_blocks_that_catch_the_error_have_changed_nothing(pattern: str) -> None:
-    """The output and the tasks equal those of a run without the attack."""
-
     def try_all(value: Any, ctx: Context) -> None:
         for attack in ATTACKS.values():
             with suppress(ReadOnly, AttributeError):
@@ -116,8 +113,6 @@ def rent(**options: Any) -> Any:
 @pytest.mark.parametrize("role", ["judge", "moderator", "synthesizer"])
 @pytest.mark.parametrize("attack", [name for name in ATTACKS if name != "cancels a turn" and "completes" not in name])
 def test_deciding_roles_cannot_change_history(role: str, attack: str) -> None:
-    """The rule for debaters also applies to the judge, the moderator and the synthesizer."""
-
     def meddle(value: object, ctx: Context) -> object:
         ATTACKS[attack](value, ctx)
         return VERDICT
@@ -211,7 +206,6 @@ JSON = st.recursive(
 
 @given(value=JSON)
 def test_frozen_values_are_equal_and_can_be_copied(value: object) -> None:
-    """Freezing a value twice is the same as freezing it once, and pickling still works."""
     frozen = freeze(value)
     assert frozen == value
     assert freeze(frozen) is frozen

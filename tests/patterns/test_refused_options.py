@@ -61,7 +61,6 @@ def rejection_of(pattern: str, **options: Any) -> ConfigurationError:
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("name", ["", " ", None, 3])
 def test_pattern_names_are_required(pattern: str, name: Any) -> None:
-    """The name must be a string that is not blank."""
     problem = "is required" if name is None else "must be text" if name == 3 else "must not be blank"
     assert rejection_of(pattern, name=name).problem == problem
 
@@ -107,7 +106,6 @@ SPEAKERS: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("case", SPEAKERS)
 def test_invalid_speakers_are_rejected_with_their_index(pattern: str, case: str) -> None:
-    """The error's field points to the roster entry."""
     fields, field, allowed = SPEAKERS[case]
     second: Any = speaker(pattern, **fields) if fields else 3
     error = rejection_of(pattern, **{roster_of(pattern): [speaker(pattern, "anna"), second]})
@@ -163,7 +161,6 @@ POLICIES: dict[str, tuple[Any, str, str]] = {
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("case", POLICIES)
 def test_invalid_failure_policies_are_rejected(pattern: str, case: str) -> None:
-    """The error names the field of the policy."""
     policy, field, allowed = POLICIES[case]
     error = rejection_of(pattern, failures=policy)
     assert error.field == field
@@ -245,7 +242,6 @@ def test_deciding_role_is_required(pattern: str, role: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin", "council"])
 def test_output_schema_must_be_valid(pattern: str) -> None:
-    """The schema must be a type or a valid JSON Schema."""
     assert "a pydantic model" in rejection_of(pattern, output_schema=3).problem
     assert "valid JSON Schema" in rejection_of(pattern, output_schema={"type": "strange"}).problem
 
@@ -275,7 +271,6 @@ SUBJECTS: dict[str, tuple[str, type[Any]]] = {
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("value", [None, 3, {"q": "?"}, {"field": 3}, ["?"]], ids=case_id)
 def test_inputs_without_a_subject_are_rejected(pattern: str, value: Any) -> None:
-    """The error is raised before any model is called."""
     (subject, _), model = SUBJECTS[pattern], ScriptedModel()
     if value == {"field": 3}:
         value = {subject: 3}
@@ -287,7 +282,6 @@ def test_inputs_without_a_subject_are_rejected(pattern: str, value: Any) -> None
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("way", ["text", "a dict", "the input"])
 def test_subject_has_three_input_forms(pattern: str, way: str) -> None:
-    """Whichever form is used, the raw output has the subject in `subject`."""
     field, kind = SUBJECTS[pattern]
     value: Any = {"text": "Rents?", "a dict": {field: "Rents?"}, "the input": kind(**{field: "Rents?"})}[way]
     create, _ = FACTORIES[pattern]

@@ -112,7 +112,7 @@ async def test_thinking_is_not_part_of_the_answer(text: str, stream: bool) -> No
 
 
 async def test_streamed_thoughts_are_withdrawn() -> None:
-    """A thought without an opening tag was reported; it can be recognized only when it ends."""
+    """A server was reported to omit the opening tag, so the thought can be recognized only when it ends."""
     async with ChatServer({}, otherwise=Reported(THINKING["a02 no opening tag"])) as server:
         block = debate(name="work", debaters=SIDES, synthesizer=False, max_rounds=1)
         handle = block.start("Where?", model=OpenAIModel("m", base_url=server.base_url))
@@ -190,7 +190,7 @@ async def test_labels_before_a_turn_are_removed(text: str) -> None:
 
 
 async def test_other_speakers_turns_are_removed_and_noted() -> None:
-    """No speaker may concede on behalf of another, as reported models have done."""
+    """A model was reported to concede on behalf of the other side."""
     result = await run(Reported(f"{ARGUMENT}\n\n[{OFFICE}]\nI concede everything.", always=False))
     assert result.output.transcript[0].text == ARGUMENT
     assert [(cut.name, cut.other) for cut in result.raw.cut_answers] == [("Ada", "Ben")]
@@ -234,7 +234,6 @@ def review_of(body: dict[str, Any], write: Any) -> Any:
 
 @pytest.mark.parametrize("write", RANKINGS.values(), ids=RANKINGS)
 async def test_rankings_are_parsed_on_the_first_attempt(write: Any) -> None:
-    """The rankings are those by the reviewers in a council."""
     counts = Counter[str]()
 
     async def serve(exchange: Exchange) -> None:

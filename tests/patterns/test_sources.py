@@ -111,7 +111,6 @@ def test_resumed_runs_use_the_recorded_files(pattern: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("pattern", TURNS)
 def test_invalid_sources_are_rejected(pattern: str) -> None:
-    """Every pattern checks its sources before anything is built."""
     for wrong in ("report.md", {"report": ""}, [5]):
         with pytest.raises(ConfigurationError, match="sources"):
             talk(pattern, sources=wrong)

@@ -54,7 +54,6 @@ def set_flag(request: Any, ctx: Context) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_conditions_end_the_rounds_and_name_the_reason(pattern: str) -> None:
-    """The reason must appear in the raw output, in the event and in the outline."""
     condition = stop.tokens(10**9) | stop.rounds(2) & ~stop.flag("busy")
     block = build(pattern, condition)
     result = block.run_sync(QUESTION)
@@ -120,7 +119,6 @@ def test_application_blocks_can_set_flags(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_condition_errors_name_the_condition_and_the_pattern(pattern: str) -> None:
-    """The application's exception is raised, and no further turn takes place."""
     rounds: list[int] = []
 
     def broken(ctx: Context) -> bool:
@@ -243,7 +241,6 @@ def test_seconds_count_from_the_start_of_the_run(pattern: str, monkeypatch: pyte
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @given(condition=stop_conditions(hostile=True), seed=st.integers(0, 9))
 def test_runs_end_within_their_rounds_for_any_conditions(pattern: str, condition: stop.Condition, seed: int) -> None:
-    """The stop reason is either the round limit or the reason given by the condition."""
     from flowdebate.testing.cases import Sabotage
 
     try:
@@ -297,8 +294,6 @@ def test_resumed_runs_stop_like_uninterrupted_ones(pattern: str, condition: stop
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_resumed_runs_keep_the_recorded_reason(pattern: str) -> None:
-    """The recorded reason is used even if the program now has a different condition."""
-
     async def both() -> tuple[Any, Any]:
         store = MemoryStore()
         first = await build(pattern, stop.rounds(2) | stop.tokens(10**6)).run(QUESTION, store=store, run_id="it")

@@ -200,7 +200,6 @@ async def test_simultaneous_rounds_take_the_time_of_one_turn(kind: str, order: A
 
 @given(st.permutations(NAMES))
 async def test_transcript_has_the_declared_order(arrival: list[str]) -> None:
-    """Entries, tasks and later prompts must not depend on which answer arrives first."""
     answered = {name: asyncio.Event() for name in arrival}
     later: list[str] = []
 
@@ -255,7 +254,6 @@ async def test_limits_end_the_run_with_all_paid_turns() -> None:
 
 
 async def test_cancelling_a_run_cancels_all_speakers_and_keeps_entries() -> None:
-    """No task may be left running."""
     cancelled: list[str] = []
     under_way = asyncio.Event()
 
@@ -287,7 +285,6 @@ async def test_cancelling_a_run_cancels_all_speakers_and_keeps_entries() -> None
 async def test_runs_interrupted_at_any_call_can_be_resumed(
     data: st.DataObject, order: Any, count: int, seed: int
 ) -> None:
-    """No completed call is repeated."""
     pattern = build("debate", count, turn_order=order)
     uninterrupted = await pattern.run(QUESTION, model=Speakers().model, seed=seed)
     calls, stop, store = 0, data.draw(st.integers(1, 2 * count)), MemoryStore()
@@ -405,7 +402,6 @@ def test_moderator_chooses_speakers_and_turn_order_sorts_them(order: Any, expect
 
 
 def test_repeated_debaters_see_the_simultaneous_entries() -> None:
-    """All named speakers speak at once, and then the repeated one speaks again and sees those entries."""
     speakers = Speakers()
     pattern = build(
         "debate", 3, turn_order="simultaneous", moderator=lambda _: decision("bea", "ann", "bea", "cid", done=True)
@@ -437,7 +433,6 @@ def test_only_orders_other_than_the_declared_one_are_recorded() -> None:
 
 @pytest.mark.parametrize("wrong", ["at once", "", None, 2, ["rotated"]])
 def test_invalid_orders_are_rejected_with_the_valid_ones(wrong: Any) -> None:
-    """The error is raised before anything is built."""
     for kind in ("debate", "round robin"):
         with pytest.raises(
             ConfigurationError,

@@ -164,7 +164,6 @@ def test_attacks_have_a_unique_name_and_a_text() -> None:
 
 @given(st.sampled_from(ATTACKS), st.text(anything), st.text(anything), st.text(anything))
 def test_fields_in_an_attack_are_filled_once(attack: Attack, own_stance: str, other: str, question: str) -> None:
-    """Stances and questions are inserted unchanged, even if they look like a field of the template."""
     parts = re.split("«(own|other|question)»", attack.template)
     values = {"own": own_stance, "other": other, "question": question}
     expected = "".join(values[part] if index % 2 else part for index, part in enumerate(parts))
@@ -209,7 +208,6 @@ def test_views_can_be_sent(attack: Attack, view: Callable[[str], str]) -> None:
 
 @given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
 def test_quoted_text_has_no_control_tokens_and_can_be_parsed(text: str) -> None:
-    """Neither the surrounding text nor overlapping tokens matter."""
     rendered = quoted(text)
     assert not any(token in rendered for token in CONTROL_TOKENS)
     assert unquoted(rendered) == text
@@ -229,7 +227,6 @@ def test_ordinary_punctuation_is_unchanged_for_the_local_model(text: str) -> Non
 
 @each_called
 def test_attacks_in_names_or_stances_stay_on_their_line(attack: Attack) -> None:
-    """Tags, rosters and the system message of each view are checked."""
     text = attack.written()
     transcript = [entry(1, text, "for", HARMLESS), entry(1, "ben", text, HARMLESS), entry(2, text, text, HARMLESS)]
     for names in (True, False):
@@ -311,7 +308,6 @@ def test_arguments_never_reach_a_system_message(attack: Attack) -> None:
 
 @each_argument
 def test_only_judge_and_moderator_decide_a_debate(attack: Attack) -> None:
-    """The verdict is the judge's answer, the moderator sets the number of rounds, and nobody speaks for others."""
     _, result = run_debate(attack.written())
     raw = result.raw
     assert raw.verdict is not None
@@ -359,7 +355,6 @@ def test_messages_are_sent_as_rendered(attack: Attack) -> None:
 
 @each_called
 def test_attacking_debaters_are_rejected_or_contained(attack: Attack) -> None:
-    """The system messages have as many lines as with a harmless name, and the judge's answer is the same."""
     text = attack.written()
     options = {"anna": text} if attack.place == "name" else {"stance": text}
     try:

@@ -102,7 +102,6 @@ def test_opening_statements_in_a_format_answer_nobody(name: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 def test_first_rounds_with_simultaneous_turns_answer_nobody(pattern: str) -> None:
-    """Every turn in the round is a first turn."""
     requests = run_and_record_requests(talk(pattern, turn_order="simultaneous"))
     opening = [request for request in requests if role_of(request) == "debater"][:3]
     assert all(ANSWERING.search(str(request.messages)) is None for request in opening)
@@ -110,7 +109,7 @@ def test_first_rounds_with_simultaneous_turns_answer_nobody(pattern: str) -> Non
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin", "deliberation", "handoff"])
 def test_later_speakers_are_asked_to_answer_others(pattern: str) -> None:
-    """The request is added to the first turn that has something to answer."""
+    """The first turn in a debate has nothing to answer."""
     assert re.search(r"(?i)strongest (?:arguments|points)", prompts(pattern, "debater")[-1].turn)
 
 
@@ -185,8 +184,6 @@ def test_moderators_read_names_and_their_own_decisions() -> None:
 
 
 def test_moderators_with_tools_look_up_facts_and_brief_everyone() -> None:
-    """The prompt for a moderator without tools mentions none."""
-
     def search(query: str) -> str:
         """Search."""
         return query
@@ -207,7 +204,7 @@ def test_judges_read_the_whole_debate_without_names() -> None:
 
 
 def test_proposed_sides_are_worded_by_their_supporters() -> None:
-    """Two to four positions are proposed, and they exclude each other."""
+    """The model proposes two to four positions that exclude each other."""
     for words in ("at most four", "must exclude each other", "word each position as its supporters would"):
         assert words in SIDE_PROPOSER.system
 
@@ -311,7 +308,6 @@ HANDOFF = {
 @pytest.mark.parametrize("form", HANDOFF)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_speaker_prompts_explain_the_handover(form: Any, profile: Any) -> None:
-    """The prompt describes the form of handover and does not offer the speaker as an option."""
     people = [{"name": name} for name in NAMES]
     prompt = PromptOptions(profile=profile)
     block = handoff(name="x", debaters=people, transition=form, max_turns=1, on_invalid="random", prompts=prompt)
@@ -367,7 +363,6 @@ def test_proposals_are_made_independently() -> None:
 
 
 def test_agents_see_the_results_of_earlier_debates() -> None:
-    """The prompts contain the history with its dissent, the critique patterns, and the research."""
     context = ConsensusContext.model_validate(
         {
             "past_debates": [

@@ -18,7 +18,7 @@ def test_quoted_text_can_be_parsed(text: str) -> None:
 
 @given(texts)
 def test_further_lines_in_quoted_text_begin_with_a_bar(text: str) -> None:
-    """Whatever the kind of line break, only the first line may begin without a bar."""
+    """This holds for every kind of line break in Unicode."""
     first, *further = ("label: " + quoted(text)).splitlines()
     assert first.startswith("label: ")
     assert all(line.startswith("  | ") for line in further)
@@ -46,7 +46,7 @@ def test_invalid_quotations_are_rejected(text: str) -> None:
     "text", ["⟦", "⟦U+000A⟧", "⟦U+0041⟧", "⟦U+110000⟧", "⟦U+2028", "a\nb", "a\rb", "a\n b", "\ud800"]
 )
 def test_text_resembling_a_quotation_is_rejected(text: str) -> None:
-    """An unnecessary escape, a bare mark, and a line without a bar are examples."""
+    """Such text has an unnecessary escape, a bare mark or a line without a bar."""
     with pytest.raises(FlowDebateError, match="expected quoted text"):
         unquoted(text)
 
@@ -66,7 +66,6 @@ def test_text_resembling_a_quotation_is_rejected(text: str) -> None:
     ],
 )
 def test_common_text_is_unchanged(text: str) -> None:
-    """Accents, other scripts, emoji, code and backslashes must reach the model byte for byte."""
     assert quoted(text) == text
     assert quoted(f"{text}\n{text}") == f"{text}\n  | {text}"
 
@@ -83,7 +82,6 @@ def test_characters_that_break_lines_or_cannot_be_sent_are_escaped() -> None:
 
 @given(texts)
 def test_tags_are_one_line_without_brackets(text: str) -> None:
-    """Neither a stance nor a name may close its tag, and a name cannot end before its comma."""
     assert not set(tag_text(text)) & set("[]\n")
     assert not set(tag_name(text)) & set("[],\n")
     assert len(f"x{tag_text(text)}x".splitlines()) == 1
@@ -93,5 +91,5 @@ def test_tags_are_one_line_without_brackets(text: str) -> None:
 
 @given(st.text(st.characters(categories=["L", "N", "Zs"])))
 def test_plain_stances_equal_their_tag(stance: str) -> None:
-    """A judge's winner can therefore be compared with the transcript."""
+    """The winner named by a judge can therefore be compared with the transcript."""
     assert tag_text(stance) == stance

@@ -61,14 +61,13 @@ def test_unsafe_templates_are_rejected_when_created(
 
 @pytest.mark.parametrize("template", [DEBATER, MODERATOR, JUDGE, SYNTHESIZER], ids=lambda parts: type(parts).__name__)
 def test_template_parts_list_their_fields(template: Template) -> None:
-    """A typo is therefore reported when the template is created and not in the middle of a debate."""
+    """Knowing its fields, a part can report a typo as soon as the template is created."""
     for part in fields(template):
         with pytest.raises(ConfigurationError):
             replace(template, **{part.name: "x {no_such_field}"})
 
 
 def test_single_parts_can_be_overridden() -> None:
-    """Applications can use their own wording and language."""
     german = DebaterTemplate(opening="Beginne: {stance}")
     identity = DebaterIdentity(stance="dafür", max_rounds=2)
     rendered = render_debater_turn(identity, entries=[], round=1, template=german)

@@ -119,7 +119,6 @@ async def test_points_that_helped_most_come_first() -> None:
 
 
 async def test_points_match_regardless_of_spelling() -> None:
-    """The counts of all spellings add up, and the first critic's wording is kept."""
     archive = Archive()
     await archive.critique_patterns.record("1", [critique_point("It is dear.", "Say who pays.", successes=1)])
     await archive.critique_patterns.record("2", [critique_point("it  is DEAR.", "say who pays.", successes=1, uses=2)])
@@ -157,7 +156,6 @@ async def test_only_agents_with_a_history_have_a_rating() -> None:
 
 @given(st.lists(st.tuples(ids, st.dictionaries(names, st.floats(-64, 64))), max_size=8))
 def test_rating_changes_add_up_once_per_debate(reports: list[tuple[str, dict[str, float]]]) -> None:
-    """Ratings start at 1500, and a second report of the same debate changes nothing."""
     archive = Archive()
     elo: dict[str, float] = {}
     debates: set[str] = set()

@@ -123,7 +123,6 @@ def test_transitions_follow_the_table(work: Watched, status: TaskStatus, action:
 
 
 def test_table_covers_every_status_action_and_change() -> None:
-    """Each status can be reached, each action has an outcome, each change has an event, and final states are final."""
     outcomes = [outcome for actions_ in TRANSITIONS.values() for outcome in actions_]
     assert set(TASK_STATUSES) == set(get_args(TaskStatus)) == {outcome.status for outcome in outcomes}
     assert {action for _, action in TRANSITIONS} == set(ACTIONS)
@@ -160,7 +159,6 @@ def test_new_tasks_are_pending_and_keep_their_fields(work: Watched) -> None:
 
 
 def test_ids_are_derived_from_the_collection_and_the_order(work: Watched) -> None:
-    """Repeating the same calls gives the same ids, and a derived id never collides with a custom one."""
     work.tasks.add_task("a")
     work.tasks.add_task("b", id="work-3")
     work.tasks.add_task("c")
@@ -290,7 +288,6 @@ def test_failures_are_retried_within_max_attempts(work: Watched) -> None:
 
 
 def test_reviews_can_accept_reject_or_request_changes(work: Watched) -> None:
-    """The reviewer's feedback reaches the next attempt, which is allowed even after `max_attempts`."""
     for name in ("fine", "bad", "nearly"):
         work.tasks.add_task(name, id=name)
         work.tasks.claim(by="anna")
@@ -347,7 +344,6 @@ def test_unknown_ids_are_named(work: Watched) -> None:
 
 
 def test_tasks_are_listed_by_creation_and_can_be_filtered(work: Watched) -> None:
-    """Filters can be combined, and a change does not move a task within the list."""
     for name, assignee, labels in [("a", "pro", "x"), ("b", "con", "xy"), ("c", "pro", "xy")]:
         work.tasks.add_task(name, id=name, assignee=assignee, labels=tuple(labels))
     work.tasks.claim(task_id="a")
@@ -474,7 +470,6 @@ class Scope:
 
 
 def test_each_run_has_its_own_collection() -> None:
-    """Opening the resource always results in a new, empty collection, and changes to it are events in the run."""
     resource = create_task_collection("rent")
     scope = Scope()
     one, two = resource.open(scope), resource.open(Scope())
@@ -512,7 +507,6 @@ def test_resources_need_a_key(wrong: Any) -> None:
 
 
 def test_tasks_are_serialized_with_camel_case_keys(work: Watched) -> None:
-    """Every field is present, and the application's own keys are unchanged."""
     work.tasks.add_task("argue", assignee="pro", labels=[*"fbdcae"], metadata={"round_no": 1}, max_attempts=2)
     work.tasks.claim(by="anna", assignee="pro")
     expected = {

@@ -107,7 +107,6 @@ async def test_a_batch_has_one_item_per_question_and_limits_concurrency(
     turns: tuple[int, ...],
     lazily: bool,  # noqa: FBT001 - drawn
 ) -> None:
-    """The results are in order, each with its output or error, and the summary counts them."""
     busy = Busy(failing, turns)
     questions = iter(range(count)) if lazily else range(count)
     result = await handler(busy, name="busy").batch(questions, max_concurrency=concurrency).all()
@@ -133,7 +132,6 @@ async def test_a_batch_has_one_item_per_question_and_limits_concurrency(
 async def test_an_interrupted_batch_pays_for_each_answer_once(
     cuts: list[int], failing: float, concurrency: int, name: str
 ) -> None:
-    """A batch that is cancelled during any calls has the same result in the end, and no call is repeated."""
     pattern, questions = PATTERNS[name](), [f"Question {number}?" for number in range(4)]
     full = Paid(failing=failing)
     undisturbed = await pattern.batch(questions, model=full.model, batch_id="b").all()
@@ -183,7 +181,6 @@ def stored_batch(store: Any) -> dict[str, Any]:
 
 
 async def test_complete_items_are_returned_without_a_call() -> None:
-    """They are marked as complete, and their usage is in the summary."""
     store, paid = MemoryStore(), Paid()
     first = await short_debate().batch(["a", "b"], **stored_batch(store), model=paid.model).all()
     repeat = await short_debate().batch(["a", "b", "c"], **stored_batch(store), model=paid.model).all()
@@ -220,7 +217,7 @@ async def test_a_batch_can_be_a_table() -> None:
 
 
 async def test_failed_items_are_retried() -> None:
-    """Only the call that failed is repeated."""
+    """Only the call that failed is made again."""
     store, down, up = MemoryStore(), Paid(failing=1.0), Paid()
     failed = await short_debate().batch(["a", "b"], **stored_batch(store), model=down.model).all()
     assert failed.summary.failures == {"ProviderFailed": 2}
@@ -371,7 +368,6 @@ async def test_leaving_a_batch_early_ends_it() -> None:
 
 
 async def test_an_error_in_the_question_iterator_is_raised() -> None:
-    """Earlier items are returned, and running ones are cancelled."""
     busy = Busy(turns=(0, 1000))
 
     def broken() -> Iterator[int]:
@@ -395,8 +391,6 @@ async def test_on_error_raise_ends_the_batch_at_the_first_failure() -> None:
 
 
 async def test_a_run_that_cancels_itself_is_an_item() -> None:
-    """The other runs continue."""
-
     def give_up(question: int, ctx: Context) -> int:
         if question == 1:
             raise asyncio.CancelledError
@@ -416,8 +410,6 @@ async def test_a_question_that_cannot_be_stored_is_a_failed_item() -> None:
 
 
 async def test_a_conflicting_run_id_is_a_failed_item() -> None:
-    """The error affects only this item."""
-
     def clash(question: str, ctx: Context) -> None:
         raise RunExists("elsewhere", "another")
 
@@ -473,7 +465,6 @@ async def test_a_closed_batch_ends_for_its_reader() -> None:
 
 
 async def test_a_batch_can_be_iterated_once() -> None:
-    """A second reader is rejected."""
     batch = handler(Busy(), name="busy").batch(range(2))
     await batch.all()
     with pytest.raises(ConfigurationError, match="possible only once"):
@@ -515,7 +506,6 @@ async def test_rows_have_fields_and_labels() -> None:
 
 
 async def test_the_environment_selects_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The rules are the same as for a single run, so `False` means no store."""
     monkeypatch.setenv("FLOWDEBATE_STORE", "memory:")
     paid = Paid()
     batch = short_debate().batch(["a"], model=paid.model)
@@ -544,7 +534,6 @@ async def test_progress_is_reported_after_each_run_and_can_end_the_batch() -> No
 
 
 async def test_runs_in_progress_are_in_the_summary() -> None:
-    """Their calls are counted before the run ends."""
     summaries: list[BatchSummary] = []
 
     async def answer(request: ModelRequest) -> Any:

@@ -23,7 +23,6 @@ async def slow_step() -> int:
 
 
 async def test_a_block_sees_the_elapsed_time_of_the_run() -> None:
-    """The elapsed time starts near zero and never decreases."""
     times: list[float] = []
 
     async def wait(_: object, ctx: Context) -> None:

@@ -27,7 +27,6 @@ def tool_events() -> list[Any]:
 
 
 def test_every_event_has_a_path_and_a_time() -> None:
-    """The path is that of the emitting block, and the time never decreases."""
     events = tool_events()
     assert all(isinstance(event, BaseEvent) for event in events)
     assert [(event.kind, event.path) for event in events] == [
@@ -44,7 +43,7 @@ def test_every_event_has_a_path_and_a_time() -> None:
 
 
 def test_every_event_has_a_wire_form() -> None:
-    """It is JSON data with camelCase keys, begins with the kind, and contains all fields of the event."""
+    """The wire form is JSON data with camelCase keys, begins with the kind, and contains all fields of the event."""
     events = tool_events()
     for event in events:
         wire = event.to_wire()
@@ -57,7 +56,6 @@ def test_every_event_has_a_wire_form() -> None:
 
 
 def test_any_output_has_a_wire_form() -> None:
-    """A value without a JSON form is written as text."""
     assert BlockAnswered(block="a", output={"set": {1}, "of": (object, 1.5)}).to_wire()["output"]["of"][1] == 1.5
 
 

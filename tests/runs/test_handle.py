@@ -39,8 +39,6 @@ def counting_block(steps: int, *, fails: bool = False) -> Any:
 
 @given(st.integers(0, 4), st.booleans(), st.lists(st.integers(0, 8), min_size=1, max_size=3))
 def test_every_reader_gets_every_event(steps: int, fails: bool, late: list[int]) -> None:  # noqa: FBT001
-    """Any number of readers, however late, get every event from `RunStarted` to `RunFinished`."""
-
     async def scenario() -> None:
         handle = counting_block(steps, fails=fails).start(0)
 
@@ -100,7 +98,7 @@ async def test_a_run_has_started_when_start_returns() -> None:
 
 @pytest.mark.parametrize("steps", range(8))
 async def test_a_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
-    """This includes runs that have not started yet.
+    """Runs that have not started yet can be cancelled too.
 
     Iteration ends, awaiting raises `CancelledError`, and the events agree.
     """
@@ -177,7 +175,6 @@ async def test_a_model_streams_only_while_there_are_readers() -> None:
 
 
 def test_start_requires_a_running_loop() -> None:
-    """The `ConfigurationError` names an alternative, and no coroutine is left that was never awaited."""
     with pytest.raises(ConfigurationError, match=r"count.start\(\): .*Call it from async code, or use run_sync"):
         counting_block(1).start(0)
 
@@ -246,7 +243,6 @@ async def await_run(handle: RunHandle[Any]) -> Any:
 
 
 async def test_a_run_cancelled_before_its_start_blocks_nothing() -> None:
-    """It ends as interrupted without a call, and later runs can start."""
     block = generator(name="ask")
     handles = [block.start("?", model=ScriptedModel("yes")) for _ in range(5)]
     await asyncio.sleep(0)

@@ -68,7 +68,6 @@ def test_cached_tokens_are_priced_separately() -> None:
 
 
 def test_costs_have_a_currency_and_the_date_of_their_prices(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The currency of custom prices is unknown, and free models need no date."""
     listed = re.fullmatch(r"USD by genai-prices 0\.\d+\.\d+ of (\d{4}-\d\d-\d\d)", prices_source() or "")
     assert listed is not None
     assert "2026-01-01" < listed[1] <= f"{datetime.now(UTC):%Y-%m-%d}"
@@ -116,7 +115,6 @@ def test_a_run_reports_its_cost_without_a_price_table(vendor_stubs: dict[VendorN
 
 
 def test_a_price_table_overrides_known_prices(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """Other models keep their known prices."""
     limits = Limits(prices={"openai/gpt-5-mini": Price(prompt=0, completion=1_000_000)})
     result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"}, limits=limits)
     written = sum(usage.reasoning_tokens + 22 for usage in vendor_stubs["openai"].asked)
@@ -124,14 +122,12 @@ def test_a_price_table_overrides_known_prices(vendor_stubs: dict[VendorName, Ven
 
 
 def test_a_money_budget_requires_no_price_table(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The request that would exceed the budget is not sent."""
     result = RENT.run_sync(QUESTION, model="openai/gpt-5-mini", limits=Limits(cost=1e-5))
     assert (result.status, result.limit) == ("limit", "cost")
     assert len(vendor_stubs["openai"].asked) < 3
 
 
 def test_a_money_budget_names_models_without_a_price(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The error is raised before the model is called."""
     vendor_stubs["openai"].models = ("house-model",)
     with pytest.raises(ConfigurationError, match=r"has no price for openai/house-model.*price is not known"):
         RENT.run_sync(QUESTION, model="openai/house-model", limits=Limits(cost=1.0))
@@ -139,7 +135,6 @@ def test_a_money_budget_names_models_without_a_price(vendor_stubs: dict[VendorNa
 
 
 def test_without_the_package_prices_are_unknown(no_price_package: None, vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """Cost and a money budget then require a table of prices, and the errors name the package to install."""
     assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini").cost is None
     with pytest.raises(ConfigurationError, match=r"flowdebate\[prices\]"):
         Limits(cost=1.0)

@@ -140,7 +140,6 @@ def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
 
 
 def test_a_model_without_a_price_is_not_called() -> None:
-    """The cost of such a call would be unknown."""
     model = ScriptedModel("never")
     with pytest.raises(ConfigurationError, match="every model of the run"):
         generator(name="ask").run_sync(
@@ -172,8 +171,6 @@ async def test_the_duration_of_a_run_is_limited() -> None:
 
 
 async def test_a_timeout_inside_a_block_is_not_the_run_limit() -> None:
-    """A `TimeoutError` in the application is raised unchanged."""
-
     def late(_: object) -> None:
         raise TimeoutError("mine")
 
@@ -225,7 +222,6 @@ def test_exhausted_working_time_ends_the_run() -> None:
     ids=str,
 )
 def test_meaningless_limits_are_rejected(wrong: dict[str, Any]) -> None:
-    """The error names the invalid field."""
     with pytest.raises(ConfigurationError) as caught:
         Limits(**wrong)
     assert caught.value.location == "Limits"

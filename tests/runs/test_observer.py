@@ -48,7 +48,6 @@ class RecordingObserver(Observer):
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_each_call_of_every_pattern_is_observed_once(name: str) -> None:
-    """The observed path is that of the call's event."""
     notes = RecordingObserver()
     result = await PATTERNS[name]().run(QUESTION, model=FunctionModel(answer_to), seed=1, observe=notes)
     assert sorted(path for path, _ in notes.calls) == sorted(
@@ -59,8 +58,6 @@ async def test_each_call_of_every_pattern_is_observed_once(name: str) -> None:
 
 
 async def test_the_error_of_a_failed_call_passes_through() -> None:
-    """The observer sees the error's class, and the run continues according to its failure policy."""
-
     def failing(request: ModelRequest) -> Any:
         if "bob" in request.block:
             raise ProviderFailed("overloaded", status=503)
@@ -83,7 +80,7 @@ async def test_the_error_of_a_failed_call_passes_through() -> None:
 
 
 async def test_replayed_and_reused_answers_are_not_observed() -> None:
-    """This applies to a resumed run and to a fork without changes."""
+    """The answers are replayed in a resumed run and reused in a fork without changes."""
     store, notes = MemoryStore(), RecordingObserver()
     model = FunctionModel(answer_to)
     await PATTERNS["debate"]().run(QUESTION, model=model, store=store, run_id="r", observe=notes)

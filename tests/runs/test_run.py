@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 @given(pipelines(), SMALL)
 def test_every_run_has_start_and_finish_events(recipe: Pipeline, value: int) -> None:
-    """Each occurs once, as the first or the last event, and the status matches the outcome."""
+    """The start event comes first, the finish event comes last, and the status matches the outcome."""
     listened: list[Any] = []
     peek = handler(lambda _, ctx: listened.append(ctx.run), name="peek")
     block = sequencer(name="all").tap(peek).then(recipe.build(Journal()))
@@ -75,7 +75,7 @@ def test_a_result_describes_its_run() -> None:
 
 
 def test_missing_parts_of_a_run_raise_a_lookup_error() -> None:
-    """An application that reads the part does not expect `None`."""
+    """An application that reads a part of the run does not expect `None`."""
     result = handler(str).run_sync(5)
     assert result.task_collections == []
     for attempt in (lambda: result.tasks, lambda: result.transcript):
@@ -207,7 +207,6 @@ def test_no_event_is_added_after_the_end() -> None:
 
 
 def test_custom_events_are_part_of_the_stream() -> None:
-    """An event may have any type and keeps its place in the order."""
     result = handler(lambda _, ctx: [ctx.emit(event) for event in ("one", 2, None)]).run_sync(0)
     assert result.events[1:-1] == ["one", 2, None]
 
@@ -264,7 +263,7 @@ def test_a_model_is_opened_once_per_run_and_closed_at_its_end(
     leaves: bool,  # noqa: FBT001
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """This holds for any outcome, and a failure to close the model is logged without hiding an output or error."""
+    """The model is closed whatever the outcome, and a failure to close it hides neither an output nor an error."""
     block = sequencer(name="all").tap(generator(name="a")).then(generator(name="b"))
     model = Held(leaves=leaves)
     assert block.run_sync("?", model=model).output == "yes"
@@ -305,8 +304,6 @@ async def test_concurrent_runs_of_one_block_do_not_mix() -> None:
 
 @given(pipelines(pauses=2), st.lists(SMALL, min_size=2, max_size=4))
 def test_runs_of_a_block_are_independent(recipe: Pipeline, values: list[int]) -> None:
-    """Runs that overlap in time have the same results as separate ones."""
-
     async def scenario() -> None:
         block = recipe.build(Journal())
         handles = [block.start(value) for value in values]

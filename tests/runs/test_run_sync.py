@@ -31,7 +31,7 @@ async def boom(_: object) -> None:
     raise RuntimeError("boom")
 
 
-def test_without_a_loop_run_sync_uses_the_caller_s_thread() -> None:
+def test_without_a_loop_run_sync_uses_the_calling_thread() -> None:
     assert handler(thread_block).run_sync("x").output[:2] == ("x", threading.current_thread().name)
     with pytest.raises(RuntimeError, match="boom") as caught:
         handler(boom).run_sync("x")
@@ -39,7 +39,6 @@ def test_without_a_loop_run_sync_uses_the_caller_s_thread() -> None:
 
 
 async def test_inside_a_running_loop_run_sync_uses_another_thread() -> None:
-    """The result and the errors are the same, and the caller's context variables are available."""
     WORD.set("hello")
     assert handler(thread_block).run_sync("x").output == ("x", "flowdebate-run-sync", "hello")
     with pytest.raises(RuntimeError, match="boom"):
@@ -58,8 +57,6 @@ async def test_invalid_arguments_are_rejected_with_and_without_a_loop() -> None:
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 async def test_exit_exceptions_reach_the_caller_from_the_thread(kind: type[BaseException]) -> None:
-    """An exit exception is raised unchanged."""
-
     async def end(_: object) -> None:
         raise kind
 
@@ -92,7 +89,7 @@ def test_interrupting_the_caller_ends_the_run() -> None:
     assert ended.is_set()
 
 
-def test_the_output_s_repr_is_not_computed() -> None:
+def test_the_repr_of_the_output_is_not_computed() -> None:
     """Computing the `repr` is unnecessary and could take up a large part of the run's time."""
     formatted: list[object] = []
 

@@ -21,15 +21,13 @@ def counting_block(_: object, ctx: Context) -> int:
 
 
 def test_a_session_is_shared_by_its_runs() -> None:
-    """Blocks see changes that the application makes to the session, because it is the same object."""
     session = Session(state={"count": 5})
     assert [handler(counting_block).run_sync(0, session=session).output for _ in range(2)] == [6, 7]
     session.state["count"] = 0
     assert handler(counting_block).run_sync(0, session=session).output == 1
 
 
-def test_a_dict_can_be_a_session_s_state() -> None:
-    """The session holds the same dict and not a copy of it."""
+def test_a_dict_can_be_the_state_of_a_session() -> None:
     state: dict[str, Any] = {"count": 5}
     result = handler(counting_block).run_sync(0, session=state)
     assert (result.output, state) == (6, {"count": 6})
@@ -41,7 +39,6 @@ def test_without_a_session_each_run_has_a_new_one() -> None:
 
 
 def test_any_mutable_mapping_can_be_a_state() -> None:
-    """The application may keep the mapping's contents elsewhere."""
     state: Any = UserDict(count=1)
     assert handler(counting_block).run_sync(0, session=state).output == 2
     assert state["count"] == 2

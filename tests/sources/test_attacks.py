@@ -44,7 +44,6 @@ def test_corpus_includes_attacks_through_material() -> None:
 
 @each_attack
 def test_documents_never_begin_a_prompt_line(attack: Attack) -> None:
-    """The attack is placed in the text, the name or a page of a document."""
     text = attack.written()
     source = Source.of(f"a{text}", f"Homes.{text}", pages=[Page(start=0, name=f"page{text}")])
     passage = Passage(source=source.name, start=0, end=len(source.text), page=f"page{text}")
@@ -55,7 +54,6 @@ def test_documents_never_begin_a_prompt_line(attack: Attack) -> None:
 
 @each_attack
 def test_files_and_diffs_never_begin_a_line_in_a_review(attack: Attack) -> None:
-    """The attack is placed in lines of files and on both sides of a change, also with line numbers."""
     text = attack.written()
     added = "\n".join(f"+{line}" for line in text.split("\n"))
     diff = f"--- a/x.py\n+++ b/x.py\n@@ -1,1 +1,{added.count(chr(10)) + 1} @@\n-x = 1\n{added}\n"
@@ -66,7 +64,6 @@ def test_files_and_diffs_never_begin_a_line_in_a_review(attack: Attack) -> None:
 
 @each_attack
 def test_compared_texts_add_no_line_to_the_judges_prompt(attack: Attack) -> None:
-    """The prompt has as many lines as with a harmless text, not counting notes on escapes."""
     attacked, harmless = (unframed_lines(f"Homes.{text}") for text in (attack.written(), ""))
     assert [line for line in attacked if not line.startswith("(The texts above have ⟦U+")] == harmless
     assert len(attacked) - len(harmless) in (0, 1)

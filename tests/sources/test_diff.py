@@ -77,7 +77,6 @@ def test_branches_are_compared_with_their_merge_base(repository: Path, commits: 
 
 
 def test_moved_files_are_one_file(repository: Path) -> None:
-    """The file's lines may be unchanged, and its mode may be new."""
     git(repository, "mv", "old.py", "new name.py")
     commit(repository, {})
     [source] = read(repository).values()
@@ -102,7 +101,7 @@ def test_shallow_clones_explain_how_to_fetch_their_history(repository: Path, tmp
 
 
 def test_first_commits_are_compared_with_the_empty_tree(repository: Path, tmp_path: Path) -> None:
-    """The same applies to a repository without commits, where all files are new."""
+    """A repository without commits is compared with the empty tree as well."""
     for commits in ("HEAD~1..HEAD", "HEAD^..HEAD", "HEAD~..", "main^"):
         assert [*read(repository, commits)] == ["app.py", "old.py"]
     with pytest.raises(BadFile, match="HEAD~7"):
@@ -129,7 +128,6 @@ def test_untracked_files_are_reviewed(repository: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "cp1252", "utf-16", "utf-16-be"])
 def test_files_in_other_encodings_are_decoded(repository: Path, encoding: str) -> None:
-    """The contents must be readable and the line numbers correct."""
     mark = "\ufeff" if encoding == "utf-16-be" else ""
     for text in ("# größer\nx = 1\n", "# größer\nx = 1\ny = 2\n"):
         commit(repository, {"a.py": f"{mark}{text}".encode(encoding)})
@@ -163,7 +161,7 @@ def test_changes_cannot_hide_their_lines(repository: Path, way: str) -> None:
 
 
 def test_changed_submodules_are_named(repository: Path) -> None:
-    """`ignore = all` must not hide the new commit."""
+    """The setting `ignore = all` must not hide the new commit."""
     git(repository, "submodule", "add", "-q", str(repository), "sub")
     commit(repository, {})
     git(repository / "sub", "commit", "-qm", "nothing", "--allow-empty")
@@ -173,7 +171,6 @@ def test_changed_submodules_are_named(repository: Path) -> None:
 
 
 def test_secrets_are_masked_within_their_lines(repository: Path) -> None:
-    """All other lines and all line numbers stay unchanged."""
     commit(repository, {"deploy.py": "KEY = '''\n-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA1234\n'''\nrun()\n"})
     source = read(repository)["deploy.py"]
     assert "MIIEpAIBAAKCAQEA1234" not in source.text

@@ -160,7 +160,6 @@ def test_quotes_from_a_long_report_are_located_by_page(tmp_path: Path) -> None:
 def test_documents_are_split_into_named_parts(
     tmp_path: Path, name: str, make: Callable[[], bytes], parts: dict[str, str]
 ) -> None:
-    """Slides, sheets and pages have names, and parts without any text are left out."""
     texts = dict(read(tmp_path, name, make()).parts())
     assert texts.keys() == parts.keys()
     assert all(text in texts[part] for part, text in parts.items())
@@ -187,7 +186,6 @@ BOMB = {"word/document.xml": "0" * 100_000_001}
 def test_unreadable_documents_are_named_with_the_reason(
     tmp_path: Path, name: str, make: Callable[[], bytes], why: str
 ) -> None:
-    """The error is raised before any model is called."""
     with pytest.raises(BadFile, match=f"^{name}: {why}"):
         read(tmp_path, name, make())
 
@@ -414,7 +412,7 @@ def test_notebooks_consist_of_their_cells_and_outputs(tmp_path: Path) -> None:
 
 
 def test_hidden_page_text_is_reported(tmp_path: Path) -> None:
-    """The selected values in forms are read, in contrast."""
+    """In contrast, the value selected in a form is not hidden and is read."""
     page = (
         '<p>Seen.</p><p style="display: none">Not seen.</p><div hidden>Nor this.</div>'
         '<input value="12"><input type="checkbox" checked>Yes <select><option>A<option selected>B</select>'
@@ -464,7 +462,7 @@ def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
 
 
 def test_missing_extras_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the file is inside a folder, it is left out for this reason."""
+    """If the file is inside a folder, the folder is read without it for this reason."""
     for module in ("mammoth", "pypdfium2"):
         monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "docs").mkdir()

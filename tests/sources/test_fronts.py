@@ -215,7 +215,6 @@ def test_services_stay_responsive_while_reading_documents() -> None:
 
 
 def test_mcp_hosts_can_send_texts_or_name_allowed_files(folder: Path) -> None:
-    """The rules are the same as for HTTP, and a rejection says what is allowed."""
     reading = Reading()
     cases: list[tuple[Any, bool]] = [
         (["notes/report.md"], True),

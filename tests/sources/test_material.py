@@ -76,7 +76,6 @@ def test_material_is_shown_unchanged(name: str, numbers: bool) -> None:  # noqa:
 
 @each_material
 def test_alterations_are_reported(name: str) -> None:
-    """The prompt reports them on a separate line below the sources, and only if there are any."""
     prompt = render_sources(SOURCES[name])
     notes = [line for line in prompt.splitlines() if line.startswith("(The texts above have ")]
     if "chat.rb" in name:
@@ -234,7 +233,6 @@ def test_arguments_are_still_escaped() -> None:
 
 @given(st.lists(st.sampled_from([*CONTROL_TOKENS[:60], *"<>[]|/\r\n\f", "s", "\u2028", "\u202e"]), max_size=12))
 def test_frames_can_contain_any_text(pieces: list[str]) -> None:
-    """No listed token and no line without a frame remains, and every alteration is reported."""
     text = "".join(pieces)
     rendered = f"[x] {frame(text)}"
     assert not any(token in rendered for token in CONTROL_TOKENS)
@@ -253,7 +251,6 @@ ORDINARY = (
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_is_not_a_control_token(text: str) -> None:
-    """Both the material and the input of the local model are tested."""
     assert frame(text) == text
     assert without_control_tokens(text, listed=True) == text
     assert explain_escapes(text) == ""

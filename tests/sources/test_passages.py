@@ -45,7 +45,6 @@ LONG = Source.of(
 
 @given(st.text(alphabet="ab .\n", max_size=6_000), st.lists(st.integers(0, 6_000), max_size=5))
 def test_passages_cover_the_whole_text(text: str, starts: list[int]) -> None:
-    """Passages are in order, none is too long or spans two pages, and only whitespace may be missing between them."""
     begins = sorted({start for start in starts if start < len(text)})
     source = Source.of("s", text, pages=[Page(start=start, name=f"page {start}") for start in begins])
     passages = list(cut(source))

@@ -218,7 +218,6 @@ def test_the_page_for_a_person_lists_the_sources(waiting_run: tuple[Stage, str])
 
 
 async def test_mcp_hosts_read_sources_with_the_request() -> None:
-    """The host displays `shown`, which contains the sources."""
     async with Service(store=MemoryStore(), model=FunctionModel(answer_debate)) as service:
         options = {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"], "sources": {"a.md": "Rents rose."}}
         handle = await service.begin("debate", QUESTION, options=options)

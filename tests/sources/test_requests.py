@@ -69,10 +69,6 @@ TEXT = {"text": "Rents rose."}
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
 def test_requests_cannot_set_computed_fields_or_exceed_limits(sources: Any, reason: str) -> None:
-    """The server answers with the status 422 and the reason before it stores a run.
-
-    This includes forks.
-    """
     with staged(make_service) as server:
         run_id = server.finished()
         options = {"options": {"sources": sources}}
@@ -85,7 +81,7 @@ def test_requests_cannot_set_computed_fields_or_exceed_limits(sources: Any, reas
 
 
 def test_paths_with_a_nul_byte_are_rejected(tmp_path: Path) -> None:
-    """Such a path is treated like any other path outside the allowed folders."""
+    """A path with a NUL byte is treated like any other path outside the allowed folders."""
     with staged(make_service, allow_sources=[tmp_path]) as server:
         refused = server.post("/runs", {**BRIEF, "options": {"sources": [f"{tmp_path}/a\0b"]}})
     assert refused.status_code == 422
@@ -149,7 +145,6 @@ def test_documents_in_one_request_do_not_delay_others(verb: str, number: int) ->
 
 
 def test_hosts_receive_the_reason_for_unreadable_documents() -> None:
-    """MCP, HTTP and the command line all report the reason."""
     nested = CORPUS["nesting"]["paragraphs.docx"]()
 
     async def refusal() -> str:

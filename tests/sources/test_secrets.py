@@ -70,7 +70,7 @@ KEYS = [
 
 
 def test_files_with_secrets_are_omitted_by_name(tmp_path: Path) -> None:
-    """Such files may be anywhere in a folder, and files with ordinary names are read."""
+    """Files with secrets may be anywhere in a folder, and files with ordinary names are read."""
     for name in (*NAMES, *ORDINARY):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("canary\n" if name in NAMES else "Ordinary.\n")
@@ -119,7 +119,6 @@ def test_ordinary_text_is_not_masked(text: str) -> None:
 
 
 def test_masks_are_reported_and_no_token_reaches_a_model(tmp_path: Path) -> None:
-    """The command line reports the masks next to the file, and the run's document lists them too."""
     (tmp_path / "deploy.yml").write_text(f"on: push\ntoken: {TOKENS[0]}\n")
     messages: list[str] = []
 

@@ -67,7 +67,6 @@ def test_correct_patterns_have_no_bug(name: str) -> None:
 @pytest.mark.parametrize("mirror", [False, True])
 @pytest.mark.parametrize("name", slow_but_first(FORMATS))
 def test_formats_have_no_bug(name: str, mirror: bool) -> None:  # noqa: FBT001
-    """This holds for arbitrary questions, answers, failures and speaking orders."""
     members: Any = list(FORMATS[name].members) or SIDES
     pattern: Any
     if FORMATS[name].pattern == "consensus":
@@ -89,7 +88,6 @@ def test_page_lists_every_promise() -> None:
 
 
 def test_page_lists_every_planted_bug() -> None:
-    """The record has a row for each bug, with its promise and at most a hundred examples."""
     page = PAGE.read_text("utf-8")
     lines = page[page.index(f"| {HEADER[0]} |") :].split("\n\n")[0].splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -231,7 +229,6 @@ class Deal(BaseModel):
 
 
 def test_users_can_supply_answers() -> None:
-    """The error raised without `answers` names the block that needs one."""
     deal = debate(name="rent", debaters=SIDES, output_schema=Deal)
     with pytest.raises(ConfigurationError, match=r"a function that answers block rent-synthesizer.*too cheap"):
         check_debate(deal, max_examples=1)
@@ -304,10 +301,6 @@ STOPPING: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", slow_but_first(STOPPING))
 def test_any_stop_condition_can_be_checked(kind: str) -> None:
-    """Models use the words that conditions look for.
-
-    Conditions on time, tokens or flags may stay false.
-    """
     max_examples = (
         30 if kind == "a part of a function" else 4
     )  # this word must come last; the words for other conditions occur at once

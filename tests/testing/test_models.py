@@ -26,7 +26,6 @@ ASK_FOR = generator(name="ask-for", output_schema=Answer)
 
 
 def test_replies_are_returned_in_order() -> None:
-    """Each call uses up one reply, and its request is recorded."""
     model = ScriptedModel("one", "two")
     assert [ASK.run_sync(text, model=model).output for text in ("a", "b")] == ["one", "two"]
     assert [(call.block, call.prompt) for call in model.calls] == [("ask", "a"), ("ask", "b")]
@@ -69,7 +68,6 @@ def test_non_text_replies_to_text_requests_are_rejected(reply: Any) -> None:
 
 
 def test_replies_to_letter_requests_need_log_probabilities() -> None:
-    """The error says that log probabilities of the choices are missing."""
     vote = generator(name="vote", choices=["A", "B"])
     with pytest.raises(MalformedResponse, match="the reply must be one of 'A', 'B', a dict of their log-probabilities"):
         vote.run_sync("?", model=ScriptedModel({"A": None, "B": "1"}))
@@ -88,8 +86,6 @@ def test_exception_replies_are_raised_unchanged() -> None:
 
 
 def test_tool_calls_can_be_replies() -> None:
-    """A reply may contain one call or several, and the next request contains their results."""
-
     def add(a: int, b: int) -> int:
         """Add."""
         return a + b

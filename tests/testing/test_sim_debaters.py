@@ -33,7 +33,6 @@ def test_debaters_read_others_but_no_forgeries() -> None:
     ids=["stubborn", "majority", "last", "others only", "never"],
 )
 def test_debaters_follow_their_strategy(debater: SimDebater, position: str) -> None:
-    """A debater follows the majority of the others, the last speaker, or nobody."""
     assert debater.holds(SAID) == position
     assert debater.holds("Nobody has spoken.") == debater.position
 
@@ -55,7 +54,6 @@ def test_hidden_names_have_no_influence() -> None:
 
 
 def test_simulated_debaters_can_debate() -> None:
-    """A conformist adopts the previous position, a stubborn debater never does, and a simulated judge reads both."""
     sides = [
         Debater("ann", "tea", model=stubborn("tea")),
         Debater("bob", "milk", model=conformist("milk")),

@@ -72,14 +72,12 @@ def scores_schema(*names: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("judge", [None, "swap", "cyclic", "full", "sampled(3)", JudgeOptions(labels=True)], ids=str)
 def test_simulated_judges_can_judge_a_real_debate(judge: Any) -> None:
-    """The far better side wins with every schedule and with both forms of answer."""
     model = SimJudge(slot=1, label=0.5, noise=0.5, quality={side: 9.0 * (side == "build") for side in STANCES})
     assert isinstance(model, Model)
     assert verdict(model, judge).winner == "build"
 
 
 def test_slot_biased_judges_prefer_the_first_slot() -> None:
-    """The first slot in the library's ballot order has the highest share in each view."""
     judging = verdict(SimJudge(slot=2, quality=dict.fromkeys(STANCES, 0.0)), "cyclic").judging
     assert judging is not None
     assert [ballot.winner for ballot in judging.ballots] == [ballot.order[0] for ballot in judging.ballots]
@@ -130,7 +128,6 @@ async def test_different_request_seeds_draw_new_noise() -> None:
 
 @pytest.mark.anyio
 async def test_style_length_and_identity_are_read_from_the_text() -> None:
-    """Each feature changes the odds by the configured amount in either order."""
     texts = {"a": "Ann says it is good! Very good!", "b": "It is bad."}
     cases = {
         "style": (SimJudge(style=1.5, quality=lambda _: 0.0), 1.5),
@@ -193,7 +190,6 @@ def test_number_of_slots_must_match_the_sides() -> None:
 def test_arrays_match_single_decisions_exactly(
     quality: list[list[float]], schedule: str, slot: float, label: float, noise: float, seed: int, random: Random
 ) -> None:
-    """If the draws are equal, the log-odds and decisions must match those of `decide()`."""
     sides = len(quality[0])
     judge = SimJudge(slot=slot, label=label, noise=noise, seed=seed)
     orders = orders_of(schedule, sides, random=random, shuffle=True)
@@ -225,7 +221,6 @@ def test_arrays_match_single_decisions_exactly(
 
 
 def test_debates_match_the_arrays() -> None:
-    """The shares in the view of a prompt equal those from the formula for the same item and view."""
     quality = {side: number / 2 for number, side in enumerate(STANCES)}
     judge = SimJudge(slot=1, noise=0.5, seed=4, quality=quality)
     request = judge_request(dict.fromkeys(STANCES, "Yes."), output=scores_schema(*STANCES))
@@ -242,7 +237,6 @@ def test_debates_match_the_arrays() -> None:
 
 
 def test_draws_are_standard_normal_and_symmetric() -> None:
-    """The mean and spread of 20,000 draws are checked, both for single draws and for arrays."""
     drawn = [normal(1, item, 0, 0) for item in range(20_000)]
     assert abs(fmean(drawn)) < 0.03
     assert abs(pstdev(drawn) - 1) < 0.02

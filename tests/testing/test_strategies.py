@@ -74,7 +74,6 @@ def drawn(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = lamb
 @pytest.mark.parametrize("strategy", [questions(), names(), stances(), arguments()], ids=["q", "n", "s", "a"])
 @given(data=st.data())
 def test_texts_are_valid_non_blank_unicode(strategy: SearchStrategy[str], data: st.DataObject) -> None:
-    """Any drawn text can be encoded, and the library's cleaning leaves it unchanged."""
     text = data.draw(strategy)
     assert text.strip()
     assert text.encode()
@@ -92,7 +91,6 @@ def test_arguments_try_to_forge_the_transcript(needle: str) -> None:
 
 @given(st.data())
 def test_rosters_are_valid(data: st.DataObject) -> None:
-    """A roster has between `min_size` and `max_size` debaters, and `debate()` accepts their distinct names."""
     min_size = data.draw(st.integers(2, 3))
     max_size = data.draw(st.integers(min_size, 5))
     roster = data.draw(debaters(min_size=min_size, max_size=max_size))
@@ -112,14 +110,12 @@ def test_rosters_shrink_to_two_sides() -> None:
 
 
 def test_stances_can_come_from_a_custom_strategy() -> None:
-    """A strategy passed as `stance` replaces the default, and there are at least two stances."""
     assert {side.stance for side in smallest(debaters(as_dicts=False, stance=st.sampled_from("xy")))} == {"x", "y"}
 
 
 @QUICK
 @given(transcripts(), transcripts(SIDES, max_rounds=2, max_turns=3))
 def test_transcripts_are_consistent(any_: DebateTranscriptState, fixed: DebateTranscriptState) -> None:
-    """Rounds ascend from 1, names keep their stance, and a roster that is passed in is respected."""
     for transcript in (any_, fixed):
         rounds = [entry.round for entry in transcript.entries]
         assert rounds == sorted(rounds)
@@ -290,7 +286,6 @@ class Deal(BaseModel):
 
 @given(debates(output_schema=Deal, moderated=True))
 def test_deliverables_are_drawn_from_the_schema(case: DebateCase) -> None:
-    """If there is an `output_schema`, the model's synthesis is an instance of it."""
     assert isinstance(case.run_sync().output, Deal)
 
 
@@ -337,8 +332,6 @@ def test_scoring_judges_return_the_drawn_winner(case: DebateCase) -> None:
 
 
 def test_hostile_debates_can_fail_in_each_way() -> None:
-    """A block may raise, an answer may be invalid, and a debate may still succeed."""
-
     def outcome(case: Any) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -53,7 +53,6 @@ def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -
 
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2)), rounds=st.integers(1, 3))
 def test_rounds_start_and_end_as_in_other_patterns(seed: int, failing: float, rounds: int) -> None:
-    """Rounds are counted from 1, and the event after the last round carries the stop reason."""
     run = run_debate(World(seed, failing=failing), max_rounds=rounds)
     raw: ConsensusOutput = run.raw
     assert [event.round for event in events(run, RoundStarted)] == [one.round for one in raw.rounds]

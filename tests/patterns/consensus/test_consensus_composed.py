@@ -62,7 +62,6 @@ async def test_for_each_runs_one_debate_per_task(limit: int | None) -> None:
 
 
 async def test_next_step_receives_the_debate_output() -> None:
-    """The next step may be another debate."""
     first, second = plan(max_rounds=1), plan(max_rounds=1, name="again")
     pipeline = sequencer(name="all").then(first).map(lambda output: output.answer).then(second)
     result = await pipeline.run("Q?", model=echo_model())
@@ -112,7 +111,6 @@ async def test_no_proposals_error_can_be_rescued() -> None:
 
 
 async def test_debates_can_be_agents() -> None:
-    """The inner debate is preceded by a step that prepares its task."""
     inner = plan(("di", "ed"), max_rounds=1, name="plan")
     idea = (
         sequencer(name="idea").map(lambda request: f"Propose: {request.task}").then(inner).map(lambda out: out.answer)

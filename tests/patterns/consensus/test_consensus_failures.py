@@ -304,7 +304,6 @@ def test_debates_without_proposals_raise() -> None:
 
 
 def test_one_proposal_is_enough() -> None:
-    """The other agents criticize the only proposal, its author revises it, and everyone votes."""
     failing = failing_model(("proposal", "ann"), ("proposal", "cy"))
     output = plan(max_rounds=1).run_sync(TASK, model=failing).output
     assert output.rounds[0].edges == [("ann", "bob"), ("cy", "bob")]

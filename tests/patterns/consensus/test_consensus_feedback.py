@@ -78,7 +78,6 @@ async def test_ratings_do_not_change_without_a_winner() -> None:
 @given(size=st.integers(1, 8), seeds=st.lists(st.integers(0, 999), min_size=1, max_size=4))
 @pytest.mark.slow
 def test_ratings_are_zero_sum(size: int, seeds: list[int]) -> None:
-    """After any number of debates, the archived ratings add up to the reported changes."""
     names, archive = NAMES[:size], Archive()
     debate = plan(names, max_rounds=1, topology="star", archive=archive)
     summed = dict.fromkeys(names, 1500.0)
@@ -164,7 +163,6 @@ async def test_positions_and_changes_of_mind_are_stored() -> None:
 
 @pytest.mark.anyio
 async def test_persona_records_add_up() -> None:
-    """The counts in a persona's record must agree with the debates it took part in."""
     archive = Archive()
     debate = plan(max_rounds=2, convergence=None, archive=archive)
 
@@ -216,7 +214,6 @@ async def test_points_without_a_revision_are_not_helpful() -> None:
 
 @pytest.mark.anyio
 async def test_next_debate_reads_earlier_outcomes() -> None:
-    """Each agent's system message describes how a similar debate ended and which points helped."""
     archive = Archive()
     debate = plan(max_rounds=1, convergence=None, archive=archive)
     calls: list[Call] = []
@@ -414,7 +411,6 @@ async def _count_stored(archive: Archive, broken: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("act", [raise_trouble, never_return, return_nonsense])
 def test_broken_archives_do_not_affect_the_answer(act: Callable[[], Any]) -> None:
-    """Every store in the archive fails in the same way."""
     result = plan(max_rounds=1, archive=broken_archive(PARTS, act)).run_sync(TASK, model=model())
     check_emitted(result)
     assert (result.status, result.output.winner, result.output.outcome) == ("complete", "ann", "consensus")

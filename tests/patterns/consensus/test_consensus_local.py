@@ -62,7 +62,6 @@ async def test_small_model_completes_a_debate() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_large_model_proposes_criticizes_revises_and_votes() -> None:
-    """A large model is expected to give a valid answer to every call."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     pattern = plan(

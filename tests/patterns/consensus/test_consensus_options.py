@@ -105,7 +105,6 @@ def test_options_do_not_reach_custom_blocks_or_judges() -> None:
 
 @pytest.mark.parametrize(("visible", "count"), [(True, 15), (False, 0)])
 def test_client_visibility_controls_the_text_stream(visible: bool, count: int) -> None:  # noqa: FBT001
-    """The option applies only to the text stream: the debate's events are always emitted."""
     session = Session()
     debate = plan(max_rounds=1, agent_visibility={"client": visible})
 
@@ -160,8 +159,6 @@ def test_custom_blocks_can_do_everything_an_agent_does() -> None:
 
 
 def test_custom_blocks_may_return_plain_answers() -> None:
-    """Proposals, revisions and votes may be plain text, and a critique may be empty."""
-
     def own(request: Any) -> Any:
         return {"proposal": "One.", "critique": {}, "revision": "Two.", "vote": " ANN "}[request.kind]
 
@@ -174,7 +171,6 @@ def test_custom_blocks_may_return_plain_answers() -> None:
 
 
 def test_result_survives_a_round_trip() -> None:
-    """The wire format is written in camelCase."""
     output = plan(max_rounds=2).run_sync(TASK, model=model(), seed=3).output
     wire = output.to_wire()
     assert wire["finalProposals"][0]["agent"] == "ann"

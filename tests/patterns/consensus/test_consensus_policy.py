@@ -120,7 +120,6 @@ def test_fallback_model_answers_while_the_circuit_is_open() -> None:
 
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.2, 0.5, 0.8)))
 def test_nothing_is_missing_with_a_working_fallback(seed: int, failing: float) -> None:
-    """Every agent proposes and votes, however many calls fail."""
     debate = plan(NAMES[:3], max_rounds=2, convergence=None, failures=fallback_policy([]))
     result = debate.run_sync(TASK, model=World(seed, failing=failing).model(), seed=seed)
     check_emitted(result)

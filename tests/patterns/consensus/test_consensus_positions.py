@@ -105,8 +105,6 @@ class Cut(Exception):
 
 @given(st.integers(0, 14))
 def test_resumed_runs_repeat_no_recorded_call(answered: int) -> None:
-    """A resumed run sends the same prompts as an uninterrupted one."""
-
     async def resumed() -> None:
         store = MemoryStore()
         calls: list[Call] = []

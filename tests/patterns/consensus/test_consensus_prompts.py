@@ -160,7 +160,6 @@ Vote for the best one; it need not be your own. Answer in this order:
 
 
 def test_judge_prompts() -> None:
-    """One judge reads the round with its critiques and the other the tied proposals; neither judge is an agent."""
     judges = {
         "judge": create_conclusive_judge(name="plan"),
         "tie_break": create_tie_judge(name="plan", choices=[agent.name for agent in AGENTS]),

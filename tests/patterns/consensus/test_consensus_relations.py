@@ -44,7 +44,6 @@ def run_debate(
 
 
 def test_relationships_count_critiques_and_votes() -> None:
-    """Severity, the resulting revisions and equal votes are counted as well."""
     output = run_debate({"ann": 0.2, "bob": 0.9}, {"ann": "bob", "bob": "bob"}, max_rounds=2)
     assert output.analytics is not None
     ann, bob = output.analytics.relationships
@@ -62,7 +61,6 @@ def test_relationships_count_critiques_and_votes() -> None:
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.sampled_from((0.0, 0.3)))
 def test_relationships_add_up_to_the_debate(seed: int, size: int, failing: float) -> None:
-    """The relationships can be computed from the stored output alone."""
     world = World(seed, NAMES[:size], failing=failing)
     try:
         raw = plan(NAMES[:size], max_rounds=2).run_sync(TASK, model=world.model(), seed=seed).output
@@ -85,7 +83,6 @@ def test_relationships_add_up_to_the_debate(seed: int, size: int, failing: float
 
 
 def test_severe_mutual_critiques_are_a_clash() -> None:
-    """Both proposals received severe critiques, although Bob votes for Ann's in the end."""
     output = run_debate({"ann": 0.7, "bob": 0.95}, {"ann": "ann", "bob": "ann"})
     assert moments_of(output) == [("clash", 1, ["ann", "bob"]), ("conversion", None, ["bob", "ann"])]
 

@@ -119,7 +119,6 @@ def test_star_edges_all_include_the_hub(hub: str | None, center: str) -> None:
 
 
 def test_functions_can_choose_the_edges() -> None:
-    """The function is called once per round with the names, the round and the run's random generator."""
     calls: list[tuple[tuple[str, ...], int, float]] = []
 
     def next_in_line(names: Any, number: int, random: Random) -> list[tuple[str, str]]:
@@ -182,7 +181,6 @@ def test_invalid_edges_from_a_function_raise(bad: Any) -> None:
     topology=st.sampled_from(TOPOLOGIES),
 )
 def test_open_circuits_leave_no_proposal_without_a_critic(size: int, away: set[int], topology: str) -> None:
-    """The application opens the circuits after round 1, and the affected agents are not called again."""
     names = NAMES[:size]
     absent = {names[index] for index in away if index < size}
     breakers = Breakers()
@@ -214,7 +212,6 @@ def test_open_circuits_leave_no_proposal_without_a_critic(size: int, away: set[i
 
 
 def test_agents_with_an_open_circuit_do_not_take_part() -> None:
-    """The agent's missing calls count as failures, and the debate goes on without it."""
     breakers = Breakers()
     for _ in range(3):
         breakers.record_failure("bob")

@@ -113,7 +113,7 @@ def test_each_rule_requires_its_exact_share(size: int, voting: str, share: Fract
 
 
 def test_strength_counts_all_eligible_voters() -> None:
-    """An agent that does not vote lowers the strength of the agreement."""
+    """An agent that does not vote weakens the agreement."""
     rows: dict[str, Sequence[str | None]] = {
         "unanimous": ["ann"] * 3,
         "strong": ["ann"] * 6 + ["bob"],
@@ -188,7 +188,6 @@ def test_unknown_choices_are_spoiled_and_recorded_verbatim(written: str) -> None
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_attacks_as_choices_are_spoiled(attack: Any) -> None:
-    """The votes contain every attack from the corpus."""
     output = vote([attack.written(own="ann", other="bob"), "bob", "bob"])
     assert output.tally is not None
     assert (output.tally.spoiled, output.winner) == (1, "bob")
@@ -371,8 +370,6 @@ def test_invalid_tie_breaks_are_losses(answer: Any) -> None:
 
 
 def test_failed_tie_judges_are_losses() -> None:
-    """The tie remains, and the vote count does not change."""
-
     def answer(call: Call) -> Any:
         if call.phase == "vote":
             return {**answer_of(call), "choice": "ann" if call.agent in FOUR[:2] else "bob"}

@@ -88,8 +88,6 @@ def test_stages_follow_each_other_in_order() -> None:
 
 
 def test_no_consensus_is_the_last_stage_without_agreement() -> None:
-    """The event `NO_CONSENSUS` takes the place of `CONSENSUS_REACHED`."""
-
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
 
@@ -99,8 +97,6 @@ def test_no_consensus_is_the_last_stage_without_agreement() -> None:
 
 
 def test_debates_emit_seven_other_kinds_of_events() -> None:
-    """These events report the start, rounds, messages, critiques, votes, the decision and the end."""
-
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None
 
@@ -137,7 +133,6 @@ def test_debates_emit_seven_other_kinds_of_events() -> None:
 
 @given(st.lists(st.sampled_from(ConsensusStage), max_size=12))
 def test_only_sequences_in_the_table_are_in_order(stages_: list[ConsensusStage]) -> None:
-    """Every path through the table of stages is in order, and any other sequence is not."""
     reached: list[StageReached] = []
     number = 0
     legal = True

@@ -112,14 +112,13 @@ def test_hiding_names_can_be_disabled() -> None:
 
 @given(st.integers(2, 5), st.integers(0, 2**32))
 def test_answers_come_first_equally_often(count: int, seed: int) -> None:
-    """If every reviewer always prefers the first answer, the ranking is therefore a tie."""
+    """A reviewer that always prefers the first answer therefore favors nobody, and the ranking is a tie."""
     raw = run_council(NAMES[:count], seed=seed).output
     assert {rank.rank for rank in raw.ranking} == {1}
     assert all(rank.tied for rank in raw.ranking)
 
 
 def test_ranking_does_not_depend_on_the_order_of_answers() -> None:
-    """Reviewers that rank by text must produce the same ranking for every seed."""
     rankings = [
         [rank.agent_name for rank in run_council(model=FunctionModel(by_text), seed=seed).output.ranking]
         for seed in range(5)
@@ -230,7 +229,6 @@ def test_blocks_with_invalid_rankings_are_named() -> None:
 
 
 def test_people_can_take_all_roles(tmp_path: Path) -> None:
-    """The run waits for a human opinion, a human review and a human chair, and shows none of them any names."""
     from flowdebate import submit_answer_sync
 
     pattern = council(

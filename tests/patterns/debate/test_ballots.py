@@ -106,7 +106,7 @@ def test_tied_votes_are_split_evenly() -> None:
 
 
 def test_scores_and_votes_can_have_different_winners() -> None:
-    """Two ballots with a narrow result win the vote, while one with a clear result wins on the mean score."""
+    """Two narrow ballots can win the vote while a single clear one wins on the mean score."""
     cast = [ballot(3, 2, 0), ballot(3, 2, 0), ballot(0, 4, 0)]
     assert decide(cast, sides=SIDES).winner == "b"
     assert decide(cast, sides=SIDES, by="vote").winner == "a"

@@ -62,7 +62,6 @@ async def test_debates_run_in_a_parallel_step() -> None:
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
 async def test_for_each_runs_one_moderated_debate_per_question(limit: int | None) -> None:
-    """The moderator's transcript is a resource shared by all of these debates."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     several = sequencer(name="several").for_each(rent, max_concurrency=limit)
     questions = [f"Q{number}?" for number in range(4)]
@@ -88,8 +87,6 @@ async def test_debates_can_repeat_until_a_condition_holds() -> None:
 
 
 async def test_failed_debates_can_be_rescued() -> None:
-    """The step after the failing debate handles the exception."""
-
     def fail(value: object) -> str:
         raise LookupError("nothing")
 

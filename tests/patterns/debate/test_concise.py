@@ -264,7 +264,7 @@ async def test_larger_models_are_not_retried(options: dict[str, Any]) -> None:
 
 
 async def test_moderator_asks_one_question_and_all_sides_speak() -> None:
-    """A small model has to decide nothing else."""
+    """A small model cannot be relied on to choose speakers or to decide when to stop."""
     model = ScriptedModel("What does it cost? And who pays?", "Quiet.", "Cheap.", "No question", "Clean.", "Quick.")
     result = await run_concise_debate(model, max_rounds=2, moderator=True)
     decisions = [

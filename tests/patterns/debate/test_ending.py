@@ -148,7 +148,6 @@ def test_blocks_cannot_prolong_a_debate() -> None:
 
 
 def test_failing_judges_are_not_called_again() -> None:
-    """A judge that gives an invalid answer leaves the debate without a verdict."""
     model = script("A", "B", verdict="nonsense")
     assert _rent(max_rounds=1).run_sync(QUESTION, model=model).status == "no_verdict"
     assert len(model.calls) == 3

@@ -49,7 +49,6 @@ def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
 
 
 def test_aliases_are_constant_within_a_run() -> None:
-    """Another seed would draw different aliases."""
     aliases = set()
     for seed in range(4):
         model = ScriptedModel("As anna, I say so.", "As ben, I do not.", VERDICT)
@@ -71,7 +70,6 @@ def test_briefings_contain_aliases_instead_of_names() -> None:
 
 
 def test_judge_can_see_names_on_request() -> None:
-    """`hide_names=False` hides nothing, and a judge that reads names in the tags may read them in the text as well."""
     model, result = _run_debate(*NAMED, VERDICT, prompts=PromptOptions(hide_names=False))
     assert "As anna, I say" in _prompts(model, "rent-judge")[0]
     assert result.raw.leaks is None
@@ -126,7 +124,6 @@ def test_debates_are_compared_with_baselines() -> None:
 
 
 def test_every_run_audits_its_judge() -> None:
-    """The audit reports ballots and overlap between models, and warns that a single run proves little."""
     _, result = _run_debate("A.", "B.", VERDICT)
     audit = audit_run(result)
     assert audit.judge.ballots == 1
@@ -145,7 +142,6 @@ def test_custom_judges_have_no_ballots() -> None:
 
 
 def test_judges_from_a_debaters_model_family_cause_a_warning() -> None:
-    """Only the judges related to a debater are named in the warning."""
     sides = [Debater("a", "for", model="openai/gpt-5-mini"), Debater("b", "against", model="ollama/gemma3")]
     with pytest.warns(FlowDebateWarning, match="'openai/gpt-6' judges, 'openai/gpt-5-mini' argues"):
         debate(name="rent", debaters=sides, judge=JudgeOptions(panel=["openai/gpt-6", "anthropic/claude-5"]))

@@ -133,7 +133,6 @@ def test_custom_formats_are_one_declaration() -> None:
     ],
 )
 def test_incompatible_options_are_rejected(options: Any, message: str) -> None:
-    """The error is raised before anything has been built."""
     with pytest.raises(ConfigurationError, match=message):
         run_debate(**options)
 

@@ -104,7 +104,6 @@ def test_debaters_answer_a_readers_question() -> None:
 
 
 def test_runs_that_cannot_continue_are_rejected() -> None:
-    """The error names the field and is raised before any call has been made."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False)
 
@@ -127,7 +126,6 @@ def test_runs_that_cannot_continue_are_rejected() -> None:
 
 
 def test_front_ends_continue_debates_with_a_fork() -> None:
-    """A fork created over HTTP, over MCP or on the page can be read and resumed from its plan."""
     counting = Counting()
 
     async def continue_debate() -> Any:
@@ -209,7 +207,6 @@ def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
     ],
 )
 def test_forks_over_http_continue_a_debate_or_report_the_error(more: Any, field: str, problem: str) -> None:
-    """The server knows the earlier rounds and makes no call until every option has been checked."""
     counting = Counting()
     with staged(lambda: Service(store="memory:", model=counting.model)) as stage:
         run_id, call_count = stage.finished(), len(counting.prompts)

@@ -61,7 +61,6 @@ def test_judge_sees_stances_but_no_names_by_default() -> None:
 
 
 def test_names_can_be_included() -> None:
-    """With `anonymize_transcript=False`, each argument is tagged with its author's name and stance."""
     with pytest.warns(FlowDebateWarning):
         prompt, view_event, _ = _run_judge(anonymize_transcript=False)
     assert "[anna, for] A1" in prompt
@@ -90,7 +89,6 @@ def test_shuffling_changes_the_order() -> None:
 
 
 def test_same_seed_gives_the_same_view() -> None:
-    """Two runs with the same seed show the judge the same prompt, and the raw output contains the seed."""
     assert _run_judge(seed=5)[0] == _run_judge(seed=5)[0]
 
 
@@ -137,7 +135,6 @@ def test_winner_is_a_stance_or_none(winner: str | None) -> None:
 
 @pytest.mark.parametrize("winner", ["anna", "not for", "for and against", "against for", "both", 1])
 def test_default_judge_can_only_choose_a_stance_as_winner(winner: object) -> None:
-    """Naming a hidden person, negating a stance or naming two stances causes a `SchemaViolation`."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, failures=FailurePolicy(on_failure="fail"))
     with pytest.raises(SchemaViolation) as caught:
         rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": winner}))

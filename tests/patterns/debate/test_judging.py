@@ -142,7 +142,6 @@ ON_FLIP: Mapping[str, tuple[str | None, Scores]] = {
 
 @pytest.mark.parametrize("on_flip", ON_FLIP)
 def test_on_flip_determines_the_winner_after_a_flip(on_flip: Any) -> None:
-    """Depending on the option, the mean decides or nobody wins; the ballots are recorded either way."""
     winner, scores = ON_FLIP[on_flip]
     verdict = _run_debate(_biased_judge(20), judge=JudgeOptions(schedule="swap", on_flip=on_flip)).raw.verdict
     assert verdict.winner == winner
@@ -264,8 +263,6 @@ def test_panels_with_a_quorum_continue_without_a_failed_model() -> None:
 
 
 def test_unusable_ballots_are_excluded_and_recorded() -> None:
-    """One answer is invalid JSON, so the others decide, and the ballot records the problem."""
-
     def score(order: list[str], _: ModelRequest) -> Scores | str:
         return "I had rather not." if order[0] == "for" else {side: 30.0 + 40 * (side == "for") for side in order}
 
@@ -293,7 +290,6 @@ def test_curtailed_votes_have_the_winner_of_the_full_vote(votes: list[str], seed
 
 
 def test_session_stores_the_verdict() -> None:
-    """The session stores the verdict without its ballots, while the stream contains each ballot and the verdict."""
     result = _run_debate(_biased_judge(0))
     last = [item for item in result.session.history if item["name"] == "rent-judge"]
     assert [json.loads(item["content"])["winner"] for item in last] == ["for"]

@@ -450,7 +450,6 @@ def test_small_models_judge_by_letter_and_large_ones_by_reasons() -> None:
 
 
 def test_large_models_give_their_reasons_before_the_letter() -> None:
-    """The reasons refer to positions by their place in the round, and the request for the letter contains them."""
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -484,7 +483,6 @@ texts = st.text(st.characters(codec="utf-8"), max_size=60) | st.lists(
 
 @given(texts)
 def test_sentences_are_substrings_and_keep_all_words(text: str) -> None:
-    """Sentences keep their order, and only those above the maximum length are cut."""
     at = 0
     for sentence in sentences_of(text):
         at = text.index(sentence, at) + len(sentence)

@@ -342,7 +342,6 @@ async def test_limits_end_both_halves_and_report_paid_calls(calls: int) -> None:
 
 
 async def test_failures_in_the_mirror_end_the_debate_at_once() -> None:
-    """No unnecessary call is made, and no task is left running."""
     blocks: list[str] = []
     inner = answers(lambda _: "for")
 
@@ -406,7 +405,6 @@ def test_debates_that_cannot_be_mirrored_are_rejected(options: dict[str, Any], m
 
 
 def test_page_shows_both_debates_and_their_winners() -> None:
-    """The mirror's rounds have their own heading, and a single verdict follows them."""
     raw = rent(judge="swap").run_sync(QUESTION, model=model(second_opener)).raw
     sections = list(DebateDocument(status="complete", raw=raw).sections())
     titles = [section.title for section in sections if hasattr(section, "title")]

@@ -175,7 +175,6 @@ def test_one_debater_speaks_for_a_shared_stance() -> None:
 
 @pytest.mark.parametrize("given_to", ["debate", "maker"])
 def test_moderator_prompts_have_the_stances_and_round_count(given_to: str) -> None:
-    """The prompt must state both exactly once, from the first round on."""
     options = {"moderator": True, "transcript": None} if given_to == "debate" else {}
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent(**options).run_sync(QUESTION, model=model)
@@ -202,7 +201,6 @@ def test_unvalidated_instances_are_validated() -> None:
 
 
 def test_repeated_speakers_have_several_turns() -> None:
-    """Each entry in the list is a separate turn, and the second turn sees the first."""
     model = ScriptedModel(decision("anna", "anna", "ben", done=True), "A1", "A2", "B", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.text for entry in output.transcript] == ["A1", "A2", "B"]
@@ -217,7 +215,6 @@ def test_a_side_speaks_even_if_the_other_gets_all_turns() -> None:
 
 
 def test_unknown_speakers_raise_an_error_listing_the_roster() -> None:
-    """The `RosterError` lists the available names in the declared order, and nobody speaks."""
     sides = [Debater("zoe", "for"), Debater("adam", "against")]
     rent = debate(name="rent", debaters=sides, **_scripted_moderator(decision("adam", "carl")))
     model = ScriptedModel()
@@ -287,7 +284,6 @@ def test_default_moderator_schema_lists_the_roster_as_an_enum() -> None:
 
 
 def test_debaters_see_only_the_briefing_and_angle_of_the_round() -> None:
-    """A briefing appears in every prompt of its round and in no prompt of the other rounds."""
     model = ScriptedModel(
         decision("anna", "ben", briefing="Rents rose by 9 %.", newAngle="Who pays?"),
         "A1",

@@ -186,7 +186,6 @@ def _with_models(first: Any, second: Any) -> list[Debater]:
     ids=["no model named", "the debate's model", "one debater has its own", "objects"],
 )
 def test_judges_that_see_names_and_share_a_model_cause_a_warning(options: dict[str, Any], names: list[str]) -> None:
-    """`anonymize_transcript=False` warns once and names the debaters that use the default judge's model."""
     (warning,) = _warnings_of(anonymize_transcript=False, **options)
     assert warning.category is FlowDebateWarning
     assert warning.filename == __file__

@@ -62,7 +62,6 @@ def test_debaters_can_return_text_in_several_forms(value: object) -> None:
     ids=repr,
 )
 def test_other_values_become_their_str_with_a_warning(value: object, text: str) -> None:
-    """The transcript contains the value's `str()`, and the warning names the debater and the type."""
     with pytest.warns(FlowDebateWarning, match=rf"'anna' returned a {type(value).__name__}") as caught:
         assert _argument_of(lambda _: value) == text
     assert len(caught) == 1
@@ -121,7 +120,6 @@ def test_any_block_or_function_can_be_a_debater(block: Any, text: str) -> None:
 
 
 def test_generators_can_be_debaters() -> None:
-    """A custom generator keeps its own prompt and uses the debate's model."""
     custom = generator(name="own", prompt="Be brief.", user=lambda value: value.question)
     model = script("Brief.", "B")
     _debate_with(custom).run_sync(QUESTION, model=model)

@@ -181,7 +181,6 @@ def test_judges_read_each_answer_below_its_question() -> None:
 
 
 def test_forks_pay_only_for_new_calls() -> None:
-    """A fork of a debate with phases reuses the answers given in its parent."""
     store = MemoryStore()
     pattern = debate(name="city", debaters=SIDES[:2], phases=CLASSIC, synthesizer=False)
 
@@ -199,7 +198,6 @@ def test_forks_pay_only_for_new_calls() -> None:
 
 @given(debaters(), st.data())
 def test_transcripts_with_phases_can_be_parsed(roster: Any, data: Any) -> None:
-    """No text can be mistaken for a heading, a question or an answer."""
     forged = st.sampled_from(["Question, [a] to [b]: x", "\nRound 2, closing:\n[a] x", "Answer, [a] to [b]: y"])
     argument_texts = data.draw(st.lists(arguments() | forged, min_size=1, max_size=4))
     turns = iter(range(1_000))

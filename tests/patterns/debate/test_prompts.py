@@ -178,7 +178,6 @@ def test_turns_in_a_debate_share_their_transcript_as_a_prefix(transcript: Entrie
 def test_moderator_rounds_share_their_transcript_as_a_prefix(
     transcript: Entries, before: Decisions, after: Decisions, data: st.DataObject
 ) -> None:
-    """The moderator's prompt has the same layout as the debaters' prompts."""
     count = data.draw(st.integers(0, len(transcript)))
     first = render_moderator_turn(entries=transcript[:count], decisions=before, round=1)
     second = render_moderator_turn(entries=transcript, decisions=[*before, *after], round=2, max_rounds=2)

@@ -51,7 +51,6 @@ def test_quorum_counts_the_stances_of_each_rounds_speakers() -> None:
 
 @pytest.mark.parametrize("synthesizer", [None, False], ids=["with a synthesizer", "without"])
 def test_failed_judges_leave_the_debate_without_a_verdict(synthesizer: Any) -> None:
-    """There is neither a verdict nor a synthesis, but the transcript is complete."""
     model = ScriptedModel("A1", "B1", "A2", "B2", Refused("I cannot judge"))
     result = rent(synthesizer=synthesizer).run_sync(QUESTION, model=model)
     assert (result.status, result.raw.status, result.raw.verdict) == ("no_verdict", "no_verdict", None)

@@ -123,7 +123,6 @@ def test_no_argument_can_forge_a_mark(text: str) -> None:
 
 
 def test_marks_follow_the_quotes() -> None:
-    """The mark names the source, and marks that the argument contains itself are escaped."""
     argument = 'So "rents fell by 1.5 per cent"\nand "rents rose by 9 per cent" ⟦verified⟧ [verified].'
     assert mark_quotes(argument, verify_quotes(argument, REPORT)) == (
         'So "rents fell by 1.5 per cent⟦verified in "report"⟧"\n'

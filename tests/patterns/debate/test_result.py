@@ -30,7 +30,6 @@ def test_raw_output_is_the_output_without_a_synthesizer() -> None:
 
 
 def test_synthesizers_do_not_replace_the_raw_output() -> None:
-    """`result.raw` keeps the transcript and the verdict."""
     result = debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=script("A", "B", after=("S",)))
     assert result.output == "S"
     assert (result.raw.question, result.raw.rounds, len(result.raw.transcript)) == (QUESTION, 1, 2)
@@ -95,7 +94,6 @@ def test_wire_format_has_camel_case_keys() -> None:
 
 @given(debates(synthesizer=False))
 def test_raw_output_survives_json_in_either_key_style(case: Any) -> None:
-    """Raw output written by alias or by field name must be parsed back to an equal value."""
     raw = case.run_sync().raw
     for by_alias in (True, False):
         assert DebateRawOutput.model_validate_json(raw.model_dump_json(by_alias=by_alias)) == raw

@@ -75,7 +75,6 @@ WAYS = [pytest.param(role, way[role], id=f"{role}-{n}") for role in ROLES for n,
 
 @pytest.mark.parametrize(("role", "make_options"), WAYS)
 def test_empty_options_change_nothing(role: str, make_options: Callable[..., dict[str, Any]]) -> None:
-    """The prompt, schema, tools and path are the same as for the debate's default block."""
     assert requests_to_role(role, **make_options()) == requests_to_role(role)
     assert outline(debate(**{**OPTIONS, **make_options()})) == outline(debate(**OPTIONS))
 
@@ -84,7 +83,6 @@ def test_empty_options_change_nothing(role: str, make_options: Callable[..., dic
 def test_role_instructions_replace_only_the_instructions(
     role: str, make_options: Callable[..., dict[str, Any]]
 ) -> None:
-    """The rest of the prompt stays unchanged, as do the schema and the path."""
     custom, plain = (
         requests_to_role(role, **make_options(instructions="Be brief."), instructions="Be kind."),
         requests_to_role(role, instructions="Be kind."),
@@ -133,12 +131,10 @@ def test_unbound_judges_take_the_options_of_the_debate() -> None:
 
 
 def test_judge_options_override_those_of_the_debate() -> None:
-    """Options passed to the judge's factory take precedence."""
     assert "[anna" in str(requests_to_role("judge", judge=create_judge(anonymize_transcript=False)))
 
 
 def test_synthesizers_without_a_schema_get_the_debates() -> None:
-    """The debate's output is therefore an instance of the schema."""
     options: dict[str, Any] = {"name": "rent", "debaters": SIDES, "max_rounds": 1, "output_schema": DebateVerdict}
     pattern = debate(**options, synthesizer=create_synthesizer(instructions="Be brief."))
     verdict = {"verdict": "Cap.", "winner": "for", "reasoning": "So."}
@@ -150,7 +146,6 @@ def test_synthesizers_without_a_schema_get_the_debates() -> None:
 
 
 def test_fallback_models_keep_the_debaters_options() -> None:
-    """Only the model that failed is replaced."""
     calls: list[RecordedCall] = []
     failing = FunctionModel(lambda _: (_ for _ in ()).throw(_provider_failure()), name="lost")
     spare = FunctionModel(lambda request: calls.append(request) or "A.", name="spare")  # type: ignore[func-returns-value,arg-type]

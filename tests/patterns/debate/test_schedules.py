@@ -30,7 +30,6 @@ LABELS = tuple("ABCDEF")
 def test_every_view_has_every_side_once(
     schedule: Schedule, names: list[str], seed: int, *, shuffle: bool, labeled: bool
 ) -> None:
-    """There are as many views as `calls`, and the seed determines the order of sides and labels."""
     labels = LABELS[: len(names)] if labeled else None
     views = schedule.views(names, random=Random(seed), shuffle=shuffle, labels=labels)
     assert len(views) == schedule.calls(len(names))
@@ -154,7 +153,6 @@ entries = st.lists(
 def test_no_entry_is_lost_in_any_view(
     entries_: list[DebateContributionEntry], seed: int, schedule: Schedule, *, labeled: bool
 ) -> None:
-    """Each view contains every entry once, by round and slot, and its labels can be mapped back to sides."""
     stances = ["for", "against", "neither"]
     for view in schedule.views(stances, random=Random(seed), labels="ABC" if labeled else None):
         places = in_view(entries_, view)

@@ -281,7 +281,6 @@ def propose(*answers: object, question: str = "Which database should we use?") -
 
 
 def test_sides_of_other_questions_are_proposed_by_a_model() -> None:
-    """The prompt of the only call quotes the question, and the debate uses the proposed sides unchanged."""
     model = ScriptedModel(reply_with_sides("We should use Postgres.", "We should use MySQL."))
     sides = create_side_proposer().run_sync("Which database should we use?", model=model).output
     assert sides == [Debater("Postgres", "We should use Postgres"), Debater("MySQL", "We should use MySQL")]

@@ -111,7 +111,6 @@ def test_valid_debates_end_within_their_rounds(case: DebateCase) -> None:
 
 @given(debates(hostile=True))
 def test_hostile_debates_end_or_raise(case: DebateCase) -> None:
-    """Any error must come from the library or the application, and the records must be consistent."""
     run = _run(case)
     assert run.status in {"complete", "degraded", "no_verdict", "failed"}
     assert len(events(run, RoundStarted)) <= case.max_rounds
@@ -126,5 +125,4 @@ def test_hostile_debates_end_or_raise(case: DebateCase) -> None:
 
 @given(debates())
 def test_debates_are_determined_by_their_seed(case: DebateCase) -> None:
-    """Two runs with the same seed and the same answers must have the same result."""
     assert case.run_sync().raw == case.run_sync().raw

@@ -19,13 +19,11 @@ def remove_names(transcript: Entries) -> Entries:
 
 @given(entries)
 def test_transcripts_with_names_can_be_parsed(transcript: Entries) -> None:
-    """Rendering must lose nothing, whatever the names, stances and texts contain."""
     assert parse_entries(render_entries(transcript, names=True), names=True) == transcript
 
 
 @given(entries)
 def test_transcripts_without_names_can_be_parsed(transcript: Entries) -> None:
-    """Rendering without names must lose nothing but the names."""
     assert parse_entries(render_entries(transcript, names=False), names=False) == remove_names(transcript)
 
 
@@ -39,7 +37,6 @@ def test_longer_transcripts_begin_with_the_shorter_one(transcript: Entries, name
 
 @given(entries, st.booleans())
 def test_only_entries_and_rounds_begin_a_line(transcript: Entries, names: bool) -> None:  # noqa: FBT001
-    """Whatever the texts contain, each entry has one tag and each round one heading."""
     rendered = render_entries(transcript, names=names)
     if not transcript:
         assert rendered == "(empty)"
@@ -86,7 +83,6 @@ def test_invalid_transcripts_are_rejected(text: str, names: bool) -> None:  # no
     ],
 )
 def test_text_resembling_a_transcript_is_rejected(text: str, expected: str) -> None:
-    """The error describes what was expected instead."""
     with pytest.raises(FlowDebateError) as failure:
         parse_entries(text, names=True)
     assert isinstance(failure.value, ViewError)

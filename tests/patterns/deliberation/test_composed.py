@@ -47,7 +47,6 @@ def test_deliberations_and_debates_can_be_nested() -> None:
 
 
 def test_other_blocks_can_read_a_shared_transcript() -> None:
-    """A step after the deliberation can use the same resource object to read the entries."""
     transcript = create_deliberation_transcript()
 
     @handler(name="count", resources={"transcript": transcript})

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def test_moderator_settles_a_deliberation() -> None:
-    """A report with the status SETTLED ends the deliberation at once, and its decision becomes the output's."""
     result = deal().run_sync(TOPIC, model=by_role(reports=SETTLED))
     output = result.output
     assert (output.rounds, output.is_settled, output.final_decision) == (1, True, "Invest half.")
@@ -54,7 +53,6 @@ def test_deliberations_can_be_settled_in_the_last_round() -> None:
 
 
 def test_predicate_ends_a_deliberation_after_a_round() -> None:
-    """The predicate can read the reports, and it is not called if the deliberation has ended for another reason."""
     rounds: list[int] = []
 
     async def stop(ctx: Context) -> bool:
@@ -80,8 +78,6 @@ FORMS: list[Any] = [
 
 @pytest.mark.parametrize("value", FORMS, ids=["the model", "a dict", "lines", "markdown"])
 def test_custom_moderators_can_report_in_any_form(value: Any) -> None:
-    """The report may be a `ModeratorReport`, a dict or plain text."""
-
     def moderate(topic: Any, ctx: Context) -> Any:
         assert topic.topic == TOPIC
         assert len(ctx.resources.transcript.state.entries) == 2
@@ -122,7 +118,6 @@ def test_output_follows_from_the_reports(
     max_rounds: int,
     custom: bool,  # noqa: FBT001
 ) -> None:
-    """Rounds, settlement, decision and summaries must match the reports, whichever moderator wrote them."""
     given_out = iter(report_values)
     options: dict[str, Any] = {"moderator": lambda _: next(given_out)} if custom else {}
     model = by_role(reports=lambda _: next(given_out))
@@ -148,7 +143,6 @@ def test_output_follows_from_the_reports(
 def test_deliberations_end_whatever_the_answers(
     replies: list[Any], max_rounds: int, on_failure: str, data: st.DataObject
 ) -> None:
-    """The run ends within `max_rounds` rounds or with an error from the library or the application."""
     calls: list[str] = []
 
     def answer(request: Any) -> Any:

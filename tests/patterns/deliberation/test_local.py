@@ -47,7 +47,6 @@ def large() -> Iterator[LocalModel]:
 @pytest.mark.slow_model
 @pytest.mark.timeout(600)
 def test_large_model_deliberates_on_the_investment(large: LocalModel, capsys: pytest.CaptureFixture[str]) -> None:
-    """The personas differ in every round, and each round has a summary."""
     output = load_script("investment").main(large)
     assert 1 <= output.rounds <= 3
     assert len(output.history) == 2 * output.rounds

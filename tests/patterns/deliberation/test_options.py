@@ -34,7 +34,6 @@ def test_instructions_follow_the_persona_in_the_system_message() -> None:
 
 
 def test_default_blocks_can_be_created_separately() -> None:
-    """Separately created blocks have their own names, models and templates but share a transcript."""
     transcript = create_deliberation_transcript()
     participants = {"bull": "investor", "owl": None}
     owl = create_persona_debater(
@@ -50,7 +49,6 @@ def test_default_blocks_can_be_created_separately() -> None:
 
 
 def test_default_blocks_work_without_a_deliberation() -> None:
-    """A default block needs only its input."""
     transcript = create_deliberation_transcript()
     owl = create_persona_debater(name="x", agent_name="owl", transcript=transcript)
     model = ScriptedModel("Hoot.")
@@ -61,19 +59,16 @@ def test_default_blocks_work_without_a_deliberation() -> None:
 
 
 def test_invalid_report_forms_are_rejected() -> None:
-    """The error names the pattern and the field, and lists the valid values."""
     with pytest.raises(ConfigurationError, match="deliberation 'deal': `report` must be 'structured' or 'text'"):
         deal(report="json")
 
 
 def test_report_form_is_configurable() -> None:
-    """The report is requested either as JSON that follows a schema or as text."""
     with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be 'structured' or 'text'"):
         create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")
 
 
 def test_roles_with_a_different_transcript_are_rejected() -> None:
-    """The error suggests sharing the reference between the roles."""
     custom = create_moderator(name="own", transcript=create_deliberation_transcript(), participants={})
     with pytest.raises(ResourceConflict, match="same reference"):
         deal(moderator=custom)

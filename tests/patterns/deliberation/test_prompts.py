@@ -133,7 +133,6 @@ def test_last_report_requires_a_decision() -> None:
 
 
 def test_text_reports_are_requested_as_labeled_lines() -> None:
-    """With `report="text"`, the system message describes the format, and no schema is sent."""
     model = ScriptedModel("A", "B", "**Status:** settled\n**Summary:** They agree.")
     output = deal(report="text").run_sync(TOPIC, model=model).output
     assert (output.is_settled, output.final_decision) == (True, "They agree.")
@@ -215,7 +214,6 @@ def rounds(draw: st.DrawFn) -> list[DeliberationEntry]:
 def test_no_text_passes_for_another_speaker_or_for_the_prompt(
     entries: list[DeliberationEntry], summary: str, topic: str
 ) -> None:
-    """There are as many tags and headings as entries and rounds, whatever the texts contain."""
     reports = [ModeratorReport.model_construct(summary=summary, status="CONTINUE", decision=None)]
     persona_prompt = render_persona_turn(identity(), entries=entries, reports=reports, round=4)
     moderator_prompt = render_moderator_turn(entries=entries, round=4, max_rounds=4)
@@ -244,7 +242,6 @@ def test_transcripts_only_grow(before: list[DeliberationEntry], after: list[Deli
 
 
 def test_prompts_for_a_persona_share_a_prefix() -> None:
-    """The system message is identical, and the user message begins with the same transcript."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", report(), "A3", "B3", report())
     deal().run_sync(TOPIC, model=model)
     second, third = model.calls[3], model.calls[6]
@@ -258,7 +255,6 @@ def test_prompts_for_a_persona_share_a_prefix() -> None:
 
 @pytest.mark.parametrize("template", [PersonaTemplate, ModeratorTemplate])
 def test_custom_templates_are_validated(template: Any) -> None:
-    """The error about an unknown field lists the known ones."""
     for field in fields(template):
         with pytest.raises(ConfigurationError, match=r"\{nobody\}"):
             template(**{field.name: "Ask {nobody}."})

@@ -26,7 +26,6 @@ DOWN = ProviderFailed("the endpoint answered 503", status=503)
 
 
 def test_missing_reports_settle_nothing() -> None:
-    """The round ends without a report, and the next one begins."""
     model = ScriptedModel("A1", "B1", report(decision="Wait."), "A2", "B2", DOWN)
     result = deal(max_rounds=2, on_failure="skip").run_sync(TOPIC, model=model)
     output = result.output
@@ -41,7 +40,6 @@ def test_missing_reports_settle_nothing() -> None:
 
 
 def test_deliberations_survive_without_reports() -> None:
-    """Without reports, the output has no decision."""
     output = deal(max_rounds=1, on_failure="skip").run_sync(TOPIC, model=ScriptedModel("A1", "B1", DOWN)).output
     assert (output.final_decision, output.is_settled, output.reports) == (None, False, [None])
 
@@ -73,7 +71,6 @@ async def test_parallel_turns_finish_after_a_failure() -> None:
 
 @given(st.integers(0, 8), st.permutations(range(3)))
 def test_cancelled_deliberations_keep_their_entries(stop_at: int, order: list[int]) -> None:
-    """All answers are in the raw output in the declared order, and no task is left open."""
     names = ["ann", "bea", "cid"]
 
     async def run() -> None:

@@ -59,8 +59,6 @@ async def test_personas_in_a_round_are_called_concurrently() -> None:
 
 @given(st.permutations(["ann", "bea", "cid"]))
 def test_entries_keep_the_declared_order(order: list[str]) -> None:
-    """The order in which answers arrive affects neither the transcript nor the output nor later prompts."""
-
     async def run() -> tuple[Any, list[str]]:
         answered_events = {name: asyncio.Event() for name in order}
         prompts: list[str] = []
@@ -151,10 +149,6 @@ def test_rounds_and_turns_are_emitted_in_order() -> None:
 
 
 def test_persona_outputs_are_converted_to_text() -> None:
-    """A dict or object with a text becomes that text.
-
-    Any other value becomes its `str()`, with a warning.
-    """
     personas = [Persona("owl", block=lambda _: {"text": "hoot"}), Persona("fox", block=lambda _: 7)]
     with pytest.warns(UserWarning, match="'fox' returned a int"):
         output = deal(debaters=personas).run_sync(TOPIC, model=ScriptedModel(SETTLED)).output

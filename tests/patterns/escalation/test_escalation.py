@@ -117,7 +117,6 @@ def test_agreement_judge_can_use_a_different_model() -> None:
 
 
 def test_sufficient_confidence_ends_an_escalation() -> None:
-    """The first step that is confident enough decides."""
     steps = [generator(name=name, prompt="Answer.", output_schema=Sure) for name in ("small", "large", "largest")]
     model = ScriptedModel({"answer": "Yes.", "confidence": 0.6}, {"answer": "No.", "confidence": 0.95})
     result = escalate(name="answer", steps=steps, until=Confidence(0.9)).run_sync(QUESTION, model=model)
@@ -255,7 +254,6 @@ def failing_model(*names: str, answers: Mapping[str, object] = {}) -> FunctionMo
 
 
 def test_failed_steps_are_skipped_and_named() -> None:
-    """The first line of the answer names the step that failed."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD])
     result = block.run_sync(QUESTION, model=failing_model("second"))
     assert (result.status, result.output.status, result.output.decided_by) == ("degraded", "degraded", "third")
@@ -304,8 +302,6 @@ def test_resumed_runs_do_not_repeat_failed_steps() -> None:
 
 @pytest.mark.anyio
 async def test_concurrent_escalations_are_independent() -> None:
-    """Each escalation has a raw output and a cost of its own."""
-
     async def reply(request: ModelRequest) -> Any:
         await asyncio.sleep(0)
         if request.output_schema is not None:
@@ -342,13 +338,11 @@ def test_escalations_can_be_nested() -> None:
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
-    """The error names the invalid option."""
     with pytest.raises(ConfigurationError, match=message):
         escalate(name="answer", **options)
 
 
 def test_invalid_rules_are_rejected() -> None:
-    """The error is raised as soon as the rule is created."""
     with pytest.raises(ConfigurationError, match="`minimum` must be between 0 and 1"):
         Confidence(90)
     with pytest.raises(ConfigurationError, match="`model` cannot be set when a function decides"):

@@ -21,7 +21,6 @@ def last_word(output: HandoffOutput) -> str:
 
 
 def test_handoffs_can_be_pipeline_steps() -> None:
-    """The second handoff takes the output of the first as its proposition."""
     pipeline = (
         sequencer(name="both")
         .then(morals(name="first"))
@@ -35,7 +34,6 @@ def test_handoffs_can_be_pipeline_steps() -> None:
 
 
 def test_handoffs_and_other_patterns_can_be_nested() -> None:
-    """A handoff can be a debater, and a debate can be a speaker in a handoff."""
     panel: Any = sequencer(name="panel").then(morals(name="inner", max_turns=2)).map(lambda o: o.transcript[-1].text)
     sides = [Debater("a", "for", block=panel), Debater("b", "against", block=lambda _: "No.")]
     verdict = {"verdict": "Yes.", "winner": "for", "reasoning": "-"}

@@ -35,7 +35,6 @@ def engines() -> Iterator[None]:
 @pytest.mark.usefixtures("engines")
 @pytest.mark.parametrize("form", FORMS)
 async def test_small_model_completes_a_handoff_in_every_form(form: TransitionForm) -> None:
-    """Whatever the model writes, every turn takes place and hands over to a different speaker."""
     pattern = morals(
         debaters=SPEAKERS,
         transition=form,

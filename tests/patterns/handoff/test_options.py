@@ -33,8 +33,6 @@ def search(query: str) -> str:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_options_reach_the_default_speakers(form: TransitionForm) -> None:
-    """Whatever the form, the handover tool is offered in addition to the application's tools."""
-
     def instruct(_: object, ctx: Context) -> str:
         return f"You are {ctx.block}."
 
@@ -64,7 +62,6 @@ def test_visibility_controls_displayed_and_stored_items(visibility: Any, shown_c
 
 
 def test_transcripts_are_shared_with_blocks_that_read_them() -> None:
-    """The block that reads the transcript sees the turns so far, each with the next speaker."""
     transcript = create_handoff_transcript()
     next_speakers: list[list[str | None]] = []
 
@@ -136,10 +133,6 @@ BAD = [
 @pytest.mark.parametrize(("value", "problem"), BAD, ids=case_id)
 @pytest.mark.parametrize("policy", ["retry", "random", "error"])
 def test_custom_blocks_are_not_retried(policy: Any, value: Any, problem: str) -> None:
-    """The next speaker is drawn at random, or the error names the block.
-
-    The text is recorded in both cases.
-    """
     called: list[int] = []
 
     def own(_: object) -> Any:
@@ -163,7 +156,6 @@ def test_custom_blocks_are_not_retried(policy: Any, value: Any, problem: str) ->
 
 
 def test_other_values_become_text_with_one_warning() -> None:
-    """A value that cannot be converted to text raises an error that names the block."""
     debaters = [Persona("Pro", block=lambda _: 42), Persona("Con", block=lambda _: "x")]
     with pytest.warns(FlowDebateWarning, match="'Pro' returned a int") as caught:
         result = morals(debaters=debaters, max_turns=3).run_sync(PROPOSITION)
@@ -176,7 +168,6 @@ def test_other_values_become_text_with_one_warning() -> None:
 
 
 def test_created_speakers_are_retried_like_default_ones() -> None:
-    """A separately created speaker also keeps its own options."""
     transcript = create_handoff_transcript()
     custom = create_speaker(
         name="mine",
@@ -261,7 +252,6 @@ def test_tools_cannot_be_named_handoff() -> None:
     ids=case_id,
 )
 def test_options_of_a_created_speaker_are_validated(options: dict[str, Any], field: str) -> None:
-    """The roster must include the created speaker and at least one other speaker to hand over to."""
     options_: dict[str, Any] = {"name": "m", "agent_name": "Pro", "speakers": {"Pro": None, "Con": None}}
     with pytest.raises(ConfigurationError) as caught:
         create_speaker(**{**options_, "transcript": create_handoff_transcript(), **options})

@@ -213,10 +213,6 @@ async def test_next_speaker_can_be_drawn_without_a_retry(case: Case) -> None:
 
 
 async def test_invalid_handovers_can_raise_and_keep_the_text(case: Case) -> None:
-    """A `RosterError` contains the name and the roster.
-
-    A valid name without a text raises an `OutputError`.
-    """
     kind = OutputError if case.next_name else RosterError
     with pytest.raises(kind) as caught:
         await run_handoff(case.reply, transition=case.form, on_invalid="error")

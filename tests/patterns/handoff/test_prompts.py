@@ -67,7 +67,6 @@ You agree: AI may decide.\
 
 @pytest.mark.parametrize("form", FORMS)
 def test_turn_prompt_ends_with_the_handover_instruction(form: TransitionForm) -> None:
-    """The instruction depends on the form and follows the transcript, the speaker and the task."""
     model = script(("Yes.", "Neutral"), ("Well:\n[Con] No.", "Pro"), form=form)
     morals(max_turns=2, transition=form).run_sync(PROPOSITION, model=model)
     assert {form: turn_of(model.calls[1])} == {
@@ -205,7 +204,6 @@ def test_prompts_grow_only_at_their_end(form: TransitionForm) -> None:
 
 
 def test_custom_templates_are_validated() -> None:
-    """Unknown fields are rejected, and so are fields at the beginning of a line."""
     with pytest.raises(ConfigurationError, match="reply"):
         SpeakerTemplate(reply="Answer {question}.")
     with pytest.raises(ConfigurationError, match="again_text"):

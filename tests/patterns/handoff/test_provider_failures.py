@@ -50,7 +50,6 @@ def test_skipped_turns_count_and_the_next_speaker_is_drawn() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_handoffs_end_even_if_all_turns_fail(form: Any) -> None:
-    """The handoff takes all of its turns, although none has a text."""
     pattern = morals(on_failure="skip", transition=form, max_turns=5)
     result = pattern.run_sync(PROPOSITION, model=ScriptedModel(*[DOWN] * 5))
     assert (result.output.turns, result.output.transcript, result.output.stop_reason) == (5, [], "max_turns")
@@ -71,7 +70,6 @@ def test_fallback_models_replace_a_speaker_and_are_retried() -> None:
 
 @pytest.mark.parametrize("on_failure", ["skip", StandIn(ScriptedModel())], ids=["skip", "stand-in"])
 def test_failed_retries_keep_the_text(on_failure: Any) -> None:
-    """The next speaker is drawn at random, and the failure records this."""
     model = ScriptedModel(over("Yes.", "Bob"), Refused("not that again"))
     result = morals(on_failure=on_failure, max_turns=1).run_sync(PROPOSITION, model=model)
     ((_, text, name, by),) = turns(result.output)
@@ -90,7 +88,6 @@ def test_fail_policy_keeps_the_text() -> None:
 
 @pytest.mark.parametrize("again", [False, True], ids=["the turn", "asked again"])
 async def test_turns_and_retries_have_separate_timeouts(again: bool) -> None:  # noqa: FBT001
-    """A late reply counts as a provider failure, but text that arrived in time is recorded."""
     never = asyncio.Event()
     calls: list[int] = []
 

@@ -70,7 +70,6 @@ def test_markers_can_be_decorated(gap: str, marker: str) -> None:
 @pytest.mark.parametrize("name", AWKWARD)
 @pytest.mark.parametrize("written", [str, str.upper, str.lower, tag_name], ids=["as is", "upper", "lower", "as shown"])
 def test_names_can_have_any_characters(name: str, written: object) -> None:
-    """Names may contain spaces, commas, other scripts and special characters, and one may begin with another."""
     assert callable(written)
     assert read_transition(f"{SAID}\nTransition to {written(name)}.", AWKWARD) == Transition(text=SAID, name=name)
 
@@ -132,7 +131,6 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60).map(str.rstrip)
 
 @given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen), st.data())
 def test_markers_after_any_text_are_parsed_and_removed(text: str, roster: list[str], data: st.DataObject) -> None:
-    """The text and the name are arbitrary; only the marker on the last line may be removed."""
     assume("transition" not in text.lower())
     name = data.draw(st.sampled_from(roster))
     assume(as_seen(name) and "\n" not in name)
@@ -167,7 +165,6 @@ PIECES = st.sampled_from([*"abT \n.*_()[]\"'-", "Transition to ", "Opponent", "B
 
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_remaining_text_is_part_of_the_original(text: str) -> None:
-    """Whatever the text, parsing terminates, adds no character and preserves the order."""
     transition = read_transition(text, ROSTER)
     remaining = iter(text)
     assert all(character in remaining for character in transition.text)

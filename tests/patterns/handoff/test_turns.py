@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 def test_pipeline_is_a_loop_around_a_router() -> None:
-    """The loop runs between the opening and the output and has a speaker, a retry and a handover per turn."""
     assert str(outline(morals())) == snapshot("""\
 morals
   → tap morals-init-transcript
@@ -67,7 +66,6 @@ def test_outline_has_no_retry_step_without_retries() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_named_speaker_is_next(form: TransitionForm) -> None:
-    """The speaker may name anyone any number of times, or never name someone, in every form."""
     model = script(("1", "Neutral"), ("2", "Pro"), ("3", "Neutral"), ("4", "Pro"), form=form)
     output = morals(max_turns=4, transition=form).run_sync(PROPOSITION, model=model).output
     model.assert_complete()
@@ -89,7 +87,7 @@ class Who(enum.Enum):
 
 @pytest.mark.parametrize("first", [None, "Pro", "Con", Who.CON])
 def test_first_speaker_is_the_first_declared_or_configured(first: Any) -> None:
-    """The option accepts a name or the enum member for that name."""
+    """The first speaker may be given by name or as the enum member for that name."""
     debaters: Any = [Persona(Who.PRO), {"name": Who.CON}]  # type: ignore[arg-type]
     name = "Con" if first in ("Con", Who.CON) else "Pro"
     other = "Pro" if name == "Con" else "Con"
@@ -143,7 +141,6 @@ def test_output_is_the_raw_output_with_its_history() -> None:
 
 
 def test_turn_events_have_the_handover() -> None:
-    """The events state who chose the next speaker and, if the first choice was invalid, what was wrong with it."""
     model = ScriptedModel(over("Yes.", "Con"), over("No.", "Con"), over("No.", "Con"))
     result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=1)
     kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, HandoffMade, RoundsEnded)
@@ -188,7 +185,6 @@ def test_draws_repeat_with_the_seed_and_exclude_the_speaker(seed: int) -> None:
 
 
 def test_draws_are_uniform() -> None:
-    """Over many seeds, all other speakers should be drawn about equally often."""
     pattern = morals(transition="text", on_invalid="random", max_turns=1)
     next_names = [
         pattern.run_sync(PROPOSITION, model=ScriptedModel("x"), seed=seed).output.transcript[0].next_agent_name

@@ -247,7 +247,6 @@ def test_sarif_is_valid_and_markdown_lists_the_findings() -> None:
 
 @pytest.mark.usefixtures("repository")
 def test_empty_findings_are_excluded_and_reported_in_every_format(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The reviewer is not called again, its other findings remain, and the report names it."""
     nothing = {"title": "Bug", "claim": " ", "severity": "blocker"}
 
     def answer(exchange: VendorRequest) -> Any:
@@ -355,7 +354,6 @@ def test_plan_files_in_the_change_are_ignored(repository: Path) -> None:
 
 
 def test_all_patterns_accept_a_diff_as_a_source(repository: Path) -> None:
-    """A string is never taken for a revision, and the source names the changed files and why others were left out."""
     sources = {source.name: source for source in check_sources(Diff("HEAD~1", folder=repository), location="here")}
     assert sources["app/store.py"].text.startswith("diff --git a/app/store.py b/app/store.py")
     assert sources[".env"].text == ""
@@ -381,7 +379,6 @@ ODD = [
 
 
 def test_diffs_are_parsed_whatever_the_file_names(repository: Path) -> None:
-    """Locations are found in any file, and a file that became a link or a submodule that moved is reported as such."""
     for name in (*ODD, "link.py"):
         (repository / name).write_text("one = 1\n")
     git(repository, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository), "sub")

@@ -47,7 +47,6 @@ def diff_of(name: str, lines: int, *, bad: str | None = None) -> str:
 
 
 def test_large_changes_are_reviewed_in_several_calls() -> None:
-    """Each reviewer reads every line, and the examiners of a finding read the lines it refers to."""
     bad = "os.system(name)"
     sources = {"padding.py": diff_of("padding.py", 600), "evil.py": diff_of("evil.py", 40, bad=bad)}
     prompts_by_block: dict[str, list[str]] = {}

@@ -108,10 +108,6 @@ def run_review(
 def test_no_finding_is_lost_or_confirmed_by_its_author_alone(
     findings: dict[str, list[Any]], verdicts: dict[Any, str], models: dict[str, str]
 ) -> None:
-    """Reviewers may raise, judge and merge anything in this test.
-
-    Empty findings are counted for each reviewer.
-    """
     result = run_review(Reviewers(findings, verdicts, merge=len(verdicts) % 2 == 0), names=[*findings], models=models)
     raw = result.output
     assert isinstance(raw, ReviewRawOutput)
@@ -267,7 +263,6 @@ EARLIER_DRAFT = {"title": "Divides by zero", "claim": "It fails.", "severity": "
     ],
 )
 def test_reviewers_examine_findings_confirmed_earlier(quote: str | None, word: str, state: str) -> None:
-    """All reviewers give a verdict, on which the gate depends, and the line number is updated to the current file."""
     verdicts = {(name, 1, turned): word for name in NAMES[:3] for turned in (False, True)}
     draft = {**EARLIER_DRAFT, "file": None if quote is None else "app.py", "line": None if quote is None else 9}
     reviewers = Reviewers(dict.fromkeys(NAMES[:3], ()), verdicts)
@@ -370,7 +365,6 @@ REFUTED = {("bea", 1, turned): "refute" for turned in (False, True)}
 def test_silence_is_neither_confirmation_nor_refutation(
     findings: dict[str, list[Any]], verdicts: dict[Any, str], models: dict[str, str], silent: frozenset[tuple[str, int]]
 ) -> None:
-    """A reviewer that says nothing has neither confirmed nor refuted nor withdrawn the finding."""
     reviewers = Reviewers(findings, verdicts)
     reviewers.silent = silent
     raw = run_review(reviewers, names=sorted(findings), models=models).output
@@ -427,7 +421,6 @@ def test_merges_require_a_match_in_both_orders() -> None:
     "gate", ["", "no blockers please", "confirmed blocker", "at most -1 nits", 3, "no confirmed bug"]
 )
 def test_invalid_gates_are_rejected(gate: Any) -> None:
-    """The error is raised before any call is made."""
     with pytest.raises(FlowDebateError, match='"no" or "at most N", then "confirmed" or "disputed"'):
         review(name="x", reviewers=[{"name": "ann"}, {"name": "bea"}], gate=gate)
 

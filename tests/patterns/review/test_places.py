@@ -57,7 +57,6 @@ def test_line_numbers_after_a_path_are_parsed(file: str) -> None:
     "file", ["src\\load.ts", "`src/load.ts`", "[src/load.ts]", " src/load.ts ", "src/LOAD.ts", "'src/load.ts'"]
 )
 def test_paths_are_parsed(file: str) -> None:
-    """Decorations around the path are removed, and the line is taken from the field meant for it."""
     place = locate_in(FILES, file=file, line=2)
     assert (place.text, place.found) == ("src/load.ts:2", True)
 
@@ -75,7 +74,6 @@ def test_paths_are_parsed(file: str) -> None:
     ],
 )
 def test_ranges_brackets_and_pages_are_parsed(fields: Any, text: str) -> None:
-    """Reversed lines form a range, brackets may belong to a path, and a page is displayed together with its file."""
     place = locate_in(FILES, **fields)
     assert (place.text, place.found) == (text, True)
 

@@ -52,7 +52,6 @@ async def test_debates_can_be_panelists() -> None:
 
 
 async def test_panels_can_feed_a_debate_in_a_pipeline() -> None:
-    """The panel's output is the question for the debate, and each pattern has a separate audit trail."""
     pipeline = sequencer(name="both").then(bridge(max_rounds=1, synthesizer=None))
     pipeline = pipeline.then(debate(name="then", debaters=SIDES, max_rounds=1, synthesizer=False))
     result = await pipeline.run(QUESTION, model=ScriptedModel("A", "B", "Close it?", "Yes.", "No.", FOUND))
@@ -82,7 +81,6 @@ async def test_next_step_reads_the_panels_transcript_by_reference() -> None:
 
 
 async def test_iterating_over_a_handle_yields_the_panels_events() -> None:
-    """The events include the referee's audit."""
     handle = bridge(max_rounds=1, **refereed()).start(QUESTION, model=by_role())
     kinds = [event.kind async for event in handle if hasattr(event, "kind")]
     phases = [kind for kind in kinds if kind in {"turn_finished", "referee_reported", "rounds_ended"}]

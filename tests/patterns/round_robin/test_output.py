@@ -81,11 +81,6 @@ def test_synthesizer_prompts_without_audits_mention_no_referee() -> None:
 
 
 def test_custom_synthesizers_get_the_raw_output() -> None:
-    """The function is called with the output and, if it accepts it, the context.
-
-    Any result is valid unless there is a schema.
-    """
-
     def count(raw: RoundRobinOutput, ctx: Context) -> tuple[int, int]:
         return len(raw.transcript), ctx.usage.calls
 
@@ -93,7 +88,6 @@ def test_custom_synthesizers_get_the_raw_output() -> None:
 
 
 def test_custom_synthesizer_output_must_match_the_schema() -> None:
-    """A valid result is converted to the schema's type, and an error names the block and the field."""
     fits = bridge(synthesizer=lambda _: PLAN, output_schema=Plan)
     assert fits.run_sync(QUESTION, model=by_role()).output == Plan(**PLAN)
     with pytest.raises(OutputError) as caught:
@@ -108,7 +102,6 @@ def test_custom_synthesizer_output_must_match_the_schema() -> None:
 
 
 def test_raw_output_survives_a_camel_case_round_trip() -> None:
-    """The output must keep the run's seed."""
     raw = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_role(), seed=7).output
     wire = raw.to_wire()
     assert list(wire) == ["question", "rounds", "transcript", "audits", "stopReason", "status", "losses", "seed"]
@@ -123,7 +116,6 @@ def test_raw_output_survives_a_camel_case_round_trip() -> None:
 
 
 def test_shared_transcripts_remain_after_the_panel() -> None:
-    """The transcript can be read from both the run and the session."""
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
     assert isinstance(result.transcript, TranscriptState)
     assert result.transcript.entries == result.output.transcript

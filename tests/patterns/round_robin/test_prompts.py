@@ -209,7 +209,6 @@ def panels(draw: st.DrawFn) -> tuple[list[RoundRobinEntry], list[RefereeAudit]]:
 
 @given(panels(), st.booleans())
 def test_no_text_passes_for_a_transcript_line(panel: Any, scores: bool) -> None:  # noqa: FBT001
-    """There must be exactly as many tags, headings and findings as entries and audits."""
     entries, audits = panel
     rendered = render_contributions(entries, audits, scores=scores)
     assert tags(rendered) == len(entries)
@@ -226,7 +225,6 @@ def test_no_text_passes_for_a_transcript_line(panel: Any, scores: bool) -> None:
 
 @given(panels())
 def test_entries_can_be_parsed(panel: Any) -> None:
-    """Each tag must be followed by exactly the text of the entry."""
     entries, _ = panel
     rendered = render_contributions(entries)
     blocks: list[str] = []
@@ -251,7 +249,6 @@ def test_transcripts_only_grow(panel: Any, data: st.DataObject) -> None:
 
 @given(panels(), texts, texts, texts)
 def test_no_text_begins_a_line_in_a_turn(panel: Any, question: str, name: str, role: str) -> None:
-    """Every line must belong to the transcript or to the template."""
     entries, audits = panel
     me = Identity(name=name, role=role, members={name: role}, max_rounds=2)
     prompt = render_debater_turn(me, question=question, entries=entries, audits=audits, round=1)

@@ -53,7 +53,6 @@ def test_rounds_are_audited_after_their_turns() -> None:
 
 
 def test_referee_sees_all_entries_and_its_earlier_audits() -> None:
-    """The referee needs the names and roles of all panelists, its earlier scores, and the panelists to assess now."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed(max_rounds=2)).run_sync(QUESTION, model=model)
     first, second = (turn_of(call) for call in model.calls if call.block == "bridge-referee")
@@ -107,7 +106,6 @@ def test_default_referee_schema_lists_the_panel() -> None:
 
 @pytest.mark.parametrize("form", ["model", "snake", "camel", "audit"])
 def test_functions_can_be_referees(form: str) -> None:
-    """The function returns the model, or a dict in either key style, and accesses the panel through its context."""
     report = RefereeReport.model_validate(REPORT)
 
     async def audit(value: Any, ctx: Context) -> Any:
@@ -125,7 +123,6 @@ def test_functions_can_be_referees(form: str) -> None:
 
 
 def test_custom_referees_read_the_shared_transcript() -> None:
-    """A different transcript is rejected when the panel is built."""
     transcript = create_round_robin_transcript()
 
     @handler(name="counting", resources={"transcript": transcript})
@@ -202,7 +199,6 @@ def test_silent_panelists_are_not_assessed() -> None:
 
 
 def test_default_referees_are_made_for_the_panel() -> None:
-    """At least one name is required, and every name must be that of a panelist."""
     with pytest.raises(ConfigurationError, match=r"`referee` must be made with the debaters' names") as caught:
         bridge(**refereed(names=("ada", "zoe")))
     assert caught.value.got == ["ada", "zoe"]
@@ -232,8 +228,6 @@ ORDER = [(number, name) for number in (1, 2, 3) for name in NAMES]
 
 @given(reports=st.lists(reports, min_size=1, max_size=3))
 def test_reports_affect_neither_speakers_nor_the_end(reports: list[dict[str, Any]]) -> None:
-    """Whatever the findings, the panel has three rounds in the declared order, each with an audit."""
-
     def audit(_: object, ctx: Context) -> Any:
         return reports[ctx.sequencer.state.round % len(reports)]
 
@@ -248,7 +242,6 @@ def test_reports_affect_neither_speakers_nor_the_end(reports: list[dict[str, Any
 
 @given(replies=st.lists(hostile_replies() | reports, min_size=1, max_size=4))
 def test_referee_models_affect_neither_speakers_nor_the_end(replies: list[Any]) -> None:
-    """Failures of the referee's model are recorded, and the panel continues."""
     replies_sent: list[Any] = []
 
     def answer(_: object) -> Any:
@@ -270,7 +263,6 @@ def test_referee_models_affect_neither_speakers_nor_the_end(replies: list[Any]) 
 
 @given(values=st.lists(hostile_values() | reports, min_size=1, max_size=3))
 def test_hostile_referee_functions_do_not_end_a_panel_early(values: list[Any]) -> None:
-    """Whatever the function does, the panel either continues in the declared order or raises an error."""
     panelists = [Persona(panelist.name, block=lambda _: "said") for panelist in PANEL]
 
     def audit(_: object, ctx: Context) -> Any:

@@ -38,7 +38,6 @@ def test_each_panelist_speaks_once_per_round() -> None:
 
 
 def test_later_speakers_see_earlier_entries_of_the_round() -> None:
-    """Each prompt contains every entry before the turn and none after it."""
     model = ScriptedModel("A1", "B1", "A2", "B2")
     bridge().run_sync(QUESTION, model=model)
     for number, call in enumerate(model.calls):
@@ -117,7 +116,6 @@ def test_events_in_a_round_are_in_order() -> None:
     stop=st.none() | st.integers(1, 5),
 )
 def test_order_follows_the_roster(roster: list[str], rounds: int, stop: int | None) -> None:
-    """Whatever the names, there are as many rounds as the limit and the predicate allow."""
     until = None if stop is None else lambda ctx: ctx.sequencer.state.round >= stop
     panelists = [Persona(name, block=lambda _, ctx: ctx.block) for name in roster]
     pattern = round_robin(name="any", debaters=panelists, max_rounds=rounds, terminate_when=until, synthesizer=False)
@@ -145,7 +143,6 @@ def test_panelists_see_only_their_own_system_prompt() -> None:
 
 
 def test_collection_id_names_the_audit_trail() -> None:
-    """Each turn is a task with a round and a text."""
     trail = bridge(collection_id="trail-7", max_rounds=1).run_sync(QUESTION, model=ScriptedModel("A", "B")).tasks
     assert trail.collection_id == "trail-7"
     assert [(task.goal, task.assignee, task.metadata, task.status, task.output) for task in trail.list()] == [

@@ -179,7 +179,6 @@ async def test_function_block_answers_in_a_debate_are_recorded() -> None:
 
 @pytest.mark.parametrize("kind", ["deliberation", "handoff", "round_robin"])
 async def test_function_block_answers_in_other_patterns_are_recorded(kind: str) -> None:
-    """Answers given before the interruption are reused, as are handoffs and reports."""
     lives, store = Lives(), MemoryStore()
 
     def speak(_: Any, ctx: Context) -> Any:
@@ -234,7 +233,6 @@ async def test_a_rejected_answer_can_be_corrected() -> None:
 
 
 async def test_pipeline_conditions_and_routers_are_not_evaluated_again() -> None:
-    """Each decision of a sequencer or router is reused, including those of loops."""
     store, life, calls = MemoryStore(), 1, list[str]()
 
     def decide(name: str, first: str) -> Callable[[Any], bool]:

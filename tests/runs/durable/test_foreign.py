@@ -63,7 +63,6 @@ def model() -> FunctionModel:
     ],
 )
 async def test_an_invalid_header_field_is_named(field: str, value: object, allowed: str) -> None:
-    """The error names the run, the field and the allowed values, and the stored run is unchanged."""
     store = await imported_store(**{field: value})
     before = await store.run("it")
     with pytest.raises(StoreError, match=rf"run it: `{field}` of its header must {allowed}.* \(got "):

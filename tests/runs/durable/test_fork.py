@@ -60,7 +60,7 @@ def two_sides(**options: Any) -> Any:
 @given(seed=st.integers(0, 2**20), failing=st.sampled_from([0.0, 0.1]))
 @settings(max_examples=example_count(3))
 async def test_an_unchanged_fork_makes_no_call_and_has_the_same_result(name: str, seed: int, failing: float) -> None:
-    """This holds in every pattern, even if providers fail, and also for a fork of the fork."""
+    """The result must be the same in every pattern, even if providers fail, and also for a fork of a fork."""
     store, pattern, calls = MemoryStore(), PATTERNS[name](), Calls()
     try:
         first = await pattern.run(
@@ -132,7 +132,7 @@ async def test_a_changed_judge_model_repeats_only_the_judge_call() -> None:
 
 
 async def test_more_rounds_add_only_new_calls() -> None:
-    """If its pattern differs from the parent's, the fork decides again whether to stop."""
+    """If the fork's pattern differs from the parent's, the fork decides again whether to stop."""
     store, calls = MemoryStore(), Calls()
     first = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.rounds(1), synthesizer=False)
     await first.run(QUESTION, model=recording_model(calls), store=store, run_id="first")
@@ -156,7 +156,6 @@ async def test_the_parent_never_changes_and_may_be_in_progress() -> None:
 
 
 async def test_a_fork_at_a_step_repeats_everything_after_it() -> None:
-    """Even calls with unchanged requests are repeated."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     rows = await store.steps("first")
@@ -233,7 +232,6 @@ async def test_an_edited_answer_with_fields_is_validated() -> None:
     ],
 )
 async def test_invalid_edits_are_rejected_before_anything_is_stored(options: dict[str, Any], words: str) -> None:
-    """The error names the field and its value, and lists the allowed values."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     with pytest.raises(ConfigurationError, match=words):
@@ -275,7 +273,7 @@ async def test_a_rejected_edit_leaves_no_run(name: str) -> None:
 
 
 async def test_a_pattern_can_reject_an_edit() -> None:
-    """The edited proposal has the right type but is blank."""
+    """The edited proposal in this test has the right type but is blank."""
     store = MemoryStore()
     await PATTERNS["consensus"]().run(QUESTION, model=recording_model(Calls()), store=store, run_id="first", seed=1)
     revision = next(row for row in await store.steps("first") if row.key.endswith("plan-revise-ann"))

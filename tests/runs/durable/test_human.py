@@ -132,7 +132,7 @@ async def test_a_human_can_take_any_role(role: str) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_a_run_without_a_store_is_rejected_before_any_cost(role: str) -> None:
-    """This holds for any role given to a human, even one that is never needed."""
+    """A store is required whichever role a human has, even if that role is never needed."""
     models = Model()
     with pytest.raises(ConfigurationError, match="`store` is required"):
         await ROLES[role]().run(QUESTION, model=models.model)
@@ -183,7 +183,6 @@ async def test_the_result_does_not_depend_on_the_order_of_answers(data: st.DataO
 
 
 async def test_a_review_is_in_the_audit_trail() -> None:
-    """The task waits for review, is resumed, and ends."""
     pattern, store = debate(name="rent", debaters=make_sides(ann=human(name="ann")), max_rounds=1), MemoryStore()
     first = await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     assert [task.status for task in first.tasks.list()] == ["awaiting_review"]
@@ -198,7 +197,6 @@ async def test_a_review_is_in_the_audit_trail() -> None:
 
 
 async def test_only_the_first_answer_counts() -> None:
-    """A second answer raises an error and changes nothing."""
     pattern, store = debate(name="rent", debaters=make_sides(), judge=human(name="jo"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     await submit_answer(store, "it", VERDICT)
@@ -214,7 +212,6 @@ async def test_only_the_first_answer_counts() -> None:
 
 
 async def test_invalid_answers_are_rejected_with_their_fields() -> None:
-    """Nothing is recorded, and the run is still waiting for an answer."""
     pattern, store = debate(name="rent", debaters=make_sides(), judge=human(name="jo"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     for given_answer, message in (

@@ -101,7 +101,6 @@ async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
 
 
 async def test_a_resumed_run_reports_the_original_times() -> None:
-    """The run keeps its original start, and its tasks keep the times at which they ended."""
     store = MemoryStore()
     first = await rent_debate().run("Cap rents?", model=Counting().model, store=store)
     resumed = await rent_debate().resume(first.run_id, model=Counting().model, store=store)
@@ -155,7 +154,6 @@ async def test_a_changed_configuration_is_rejected_and_shown() -> None:
 
 
 async def test_an_answer_is_not_reused_for_another_request() -> None:
-    """The error names the path of the changed prompt, and no call is made."""
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     changed = Counting()
@@ -197,7 +195,7 @@ async def test_a_failed_call_is_retried_when_the_run_is_resumed() -> None:
 
 
 async def test_limits_include_earlier_usage() -> None:
-    """The limits are in the run's header, and raising them lets the run continue."""
+    """The limits are stored in the run's header, and raising them lets the run continue."""
     store = MemoryStore()
     first = await rent_debate().run("Q?", model=Counting().model, store=store, run_id="it", limits=Limits(calls=3))
     assert (first.status, (await store.run("it")).status) == ("limit", "limit")
@@ -239,7 +237,6 @@ async def test_a_resumed_run_restores_the_session() -> None:
 
 
 async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
-    """A second attempt to resume the run raises an error, and the first one continues."""
     stores = [SqliteStore(tmp_path / "runs.db") for _ in range(2)]
     await interrupt_run(rent_debate(), stores[0])
     started, end = asyncio.Event(), asyncio.Event()
@@ -290,7 +287,6 @@ class Fact(BaseModel):
     [("x", None), (None, None), ({"a": [1, 2.5, True, None]}, None), (Fact(text="x"), Fact), ((1, 2), tuple[int, int])],
 )
 async def test_a_replayed_step_returns_its_recorded_value(value: Any, returns: Any) -> None:
-    """The value is plain data or an instance of the declared type, and the step is not executed again."""
     done: list[int] = []
 
     async def act(_: object, ctx: Context) -> bool:
@@ -321,8 +317,6 @@ async def test_values_that_cannot_be_stored_are_errors() -> None:
 
 
 async def test_a_step_failure_can_be_recorded() -> None:
-    """The restored error has the same name and message."""
-
     class Broken(Exception):
         """Application error raised by a step."""
 
@@ -380,7 +374,6 @@ def _then_cancelled(request: ModelRequest, call: ToolCall) -> ToolCall:
 
 
 async def test_the_environment_selects_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`FLOWDEBATE_STORE` is used if no store is given, whereas `False` means no store."""
     monkeypatch.setenv("FLOWDEBATE_STORE", str(tmp_path / "deep" / "runs.db"))
     await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="kept")
     await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="not", store=False)
@@ -406,7 +399,6 @@ async def test_the_default_model_is_recorded_by_name(
 
 @pytest.mark.parametrize("store", [3, True, " ", ["x"]])
 async def test_invalid_stores_are_rejected(store: Any) -> None:
-    """The error is raised before any model is called."""
     with pytest.raises(ConfigurationError, match="`store` must be a Store, a path"):
         await generator(name="ask").run("q", model=ScriptedModel(), store=store)
 
@@ -428,8 +420,6 @@ async def test_run_ids_are_unique() -> None:
 
 
 async def test_an_answer_that_cannot_be_stored_is_not_used() -> None:
-    """The error raised by the store ends the run."""
-
     class Full(MemoryStore):
         async def commit(self, *_: Any) -> None:
             raise StoreError(self.name, "is full")
@@ -439,8 +429,6 @@ async def test_an_answer_that_cannot_be_stored_is_not_used() -> None:
 
 
 async def test_a_run_survives_a_failure_to_store_its_end() -> None:
-    """The result is returned anyway, with a warning."""
-
     class Full(MemoryStore):
         async def finish(self, *_: Any) -> None:
             raise StoreError(self.name, "is full")

@@ -110,7 +110,6 @@ async def test_a_run_whose_end_was_not_written_can_be_resumed(tmp_path: Path, tr
 
 
 async def test_a_run_whose_end_did_not_reach_the_server_can_be_resumed(postgres_server: Server) -> None:
-    """PostgreSQL is unavailable for longer than the store waits, and the same object resumes the run afterwards."""
     # a busy server takes a while to come back
     store, counter = PostgresStore(postgres_server.url, schema="ownership", patience=2.0, grace=0.0), CountingModel()
     try:
@@ -301,7 +300,6 @@ async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
 
 
 async def test_a_complete_run_whose_replay_fails_stays_complete() -> None:
-    """The application's error is raised, and the stored run is unchanged."""
     store = MemoryStore()
     await make_calls().run("q", model=CountingModel().model, store=store, run_id="it")
     before = await store.run("it")

@@ -247,7 +247,6 @@ async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data:
 
 @given(LIVES, st.data())
 async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataObject) -> None:
-    """A follower continues from the last step it has read and leaves nothing behind."""
     done = Forbidden()
     pattern, store, _, options = await live_out(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
@@ -353,8 +352,6 @@ async def test_a_cancelled_replay_leaves_nothing_behind() -> None:
 
 
 async def test_a_replay_waits_for_a_thread() -> None:
-    """Events that follow the work in the thread are replayed too."""
-
     async def measured(value: str) -> str:
         await asyncio.to_thread(time.sleep, 0.05)
         return value
@@ -410,7 +407,7 @@ async def test_a_run_with_a_time_limit_is_replayed_completely() -> None:
 
 
 async def test_a_replay_uses_the_prompts_of_the_model_object() -> None:
-    """Without it, a replay would use the profile for the model's name, which determines the next steps."""
+    """Without the object, a replay would use the profile for the model's name, which determines the next steps."""
     repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)
     result = await block.run(QUESTION, store=store, model=repeating, run_id="r")
@@ -420,7 +417,6 @@ async def test_a_replay_uses_the_prompts_of_the_model_object() -> None:
 
 
 async def test_replaying_a_suspended_run_makes_no_call() -> None:
-    """The open requests are shown, and blocks that answer immediately are not called again."""
     done = Forbidden()
     pattern, store, handle, options = await live_out(Life("people"), done)
     run, steps, _ = store.looks[-1]

@@ -78,7 +78,6 @@ def strip_times(value: Any) -> Any:
 async def test_a_run_interrupted_at_any_call_has_the_same_result(
     name: str, data: st.DataObject, failing: float, seed: int
 ) -> None:
-    """However often and wherever a run is cancelled, each call is made once in total."""
     pattern = PATTERNS[name]()
     full = Paid(failing=failing)
     undisturbed = await run_outcome(pattern.run(QUESTION, model=full.model, seed=seed))

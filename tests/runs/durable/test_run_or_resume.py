@@ -99,7 +99,7 @@ async def test_a_run_in_progress_is_not_started_twice() -> None:
 
 
 async def test_one_of_two_simultaneous_starts_conflicts() -> None:
-    """Both have looked for a run with this id and found none."""
+    """Both processes have looked for a run with this id and found none."""
     done = asyncio.Event()
 
     @handler(name="slow")
@@ -175,7 +175,6 @@ async def test_limits_may_be_raised_when_the_call_is_repeated() -> None:
     ids=["no store", "no id", "unknown"],
 )
 async def test_values_that_cannot_be_resumed_are_rejected_before_the_run(options: dict[str, Any]) -> None:
-    """A store and a run id are required, and unknown options are rejected."""
     counted = Counted()
     with pytest.raises(ConfigurationError, match="if_exists"):
         await rent_debate().run(QUESTION, model=counted.model, **options)
