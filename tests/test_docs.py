@@ -164,7 +164,7 @@ def test_each_event_of_other_patterns_is_on_its_page(page: str) -> None:
 
 
 def test_every_field_of_a_debater_is_in_its_table() -> None:
-    """This covers the keys of a `Debater` and of its dict form."""
+    """The table lists the keys of a `Debater` and of its dict form."""
     assert {field.name for field in fields(flowdebate.Debater)} <= first_cells("debate.md")
 
 
@@ -207,7 +207,6 @@ def test_every_event_and_every_strategy_is_documented() -> None:
 
 
 def test_every_attribute_of_a_result_is_documented() -> None:
-    """Their descriptions are on the concepts page, or on the page about nesting."""
     public = {name for name, _ in inspect.getmembers(RunResult) if not name.startswith("_")}
     assert [name for name in sorted(public) if f"`{name}`" not in DOCS and f"result.{name}" not in DOCS] == []
 

@@ -361,7 +361,6 @@ def test_a_value_without_a_json_form_is_written_by_name(name: str) -> None:
 
 
 def test_a_value_with_an_uncooperative_class_is_an_object() -> None:
-    """Such a class may have neither a name nor a hash."""
     assert wire_of(Nameless()) == {"kind": "custom", "name": "object"}
 
 

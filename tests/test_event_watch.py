@@ -52,7 +52,7 @@ def test_valid_events_are_no_problem() -> None:
     ids=["type", "path", "time", "closed set", "inner type", "inner closed set"],
 )
 def test_an_invalid_event_is_reported_with_the_reason(event: RoundStarted, problem: str) -> None:
-    """It may follow valid events of the same class."""
+    """Valid events of the same class may come before an invalid one."""
     watch = Watch()
     for other in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped")):
         watch.look(other)

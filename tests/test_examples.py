@@ -135,7 +135,6 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
     rounds: int,
     reason: str,
 ) -> None:
-    """It ends after the round that exhausts the session's budget, or otherwise at the maximum."""
     replies = make_model(None, decision="wait", rationale="nobody measured")
 
     async def answer(request: ModelRequest) -> Any:

@@ -138,7 +138,6 @@ ROWS = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith
 
 @pytest.mark.parametrize(("name", "row"), list(zip(patterns(), ROWS[1:], strict=True)))
 def test_each_pattern_has_the_documented_cost(name: str, row: str) -> None:
-    """Its row states the number of calls and of sequential calls, and the prompt tokens as multiples of one answer."""
     sides = [Debater("ann", "close it"), Debater("ben", "leave it open")]
     direct = debate(name="d", debaters=sides, synthesizer=False, baselines=["single"])
     baselines = direct.run_sync(QUESTION, model=FunctionModel(reply), seed=1).raw.baselines

@@ -37,7 +37,7 @@ FIGURES = {
 
 
 def test_the_first_lines_run_a_debate(capsys: pytest.CaptureFixture[str]) -> None:
-    """They name the local model, and `make first-lines` runs them with it in an empty environment."""
+    """The lines name the local model, and `make first-lines` runs them with it in an empty environment."""
     extras, program = wheel_check.first_steps()
     assert extras == "local,local-model"
     assert len([line for line in program.splitlines() if line.strip()]) <= 10

@@ -475,7 +475,10 @@ async def test_allowed_models_apply_to_roles_forks_and_imports(vendor_stubs: Fou
 
 @pytest.mark.anyio
 async def test_a_server_allows_configured_models_by_default(vendor_stubs: Found) -> None:
-    """These are the default model of each provider with a key, and the models of servers on this machine."""
+    """By default, each provider with a key allows its default model.
+
+    Models of servers on this machine are allowed too.
+    """
     service = Service(store="memory:")
     create_server(service)
     async with service:
@@ -561,7 +564,6 @@ async def test_a_key_is_sent_to_no_other_address(
     fork: dict[str, str],
     imported: bool,  # noqa: FBT001
 ) -> None:
-    """This covers all roles, plans, imports, forks and failures."""
     sides = [
         {"name": name, "stance": f"{name} it", **({} if key_ is None else {"model": key_})}
         for name, key_ in zip(("pro", "con"), keys, strict=True)

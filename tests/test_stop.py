@@ -100,7 +100,7 @@ def test_combinations_follow_boolean_logic(shape: Shape, true: dict[str, bool]) 
 
 @given(SHAPES, SHAPES, SHAPES, ANSWERS)
 def test_conditions_obey_the_laws_of_logic(one: Shape, two: Shape, three: Shape, true: dict[str, bool]) -> None:
-    """These are the laws of commutativity, associativity and distributivity, and De Morgan's laws."""
+    """The laws are commutativity, associativity, distributivity and De Morgan's laws."""
     a, b, c = build_condition(one), build_condition(two), build_condition(three)
     for same in (
         (a | b, b | a),
@@ -257,7 +257,6 @@ WRONG: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("make", WRONG.values(), ids=WRONG)
 def test_invalid_operands_are_rejected_immediately(make: Callable[[], object]) -> None:
-    """This includes Python's `or`, `and` and `not`, which would silently drop a member."""
     with pytest.raises(ConfigurationError):
         make()
 

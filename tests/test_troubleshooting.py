@@ -480,7 +480,6 @@ def test_the_page_lists_the_ways_to_get_a_model() -> None:
 
 
 def test_the_page_quotes_library_warnings() -> None:
-    """Each of these warnings suggests a replacement."""
     with pytest.warns(errors.FlowDebateWarning) as caught:
         make_debate(max_rounds=6)
     assert {str(warning.message) for warning in caught} == SHOWN["Warnings"]

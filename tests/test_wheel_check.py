@@ -19,6 +19,6 @@ def test_every_extra_is_checked() -> None:
 
 
 def test_every_program_can_be_compiled() -> None:
-    """Otherwise, a syntax error would not be found before a wheel is built."""
+    """A syntax error would otherwise not be found before a wheel is built."""
     for extra, program in {**wheel_check.USES, "debate": wheel_check.DEBATE}.items():
         compile(program, extra, "exec")

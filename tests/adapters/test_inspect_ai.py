@@ -169,7 +169,7 @@ def test_a_debate_solves_samples_and_is_logged(run_eval: Any) -> None:
     [(RIGHT, "C", None, 1.0), (WRONG, "I", None, 0.0), (None, "N", "undecided", 0.0)],
 )
 def test_a_debate_scores_answers(run_eval: Any, winner: str | None, value: str, reason: str, accuracy: float) -> None:
-    """An answer passes only if the side arguing for it wins."""
+    """An answer passes only if the side that argues for it wins the debate."""
     prompts: list[str] = []
     log = run_eval(
         model_won_by(winner, prompts), answer="42\nCorrect answer:\n42", scorer=debate_scorer(GRADING, correct=RIGHT)
@@ -205,10 +205,7 @@ def test_an_empty_answer_is_not_debated(run_eval: Any) -> None:
 
 
 def test_the_grader_is_a_separate_model(run_eval: Any) -> None:
-    """The default grader is the model that Inspect assigns to the role "grader".
-
-    Any flowdebate model can replace it.
-    """
+    """The default grader is the model that Inspect assigns to the role "grader"."""
     scorer = debate_scorer(GRADING, correct=RIGHT)
     log = run_eval(mock(lambda *_: text_output("42")), roles={"grader": model_won_by(RIGHT)}, scorer=scorer)
     [score] = log.samples[0].scores.values()
@@ -224,7 +221,7 @@ def test_the_grader_is_a_separate_model(run_eval: Any) -> None:
 
 
 def test_a_debate_without_a_verdict_is_unscored(run_eval: Any) -> None:
-    """A run that hits a limit neither passes nor fails, and the log gives the reason."""
+    """Scores must not count runs that hit a limit, so such runs neither pass nor fail."""
     scorer = debate_scorer(GRADING, correct=RIGHT, limits=Limits(calls=2))
     log = run_eval(model_won_by(RIGHT), answer="42", scorer=scorer)
     assert log.status == "success", log.error
@@ -329,7 +326,6 @@ def test_a_debate_can_be_a_tool(run_eval: Any) -> None:
 
 
 def test_tools_of_a_block_are_called() -> None:
-    """Calls that Inspect could not parse are rejected with the reason."""
     from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, ModelOutput
     from inspect_ai.tool import ToolCall
 
@@ -412,7 +408,7 @@ def test_invalid_options_are_rejected_when_passed(make: Any, message: str) -> No
     [(GRADING, "right", "stances"), (generator(name="judge"), RIGHT, "a debate, whose verdict")],
 )
 def test_a_stance_that_nobody_argues_fails_the_sample(run_eval: Any, pattern: Any, correct: str, message: str) -> None:
-    """Otherwise a typo in a stance would mark every answer as wrong."""
+    """A typo in a stance would otherwise mark every answer as wrong."""
     log = run_eval(model_won_by(RIGHT), answer="42", scorer=debate_scorer(pattern, correct=correct))
     assert log.status == "error"
     assert message in log.error.message

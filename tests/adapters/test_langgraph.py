@@ -163,7 +163,6 @@ def test_a_debate_node_streams_its_events() -> None:
 
 
 def test_a_human_answers_through_the_graph() -> None:
-    """A run that waits for a human interrupts the graph. Resuming it supplies one answer and repeats no call."""
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
 

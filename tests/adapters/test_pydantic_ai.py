@@ -124,7 +124,6 @@ def test_provider_statuses_raise_matching_errors() -> None:
 
 
 def test_an_agent_uses_a_pattern_as_a_tool() -> None:
-    """pydantic-ai's TestModel calls every tool it is given."""
     from pydantic_ai import Agent
     from pydantic_ai.models.test import TestModel
 

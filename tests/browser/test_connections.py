@@ -104,7 +104,7 @@ def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit],
 
 
 def test_reloaded_page_follows_immediately(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """The closing page hands its connection to the next one, which does not have to wait its turn."""
+    """A closing page hands its connection to the next one, which then need not wait its turn."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
@@ -288,7 +288,7 @@ def test_public_pages_hide_failure_details(strangers: Callable[[str], Visit]) ->
 def test_a_revoked_link_stops_showing_the_run(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
-    """This includes pages that are already open."""
+    """Even pages that are already open stop showing the run."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     link = stage.post(f"/runs/{run_id}/links", {"shows": "run", "seconds": 600}).json()

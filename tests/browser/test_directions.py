@@ -127,10 +127,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.mark.parametrize("language", WORDS)
 def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Visit], language: str) -> None:
-    """The direction is checked on a phone, on a screen and on paper.
-
-    The pages are the run page (even while it streams), slides, blind reading, comparison and report.
-    """
+    """The directions are checked on a phone, on a screen and on paper."""
     visitor = visit(stage.url)
     expected = "rtl" if language in RIGHT_TO_LEFT else "ltr"
     pages = {

@@ -125,7 +125,7 @@ def test_a_format_is_selected_by_name(stage: Stage, visit: Callable[[str], Visit
 
 
 def test_the_text_beside_a_form_follows_its_fields(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The text omits fields that have not been changed."""
+    """Fields that have not been changed are omitted from the text."""
     page = visit(stage.url).open("/new?example=true")
     page.get_by_label("Question").fill('Why "so"?')
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -230,10 +230,6 @@ def test_an_unknown_model_is_reported_at_its_field(stage: Stage, visit: Callable
 
 
 def test_two_people_argue_and_judge_with_models(stage: Stage, chromium: Browser) -> None:
-    """Neither browser has a token.
-
-    Each page shows a form when it is that person's turn, and reports the end of the run.
-    """
     run_id = stage.begin(options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     stage.get(f"/runs/{run_id}?wait=30")
     owner, ann, judge = (Visit(chromium, stage.url, token=token) for token in (TOKEN, None, None))

@@ -75,7 +75,7 @@ def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, c
 
 
 def test_a_page_reports_a_lost_server_and_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Until it reconnects, the page does not show any speaker as writing."""
+    """No speaker is shown as writing until the page has reconnected."""
     with start_server(folder, *OPTIONS) as (_, url, _):
         visitor, run_id = visit(url), begin_run(url)
         page = visitor.open(f"/runs/{run_id}")
@@ -101,7 +101,6 @@ def test_a_page_reports_a_changed_token(folder: Path, visit: Callable[[str], Vis
 
 
 def test_input_survives_a_reload(stage: Stage, waits: str, visit: Callable[[str], Visit]) -> None:
-    """Answers, and the sides added to a new run, are kept until they are sent."""
     page = visit(stage.url).open("/new")
     page.locator("#question").fill("Is it so?")
     page.get_by_role("button", name="Add a side").click()
@@ -137,7 +136,7 @@ def test_run_duration_includes_all_parts(stage: Stage) -> None:
 
 
 def test_unparsed_answers_are_reported_in_plain_words(visit: Callable[[str], Visit]) -> None:
-    """The raw fields are folded away on the page and printed in the report."""
+    """The raw fields are folded on the page, but the report prints them."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
         return {"winner": 12} if request.output_schema is not None else "Homes first."

@@ -136,7 +136,6 @@ def strip_spaces(text: str) -> str:
 def test_contributions_are_shown_as_text(
     stage: Stage, long_runs: tuple[str, str], visit: Callable[[str], Visit]
 ) -> None:
-    """The page has the same elements as one with harmless text, and links only to this server."""
     visitor = visit(stage.url)
     hostile, harmless = (visitor.open(f"/runs/{run_id}") for run_id in long_runs)
     assert list_elements(hostile) == list_elements(harmless)
@@ -148,7 +147,7 @@ def test_contributions_are_shown_as_text(
 
 
 def test_streamed_markdown_is_rendered_safely(stage: Stage, writer: Writer, visit: Callable[[str], Visit]) -> None:
-    """This applies to a run watched live, to its report and to its step pages."""
+    """Markdown is rendered safely on the page of a run watched live, in its report and on its step pages."""
     writer.texts = [f"{MARKDOWN}\n\n{text}" for text in MARKUP]
     visitor = visit(stage.url)
     sides = [{"name": f"debater-{number}", "stance": f"way {number}"} for number in range(len(MARKUP))]

@@ -70,7 +70,7 @@ def test_tab_skips_short_regions_and_a_link_leads_to_the_vote(stage: Stage, visi
 
 @pytest.mark.parametrize("place", ["run", "report", "public"])
 def test_each_turn_has_a_permalink(stage: Stage, visit: Callable[[str], Visit], place: str) -> None:
-    """The link can be copied, and it leads to the turn on the run page, in the report and on the public page."""
+    """The link can be copied, and leads to the turn on the run page, in the report and on the public page."""
     page = visit(stage.url).open("/")
     if place == "public":
         path = stage.url + stage.post("/runs/rents/links", {"shows": "run", "seconds": 60}).json()["page"]

@@ -56,7 +56,6 @@ def stage() -> Iterator[Stage]:
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_formulas_tasks_and_scripts_are_rendered(stage: Stage, width: int, visit: Callable[[str], Visit]) -> None:
-    """Formulas become MathML, task lists become check boxes, and no page is wider than the screen."""
     page = visit(stage.url).open("/runs/once")
     page.set_viewport_size({"width": width, "height": 800})
     turn = page.locator("article.turn").first
@@ -85,7 +84,7 @@ def test_formulas_tasks_and_scripts_are_rendered(stage: Stage, width: int, visit
 
 
 def test_page_names_are_not_wrapped_on_a_phone(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """This includes tables in the documentation, and no page is wider than the screen."""
+    """Tables in the documentation are not wrapped either, yet no page is wider than the screen."""
     page = visit(stage.url).open("/help/index")
     page.set_viewport_size({"width": 360, "height": 800})
     for name in ("Consensus", "Other frameworks", "Your documents"):

@@ -137,7 +137,6 @@ def test_a_watched_page_ends_equal_to_a_page_opened_later(page: Page, stage: Sta
 
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_do_not_scroll_sideways(page: Page, stage: Stage, path: str) -> None:
-    """This holds down to the width of the narrowest phone."""
     page.goto(stage.pages + path)
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 800})

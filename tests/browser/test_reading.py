@@ -174,7 +174,7 @@ def test_a_long_run_is_navigated_by_rounds_keys_and_search(
 def test_markdown_is_rendered_on_every_page_with_turns(
     long_run: tuple[Stage, str], visit: Callable[[str], Visit]
 ) -> None:
-    """These are runs, reports, blind views, slides, public links, comparisons and answer pages."""
+    """Runs, reports, blind views, slides, public links, comparisons and answer pages all render Markdown."""
     stage, run_id = long_run
     waits, short = (
         stage.begin(options={"max_rounds": 1, "synthesizer": False, **options}) for options in ({"humans": ["con"]}, {})
@@ -214,7 +214,7 @@ def test_a_turn_is_copied_as_written(long_run: tuple[Stage, str], visit: Callabl
 
 
 def test_actions_are_at_the_top_of_a_run(long_run: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
-    """On a phone, the debate starts within the first one and a half screens."""
+    """On a phone, the debate must start within the first one and a half screens."""
     stage, run_id = long_run
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.set_viewport_size({"width": 1280, "height": 860})

@@ -126,7 +126,7 @@ def test_debate_can_ignore_the_archive(
 
 
 def test_batch_uses_the_archive_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise, the result of a row would depend on the rows before it."""
+    """The result of a row would otherwise depend on the rows before it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.txt").write_text("Cap rents?\nCap all rents?\n")
     (tmp_path / "asked.toml").write_text("archive = true\n")
@@ -180,6 +180,5 @@ def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
     ],
 )
 def test_invalid_arguments_are_rejected(arguments: tuple[str, ...], sentence: str) -> None:
-    """They are rejected before anything in the archive changes."""
     result = run_command("runs", "archive", *arguments)
     assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr

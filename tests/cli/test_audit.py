@@ -68,7 +68,6 @@ def run_debate(on: Stage, *more: str) -> str:
 
 
 def test_data_set_gives_a_table_and_findings(write_data: Path) -> None:
-    """Each figure is given with its interval and sample size, and the findings in prose follow the table."""
     result = run_command("eval", "audit", "--data", str(write_data))
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("Audit of 120 ballots on 60 items\n\nJUDGE  FIGURE")
@@ -148,7 +147,6 @@ def test_invalid_data_set_is_rejected(tmp_path: Path, content: str, problem: str
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
 def test_invalid_option_combinations_are_rejected(arguments: tuple[str, ...], problem: str) -> None:
-    """They are rejected before anything is read or paid for."""
     result = run_command("eval", "audit", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
@@ -233,7 +231,6 @@ def test_stored_debate_is_rejudged_and_paid_once() -> None:
 
 
 def test_stored_debate_is_rejudged_by_letter() -> None:
-    """Both orders are judged in a separate batch, and the table shows how much the judge prefers the first slot."""
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
         run_id = run_debate(on)
         options = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged", "--answer-form", "letter")

@@ -274,10 +274,7 @@ def test_different_questions_under_one_batch_id_are_rejected(question_folder: Pa
 
 
 def test_conflicting_column_names_are_distinguished(question_folder: Path) -> None:
-    """Result columns whose names are taken get the prefix `result_`.
-
-    Uneven CSV rows are rejected, and formulas are escaped.
-    """
+    """Result columns whose names are taken get the prefix `result_`."""
     (question_folder / "s.csv").write_text("question;status\nTea?;new\n")
     verdict = {"reasoning": "r", "winner": None, "verdict": "=1+1"}
     with Stage(verdict=verdict) as played:
@@ -305,7 +302,7 @@ def test_cells_are_never_formulas_and_round_trip(text: str) -> None:
 
 @given(texts=st.lists(SIGNS, min_size=1))
 def test_csv_record_round_trips_as_one_record(texts: list[str]) -> None:
-    """This holds for any text, even with a bare carriage return, which some readers take for the end of a line."""
+    """Some readers take a bare carriage return for the end of a line, so it must not break a record."""
     line = csv_line(texts)
     (record,) = csv.reader(io.StringIO(line, newline=""), strict=True)
     assert [read_cell(cell) for cell in record] == texts
@@ -421,7 +418,6 @@ def test_spreadsheet_formats_are_read(tmp_path: Path) -> None:
 
 
 def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
-    """Rows are treated as if they came from JSON Lines. Dates become text, and errors name the file."""
     arrow: Any = import_module("pyarrow")
     parquet: Any = import_module("pyarrow.parquet")
     path = tmp_path / "q.parquet"
@@ -446,14 +442,14 @@ def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
 
 
 def test_missing_pyarrow_error_shows_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library is large and few users need it, so no extra includes it."""
+    """Few users need the library, which is large, so no extra includes it."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BadFile, match="pip install pyarrow"):
         read_rows(str(tmp_path / "q.parquet"))
 
 
 def test_progress_without_a_terminal_is_occasional_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    """Logs stay short: at most one line is printed every five seconds."""
+    """Progress lines must not flood a log, so at most one is printed every five seconds."""
     now = 0.0
     view = ProgressLines(clock=lambda: now)
     summary = BatchSummary(total=10_000, done=100, seconds=50.0, usage=Usage.unknown(), failures={"E": 2})
@@ -572,10 +568,7 @@ def test_unopenable_output_file_gives_one_message(question_folder: Path) -> None
 
 
 def test_killed_batch_is_resumed_by_the_same_command(question_folder: Path) -> None:
-    """After SIGKILL, the second process requests only the missing answers.
-
-    The server thus receives every other call once.
-    """
+    """After SIGKILL, the second process requests only the answers that are missing."""
     (question_folder / "q.txt").write_text("".join(f"Question {number}?\n" for number in range(6)))
     options = ("q.txt", "--max-concurrency", "2", "--out", "r.jsonl")
     with Stage(hold=(7, 0)) as played:

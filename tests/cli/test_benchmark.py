@@ -89,7 +89,6 @@ def run_benchmark(stage: Stage | None, *more: str) -> Result:
 
 
 def test_reviewer_rates_match_a_manual_calculation(write_changes: str) -> None:
-    """Both faults are raised and one of them is confirmed. One of the three findings is false and is not confirmed."""
     with Reviewers() as stage:
         result = run_benchmark(stage, write_changes, "--json")
     assert result.exit_code == 0, result.output
@@ -110,7 +109,7 @@ def test_reviewer_rates_match_a_manual_calculation(write_changes: str) -> None:
 
 
 def test_repeated_command_continues_without_repeating_calls(write_changes: str) -> None:
-    """Only a failed review is repeated.
+    """A failed review is repeated.
 
     Complete reviews are read from the store, even if the key has been corrected since.
     """

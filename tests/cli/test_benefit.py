@@ -77,7 +77,7 @@ def run_evaluation(stage: Stage | None, *more: str) -> Result:
 
 
 def test_a_data_set_is_evaluated_and_paid_once(data_folder: Path) -> None:
-    """Each row has its own positions, although the questions are the same. A second evaluation only reads the store."""
+    """Each row has its own positions, although the questions are the same."""
     with School() as school:
         first = run_evaluation(school, "facts.jsonl", "--out", "r.jsonl", "--json")
         calls = len(school.bodies)
@@ -168,10 +168,6 @@ def test_failed_debates_count_as_wrong_and_are_retried(data_folder: Path) -> Non
 
 
 def test_unstarted_and_failed_debates_are_listed_below_the_report(data_folder: Path) -> None:
-    """One question is left out because the total limit is used up, another because its provider fails.
-
-    The page shows both, and how to continue.
-    """
     with School(broken={3}) as school:
         options = ("--max-total-calls", "6", "--attempts", "1", "--max-concurrency", "1", "--baseline", "single")
         result = run_evaluation(school, "facts.jsonl", *options)

@@ -101,10 +101,6 @@ def test_each_reason_is_on_a_separate_line(judge_folder: list[str]) -> None:
 
 @pytest.mark.slow
 def test_rows_are_summarized_and_position_bias_is_found(judge_folder: list[str], tmp_path: Path) -> None:
-    """The judge favors the first position in 200 rows.
-
-    The tables fit several terminal widths, and no call is paid for twice.
-    """
     result = run_command("rows.csv", "--max-concurrency", "20", "--format", "json")
     table = json.loads(result.stdout)
     assert (table["rows"], len(judge_folder)) == (200, 400)

@@ -51,7 +51,6 @@ def run_completion(*arguments: str, env: dict[str, str]) -> str:
     ],
 )
 def test_words_are_completed(shell: str, line: str, offered: list[str]) -> None:
-    """Commands, options and values are completed in the format that each shell expects."""
     completions = "\n".join(complete(shell, line))
     assert all(word in completions for word in offered)
     assert "council" not in completions or "council" in offered

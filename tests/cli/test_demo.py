@@ -23,7 +23,6 @@ def _play(*options: str) -> str:
 
 
 def test_a_recorded_debate_is_played_without_a_model() -> None:
-    """The output shows both sides, their verified quotes, and where the recording comes from."""
     output = _play("--speed", "1000")
     assert "no model is asked" in output
     assert "Qwen2.5-Coder-1.5B-Instruct" in output

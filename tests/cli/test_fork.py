@@ -74,7 +74,6 @@ def test_changing_the_judge_repeats_only_judge_calls(store: Path, tmp_path: Path
 
 
 def test_the_edited_answer_is_selected_by_path_or_prefix(tmp_path: Path, store: Path) -> None:
-    """The new text comes from the command line, a file or stdin. Only the calls that depend on it are repeated."""
     reply = tmp_path / "reply.txt"
     reply.write_text("No = never.\n")
     with Stage(turns=SAID) as on:
@@ -118,7 +117,6 @@ def test_fork_id_can_be_chosen(store: Path) -> None:
 
 
 def test_calls_after_a_path_are_repeated(store: Path) -> None:
-    """These calls are repeated even if their requests have not changed."""
     with Stage(turns=SAID) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "2"))
         calls = len(on.bodies)

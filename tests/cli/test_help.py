@@ -29,7 +29,6 @@ MAX_TITLE_LENGTH = 65
 
 
 def test_help_lists_at_most_twelve_commands_and_the_other_patterns() -> None:
-    """Every command has a one-line summary, and every pattern is in the list or on the line below it."""
     listed = CliRunner().invoke(app, ["--help"], terminal_width=80).stdout
     commands = listed[listed.index("Commands:\n") + 10 : listed.index("\n\n", listed.index("Commands:"))].splitlines()
     assert len(commands) <= 12
@@ -43,7 +42,7 @@ def test_help_lists_at_most_twelve_commands_and_the_other_patterns() -> None:
 
 @pytest.mark.parametrize("group", ["runs", "eval"])
 def test_group_help_summarizes_each_command(group: str) -> None:
-    """This includes commands that are loaded lazily."""
+    """Commands that are loaded lazily are summarized as well."""
     listed = CliRunner().invoke(app, [group, "--help"], terminal_width=80).stdout
     for name in get_command(app).commands[group].commands:  # type: ignore[attr-defined]  # a group
         assert re.search(rf"^  {name} +[A-Z]", listed, re.MULTILINE)
@@ -52,13 +51,12 @@ def test_group_help_summarizes_each_command(group: str) -> None:
 
 @pytest.mark.parametrize("command", ["show", "export", "import"])
 def test_three_run_commands_also_work_without_their_group(command: str) -> None:
-    """They are the same commands and have the same help text."""
     short, full = (CliRunner().invoke(app, [*words, command, "--help"]).stdout for words in ([], ["runs"]))
     assert short == full
 
 
 def test_moved_or_misspelled_command_gets_a_suggestion() -> None:
-    """This includes commands inside groups. The exit code is that of a usage error."""
+    """A command inside a group can be suggested too. The exit code is that of a usage error."""
     for typed, suggestion in {
         "fork": "flowdebate runs fork",
         "audit": "flowdebate eval audit",
@@ -100,7 +98,7 @@ def test_options_are_listed_in_panels() -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
-    """Otherwise, the option would appear among the unrelated ones at the end."""
+    """An option without a panel would appear among the unrelated ones at the end."""
     options = PATTERNS[name].load_page().options
     offered = [key for key in options.names() if key not in (options.SUBJECT, "seed", "weights")]
     assert [key for key in offered if option_of(options, key).panel is None] == []
@@ -164,7 +162,7 @@ def test_examples_are_accepted_by_the_parser(example: str) -> None:
 
 
 def test_width_and_colors_are_options_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These options precede the subcommand and apply to that call only."""
+    """The options precede the subcommand and apply to a single call."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "77")
     settings: dict[str, str | None] = {}

@@ -278,12 +278,12 @@ def undeclared_fields(options: type[BaseModel]) -> list[str]:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_plan_option_declares_its_reach(name: str) -> None:
-    """Otherwise, an imported plan could use a file or a server without the user's consent."""
+    """An imported plan could otherwise use a file or a server without the user's consent."""
     assert undeclared_fields(PATTERNS[name].load_page().options) == []
 
 
 def test_undeclared_option_is_detected() -> None:
-    """This proves that the test above can fail: plain strings are found even inside lists, tables and entries."""
+    """The check of declarations must be able to fail: it finds plain strings even inside lists, tables and entries."""
 
     class Entry(BaseModel):
         name: Text
@@ -300,7 +300,7 @@ def test_undeclared_option_is_detected() -> None:
 
 
 def test_undeclared_option_counts_as_file_and_server() -> None:
-    """Until its reach is declared, such an option is used only with the user's consent."""
+    """Such an option is used only with the user's consent, until somebody declares its reach."""
 
     class UndeclaredOptions(PlanOptions):
         plain: list[dict[str, str]] | None = None

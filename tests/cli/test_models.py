@@ -63,7 +63,7 @@ def test_model_is_shown_with_its_origin(env: dict[str, str], model: str, source:
 
 
 def test_local_model_is_shown_with_its_weights(tmp_path: Path) -> None:
-    """Its path and size are shown even if the runtime is not installed."""
+    """The path and the size of the model are shown even if the runtime is not installed."""
     weights = tmp_path / "own.gguf"
     weights.write_bytes(b"GGUF" + bytes(1_500_000_000 // 1000))
     local = json.loads(run_models("--json", FLOWDEBATE_LOCAL_MODEL=str(weights), OPENAI_API_KEY="x").stdout)["local"]
@@ -102,7 +102,7 @@ def test_a_local_server_is_shown_with_its_model(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_run_that_cannot_start_leaves_no_files(tmp_path: Path) -> None:
-    """Only the reason is printed, since there is nothing to resume."""
+    """The command prints only the reason, since there is nothing to resume."""
     env = {**CLEAN, "FLOWDEBATE_STORE": str(tmp_path / "runs.sqlite3")}
     command_line = ["debate", "Trams or roads?", "--debater", "ann=Trams", "--debater", "bob=Roads"]
     run = CliRunner(env=env).invoke(app, [*command_line, "--model", "openai/gpt-5-mini"])

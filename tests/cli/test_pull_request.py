@@ -292,7 +292,7 @@ def test_commit_can_be_named_and_nothing_is_posted_by_default(
 def test_a_plan_file_in_the_change_does_not_affect_its_gate(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
-    """Its globs and its gate are ignored, since the author of the change controls them."""
+    """The author of a change controls its plan file, so the file's globs and gate are ignored."""
     Path("review.toml").write_text('exclude = ["*.py"]\n')
     result = run_review(*GATE, "--file", "review.toml")
     assert result.exit_code == 4, result.output  # the globs come from the command line

@@ -145,7 +145,6 @@ def test_untrusted_text_never_starts_a_line_or_becomes_markup(text: str) -> None
     )
 )
 def test_json_round_trips_without_terminal_control_characters(value: object) -> None:
-    """This holds for any result that a debate can have."""
     text = as_json(value)
     assert json.loads(text) == value
     assert set(text) <= {"\\"} | {char for char in text if not printable(char).startswith("\\")}

@@ -54,7 +54,7 @@ def make_environment(columns: int, **more: str) -> dict[str, str]:
     FOREIGN, st.sampled_from(WIDTHS), st.sampled_from(["debate", "deliberation", "handoff", "round_robin", "consensus"])
 )
 def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, pattern: str) -> None:
-    """This holds at 60, 80 and 120 columns for any text in a document.
+    """At 60, 80 and 120 columns, any text in a document fits.
 
     The width of a character is measured as rich measures it.
     """
@@ -73,7 +73,7 @@ def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, p
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_words_of_a_page_are_never_split(columns: int) -> None:
-    """This includes remarks, warnings, findings, and names in brackets."""
+    """Remarks, warnings, findings and names in brackets are kept whole as well."""
     page = Page(screen := Terminal(), [], environ=make_environment(columns, NO_COLOR="1"))
     text = "the extra flowdebate[audit] is needed for the intervals of styles and the findings on each of them"
     page.line(text)
@@ -116,7 +116,6 @@ def test_the_live_line_shows_current_workers_and_times(columns: int, live_line: 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_without_colors_there_is_no_live_line_and_no_escape_code(env: dict[str, str]) -> None:
-    """Only the text itself is written."""
     screen = Screen(stream := Terminal(), environ=make_environment(80, **env))
     with screen.live():
         screen.working(WORK)
@@ -181,7 +180,7 @@ def simulate_answer(request: ModelRequest) -> Any:
 
 
 def test_quiet_shows_only_the_result() -> None:
-    """These are the verdict and the totals, with or without a terminal."""
+    """With or without a terminal, the output consists of the verdict and the totals."""
     with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--quiet")) as terminal:
         assert terminal.end() == 0
     assert "Verdict" in terminal.screen

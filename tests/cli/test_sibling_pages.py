@@ -180,7 +180,6 @@ def test_a_deliberation_without_a_decision_has_no_result() -> None:
 
 
 def test_moderator_model_can_return_text() -> None:
-    """Some models do not support structured answers."""
     with Stage(turns=(("SUMMARY: One mind.\n", "STATUS: SETTLED\nDECISION: Cap."),)) as on:
         result = run_pattern(on, "deliberation", "--report", "text")
         assert all("response_format" not in body for body in on.bodies)

@@ -287,7 +287,7 @@ BAD = [
 def test_an_invalid_file_is_reported_in_one_line_with_its_key(
     verb: str, text: str, message: str, tmp_path: Path
 ) -> None:
-    """This includes a pattern's own errors about a value in the file."""
+    """A pattern's own errors about a value in the file are reported in the same way."""
     path = tmp_path / "plan.toml"
     path.write_text(text)
     result = CliRunner().invoke(app, [verb, "Q", "--model", "local", "--file", str(path)])

@@ -99,7 +99,7 @@ def test_skill_has_the_installable_format(skill: str) -> None:
 
 
 def test_plugin_and_registry_agree_on_the_version_and_start_the_server() -> None:
-    """Both use the version of the package, and the command has all the options that they pass."""
+    """The plugin and the registry use the package's version, and the command has all the options that they pass."""
     plugin = json.loads((ROOT / ".claude-plugin/plugin.json").read_text())
     market = json.loads((ROOT / ".claude-plugin/marketplace.json").read_text())
     server = json.loads((ROOT / "server.json").read_text())

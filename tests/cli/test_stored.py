@@ -288,7 +288,7 @@ def test_an_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
     ids=lambda arguments: arguments[0],
 )
 def test_a_mistyped_store_path_creates_no_store(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Otherwise, commands that read runs would create an empty store and report "No runs."."""
+    """Commands that read runs would otherwise create an empty store and report "No runs."."""
     location = tmp_path / "typo.db"
     result = run_command(*arguments, "--store", str(location))
     assert (result.exit_code, result.stdout) == (2, "")
@@ -356,10 +356,7 @@ def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
 
 
 def test_runs_in_progress_are_not_deleted(store: Path) -> None:
-    """They are listed as running, and they cannot be resumed either.
-
-    Once their process has died, they count as abandoned.
-    """
+    """A run in progress cannot be resumed either. Once its process has died, it counts as abandoned."""
     with Stage() as on:
         run_id = run_to_limit(on)
 
@@ -493,7 +490,7 @@ def test_a_note_is_saved_and_shown(store: Path) -> None:
 
 
 def test_a_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None:
-    """Neither the file itself nor a temporary one is left behind."""
+    """A terminated export leaves neither the file itself nor a temporary one behind."""
     with Stage() as on:
         run_to_limit(on)
     like = newest_run(store)
@@ -579,7 +576,7 @@ def test_the_terminal_asks_before_it_deletes(store: Path) -> None:
 
 
 def test_written_files_are_private(tmp_path: Path) -> None:
-    """This applies to reports, recordings, exports and batch results, whatever the umask.
+    """Reports, recordings, exports and batch results are private, whatever the umask.
 
     Existing files keep their mode.
     """

@@ -151,7 +151,7 @@ def render_into(path: Path, stdout: int) -> tuple[int, bytes]:
 
 
 def test_a_second_ctrl_c_ends_at_once() -> None:
-    """This holds even if the first Ctrl-C is ignored."""
+    """The command ends even if it ignores the first Ctrl-C."""
     script = (
         "import signal\n"
         "from flowdebate.cli.terminal.process import Interrupts\n"

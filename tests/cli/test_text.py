@@ -166,7 +166,7 @@ def test_words_are_written_when_complete() -> None:
 
 
 def test_blank_lines_are_collapsed() -> None:
-    """Otherwise, a model could push the page out of sight."""
+    """A model could otherwise push the page out of sight."""
     assert flow_text(["\n\n\na\n\n\n\n\n\nb\n\n"], width=None) == "  a\n\n  b\n"
 
 

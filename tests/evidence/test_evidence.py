@@ -229,10 +229,6 @@ def test_rows_are_read_back(tmp_path: Path) -> None:
 
 
 def test_a_pair_has_three_views() -> None:
-    """These are the pair, its reverse, and the pair again.
-
-    Slots and labels are swapped, and each side comes first equally often.
-    """
     first = []
     for number in range(200):
         views = views_of(make_pair(number))

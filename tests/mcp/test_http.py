@@ -125,7 +125,6 @@ async def test_a_port_in_use_is_rejected(tmp_path: Path) -> None:
 
 
 def test_importing_the_library_does_not_import_the_sdk() -> None:
-    """This includes importing the command line."""
     import subprocess
 
     code = "import sys, flowdebate.cli.app, flowdebate.mcp; print('mcp' in sys.modules, 'uvicorn' in sys.modules)"

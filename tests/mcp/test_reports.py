@@ -122,7 +122,7 @@ _LEAF: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
 
 @given(properties=st.dictionaries(st.text(min_size=1, max_size=8), _LEAF, min_size=1, max_size=5), needed=st.data())
 def test_a_form_fits_any_schema(properties: dict[str, Any], needed: st.DataObject) -> None:
-    """Its fields use the few types that the protocol supports, under the names from the schema."""
+    """The fields of a form use the few types that the protocol supports, under the names from the schema."""
     required = needed.draw(st.lists(st.sampled_from(sorted(properties)), unique=True))
     schema = {"properties": properties, "required": required, "$defs": {"Choice": {"enum": ["a", "b"]}}}
     rendered = render_elicitation_schema(make_form(make_request(schema)))

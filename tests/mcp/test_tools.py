@@ -99,7 +99,7 @@ async def test_a_depth_takes_the_documented_number_of_calls(tool: str, depth: st
 
 
 async def test_every_result_reports_the_usage() -> None:
-    """This includes comparisons. Before the first call, the report states zero usage."""
+    """Comparisons report it too. Before the first call, the report states zero usage."""
 
     def counted(request: ModelRequest) -> ModelResponse:
         answer, usage = answer_to(request), Usage(calls=1, prompt_tokens=1_000, completion_tokens=100)
@@ -222,7 +222,6 @@ async def test_a_judge_uses_a_rubric_and_a_reference_answer(local_stage: Stage) 
 
 
 async def test_a_run_is_cancelled_resumed_forked_and_deleted(local_stage: Stage) -> None:
-    """None of these operations repeats a recorded call."""
     local_stage.folder.joinpath("hold").touch()
     async with local_stage.connect() as client:
         run = structured_output(

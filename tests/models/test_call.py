@@ -133,7 +133,7 @@ async def test_an_answer_is_cleaned_in_a_copy() -> None:
 
 
 async def test_a_str_subclass_becomes_plain_text() -> None:
-    """Otherwise, methods that the subclass overrides could affect prompts and transcripts."""
+    """Methods that the subclass overrides could otherwise affect prompts and transcripts."""
 
     class Sly(str):
         __slots__ = ()
@@ -147,7 +147,7 @@ async def test_a_str_subclass_becomes_plain_text() -> None:
 
 
 async def test_calls_of_unknown_tools_are_preserved() -> None:
-    """It is up to the caller to answer such calls. The text may be missing, and nothing is validated."""
+    """The caller has to answer such calls. Their text may be missing, and nothing is validated."""
     answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
     assert answered.tool_calls == [CALL]
     assert answered.data is None
@@ -360,7 +360,7 @@ async def test_recursive_data_is_malformed() -> None:
 
 @pytest.mark.parametrize("text", ['{"winner": "for", "winner": "against"}', '{"winner": "for", "winner": "for"}'])
 async def test_a_duplicate_field_is_requested_again(text: str) -> None:
-    """It is impossible to know which value was intended. Custom models are treated the same way."""
+    """The library cannot know which value was intended. Custom models are treated the same way."""
 
     class Answer(BaseModel):
         """Schema of the requested answer."""

@@ -355,7 +355,7 @@ async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
 
 
 async def test_apparent_keys_are_redacted_in_errors(path: Path) -> None:
-    """This includes errors from custom models, and every field of an error."""
+    """Keys are redacted in errors from custom models as well, and in every field of an error."""
     error = SchemaViolation([("a", f"got {KEY}")], answer=f"{{{KEY}}}")
     refusal = Refused(f"Bearer {KEY} is wrong")
     model = RecordingModel(Leaf([error, refusal, endpoint_error()], retry=Retry(attempts=2, sleep=Naps())), path)
@@ -403,7 +403,6 @@ async def test_a_cassette_is_replayed_as_recorded(path: Path) -> None:
     ],
 )
 async def test_a_cassette_with_exchanges_has_no_host_or_user_names(text: str, path: Path) -> None:
-    """Such names are removed from refusals and answers alike, while text that is not an address stays as it is."""
     plain = "At 12:30, ratio 16:9, see app.py:12, llama3.1:8b, 3.14, x[1:2] and v1.2.3."
 
     async def serve(exchange: Exchange) -> None:

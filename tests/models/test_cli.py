@@ -286,7 +286,7 @@ async def test_opencode_without_a_provider_fails_before_the_call(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise, opencode would choose a free model on its own, or wait up to a minute for its list of models."""
+    """The program would otherwise choose a free model on its own, or wait up to a minute for its list of models."""
     install_fake("opencode", f"open({str(tmp_path / 'called')!r}, 'w')")
     set_home(tmp_path, monkeypatch, files, variables)
     await check_sign_in(CliModel("opencode", model=model, env=["MY_KEY"]), is_ready=is_ready)
@@ -507,7 +507,7 @@ async def test_an_exhausted_plan_is_not_retried(words: str, install_fake: Callab
 
 
 async def test_a_timeout_kills_the_program_and_its_children(install_fake: Callable[..., None], tmp_path: Path) -> None:
-    """This applies to missed deadlines and to cancelled calls."""
+    """A program is killed after a missed deadline, and also when its call is cancelled."""
     pids = tmp_path / "pids"
     install_fake(
         "claude",
@@ -614,7 +614,7 @@ async def test_a_renewed_sign_in_is_written_back(
 async def test_gemini_sign_in_is_copied_from_its_files(
     install_fake: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the account's files, the sign-in method and the keys in a `.env` file are copied."""
+    """The library copies the account's files, the sign-in method and the keys in a `.env` file, and nothing else."""
     folder = tmp_path / ".gemini"
     folder.mkdir()
     (folder / "settings.json").write_text(

@@ -51,7 +51,6 @@ LINES = st.lists(st.integers(0, 5), max_size=12).map(
 
 @given(st.lists(LINES, max_size=8))
 def test_hashing_does_not_depend_on_earlier_hashes(texts: list[str]) -> None:
-    """Only the new parts of a request are hashed."""
     hasher = TextHasher()
     for text in texts:
         grown, request = f"{text}end", ModelRequest(messages=[{"role": "user", "content": text}], block="b")

@@ -261,7 +261,7 @@ async def test_thinking_in_another_field_is_counted_but_not_answered() -> None:
     "comment", [": OPENROUTER PROCESSING", ":", ": keep-alive", "[ping]", "heartbeat", "PROCESSING", "<keepalive>"]
 )
 async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: Any) -> None:
-    """This is case a30: the first request already returns the argument."""
+    """In case a30, the first request already returns the argument."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_events()

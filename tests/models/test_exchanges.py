@@ -165,7 +165,7 @@ CALLED: dict[str, Any] = {
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
 async def test_tool_messages_are_sent_back_unchanged(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """This includes reasoning, signatures and unknown fields. Empty arguments become an empty object."""
+    """Reasoning, signatures and unknown fields are sent back too. Empty arguments become an empty object."""
 
     async def serve(exchange: Exchange) -> None:
         if len(exchange.body["messages"]) > 1:

@@ -284,8 +284,6 @@ async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest
 
 @given(st.text(max_size=30).map("http://".__add__) | st.from_regex(r"http://[\[\]:@.a-z0-9?#/%]{0,20}", fullmatch=True))
 def test_no_address_raises_an_unexpected_error(address: str) -> None:
-    """Neither the model nor its client raises one when created."""
-
     async def connect() -> None:
         clients = Clients()
         async with clients.keep_open():

@@ -67,7 +67,7 @@ def test_a_part_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path) -> Non
 
 
 def test_an_unwritable_cache_is_named_in_the_error(tmp_path: Path) -> None:
-    """Here, a file occupies the path of the cache folder."""
+    """In this test, a file occupies the path of the cache folder."""
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(ModelUnavailable, match="cache"):
         join_parts([], tmp_path / "cache" / "model.gguf", sha256="0" * 64)
@@ -109,7 +109,7 @@ def test_a_file_is_rehashed_only_when_its_size_or_times_change(tmp_path: Path) -
 
 
 def test_a_replaced_file_is_rehashed(tmp_path: Path) -> None:
-    """Its inode and change time identify the file."""
+    """A file is identified by its inode and change time."""
     path, replacement = tmp_path / "model.gguf", tmp_path / "other"
     path.write_bytes(b"GGUF whole")
     sha256 = hashlib.sha256(b"GGUF whole").hexdigest()

@@ -60,7 +60,6 @@ def make_request(
 
 
 async def test_the_local_model_argues_in_a_few_sentences(model: LocalModel) -> None:
-    """The preset keeps turns short."""
     answered = await ask(model, make_request("Say in two or three sentences why the city needs trams. Plain text."))
     assert 40 < len(answered.text) < 1200
     assert "tram" in answered.text.lower()
@@ -73,7 +72,7 @@ async def test_a_verdict_is_reasoned_and_valid(model: LocalModel) -> None:
 
 
 async def test_a_tool_is_called(model: LocalModel) -> None:
-    """This model writes its tool calls as text."""
+    """The local model writes its tool calls as text."""
     answered = await ask(
         model, make_request("Use the lookup tool to find the price of a tram ticket.", tools=(LOOKUP,), temperature=0.0)
     )

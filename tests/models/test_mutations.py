@@ -114,7 +114,6 @@ FOUND = [
 
 @pytest.mark.parametrize("bug", FOUND, ids=lambda bug: bug.id)
 def test_fixed_bugs_stay_fixed(bug: FixedBug) -> None:
-    """Each of these cases once broke a promise of the library."""
     assert run_cases(bug.case) == [bug.outcome]
 
 

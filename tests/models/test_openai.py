@@ -153,7 +153,7 @@ async def test_a_stream_can_be_split_anywhere() -> None:
 
 
 async def test_an_exception_in_a_listener_is_raised_and_frees_the_connection() -> None:
-    """It must not be mistaken for an error of the provider."""
+    """An error in a listener must not be mistaken for one of the provider."""
 
     def listen(_: str) -> None:
         raise ZeroDivisionError
@@ -205,7 +205,6 @@ async def test_streamed_tool_calls_are_assembled() -> None:
 
 
 async def test_messages_of_a_tool_exchange_are_passed_on() -> None:
-    """Both the assistant's calls and the results of tools reach the server unchanged, in every mode."""
     call = tool_call("lookup", "{}")
     messages = [
         {"role": "user", "content": "a"},
@@ -348,7 +347,6 @@ async def test_an_unusable_stream_raises_a_specific_error(case: Bad) -> None:
 
 
 async def test_a_complete_answer_replaces_a_stream() -> None:
-    """Some servers cannot stream. The listener then gets the text in one piece."""
     pieces: list[str] = []
     async with ChatServer({"w": reply_with(completion())}) as server:
         answered = await ask(
@@ -474,7 +472,7 @@ async def test_a_truncated_structured_answer_is_an_error(mode: StructuredMode) -
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_refused_structured_answer_is_a_refusal(mode: StructuredMode) -> None:
-    """It must not be reported as a schema violation."""
+    """A refusal must not be reported as a schema violation."""
     async with ChatServer({"v": reply_with(completion(None, refusal="no"))}) as server:
         with pytest.raises(Refused):
             await ask(
@@ -484,7 +482,7 @@ async def test_a_refused_structured_answer_is_a_refusal(mode: StructuredMode) ->
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_tools_and_a_schema_are_sent_together(mode: StructuredMode) -> None:
-    """This way, the model can look something up before it answers."""
+    """The model can then look something up before it answers."""
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
     async with ChatServer({"v": reply_with(reply)}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
@@ -641,7 +639,6 @@ def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: li
     ids=str,
 )
 async def test_placeholder_log_probabilities_are_ignored(logprobs: Any) -> None:
-    """Some servers send meaningless default values."""
     async with ChatServer({"gpt": reply_with(choice_completion(logprobs))}) as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
         answered = await ask(model, make_request(choices=("A", "B")))
@@ -666,7 +663,6 @@ async def test_rejected_log_probabilities_are_omitted() -> None:
 
 
 async def test_an_unrelated_refusal_is_raised() -> None:
-    """Here, the server refuses for a reason other than the log-probabilities."""
     refusal = {"error": {"message": "The messages are invalid.", "code": None}}
     async with ChatServer({"fails": reply_with(refusal, status=400)}) as server:
         with pytest.raises(RequestRejected, match="messages are invalid"):
@@ -701,7 +697,6 @@ async def test_the_query_of_a_url_is_sent_with_each_request(transport: Any) -> N
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization"])
 async def test_an_authorization_header_precedes_key_and_password(name: str) -> None:
-    """Only this header is sent."""
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:pass@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", default_headers={name: "Bearer mine"})

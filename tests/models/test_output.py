@@ -208,7 +208,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
     ],
 )
 def test_subschemas_with_an_id_are_checked(part: dict[str, Any]) -> None:
-    """Otherwise, a reference would fail only after the model has answered, with an error from another library."""
+    """A reference would otherwise fail only after the model has answered, with an error from another library."""
     with pytest.raises(ConfigurationError, match="must not refer to anything outside the schema"):
         OutputSchema.of({"type": "object", "properties": {"a": part}})
 

@@ -36,7 +36,7 @@ class Small(ScriptedModel):
 
 
 def test_models_without_the_attribute_get_the_full_prompts() -> None:
-    """These are hosted, scripted and custom models. The local model gets concise prompts."""
+    """Hosted, scripted and custom models get the full prompts. The local model gets concise ones."""
     assert profile_of(OpenAIModel("gpt-5-mini")) == profile_of(ScriptedModel()) == "full"
     assert profile_of(FunctionModel(lambda _: "Yes.")) == "full"
     assert profile_of(LocalModel()) == profile_of(Small()) == "concise"
@@ -57,7 +57,7 @@ WRAPPERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_a_wrapper_gets_the_prompts_of_its_inner_model(wrap: Callable[[Any], Any]) -> None:
-    """This holds for limits, retries and replays. A chain of fallbacks uses its first model."""
+    """Limits, retries and replays pass on the prompts. A chain of fallbacks uses those of its first model."""
     assert profile_of(wrap(Small())) == profile_of(wrap(wrap(Small()))) == "concise"
     assert profile_of(wrap(ScriptedModel())) == "full"
 

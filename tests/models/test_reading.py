@@ -349,7 +349,7 @@ class Film(BaseModel):
 
 @pytest.mark.anyio
 async def test_application_schemas_are_read_leniently() -> None:
-    """It may be a pydantic model or a JSON Schema given as a dict."""
+    """An application's schema may be a pydantic model or a JSON Schema given as a dict."""
     right = Film(title="M", genre="crime", stars=4.5)
     assert (await read_answer({"Title": "M", "genre": "Crime", "stars": "4.5/5"}, OutputSchema.of(Film))).data == right
     schema = {**Film.model_json_schema(), "additionalProperties": False}
@@ -396,7 +396,7 @@ CUTS = st.tuples(
 
 @given(VERDICTS, st.lists(CUTS, min_size=1, max_size=3))
 def test_repairs_never_change_the_chosen_side(verdict: dict[str, Any], cuts: list[tuple[int, int, str]]) -> None:
-    """This holds for any damage to the syntax. A repaired answer is valid and is not repaired again."""
+    """Whatever is wrong with the syntax, the repaired answer is valid and is not repaired again."""
     assume(not any(side in str(part) for side in SIDES for key, part in verdict.items() if key != "winner"))
     text = _damaged(json.dumps(verdict, ensure_ascii=False), *cuts)
     try:
@@ -476,7 +476,7 @@ def _rent(**options: Any) -> Any:
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in SYNTAX], ids=[case[0] for case in SYNTAX])
 async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
-    """This is the case with default options. The event of the call lists the repairs."""
+    """A single attempt is enough with default options. The event of the call lists the repairs."""
     result, repaired = await _run(_rent(), lambda _: text)
     assert result.raw.verdict.winner == "cap rents"
     assert repaired["rent-judge"]

@@ -487,7 +487,7 @@ async def test_a_mismatch_shows_the_difference_from_the_recording(
 
 
 async def test_irrelevant_fields_are_not_compared(path: Path) -> None:
-    """These are the deadline, the maximum length of answers, listeners, and tool descriptions."""
+    """The deadline, the maximum length of answers, listeners, and tool descriptions are not compared."""
     await ask(RecordingModel(Leaf(), path), make_request(tools=[TOOL]))
     request = make_request(
         tools=[ToolSpec(name="look_up", description="Other words.", parameters={"type": "object"})],
@@ -542,7 +542,7 @@ async def test_a_call_beyond_the_recording_is_a_mismatch(path: Path) -> None:
 
 
 async def test_unused_recorded_calls_are_listed(path: Path) -> None:
-    """They are listed by block and line, and a failing test shows them in its message."""
+    """A failing test shows the unused calls in its message, by block and line."""
     model = RecordingModel(Leaf(), path)
     for number in range(8):
         await ask(model, make_request(messages=[{"role": "user", "content": str(number)}]))

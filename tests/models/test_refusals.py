@@ -232,7 +232,7 @@ async def test_a_debate_continues_without_a_rejected_part(case: OptionalPart, tr
 
 
 async def test_a_streaming_only_server_gets_a_streaming_request() -> None:
-    """This includes structured answers, although they have no listener."""
+    """A streaming request is sent even for structured answers, which have no listener."""
     words = "This model only supports stream mode, please enable the stream parameter to access the model."
 
     async def serve(exchange: Exchange) -> None:
@@ -601,7 +601,7 @@ async def test_other_debaters_continue_when_a_filter_stops_one(case: FinalRefusa
     ids=["a detail", "a sentence", "a16: behind another vendor"],
 )
 async def test_a_limit_per_minute_is_awaited(body: Any, wait: float | None) -> None:
-    """Such a limit is not an exhausted quota. The error names the vendor behind the endpoint."""
+    """A limit per minute is not an exhausted quota. The error names the vendor behind the endpoint."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:

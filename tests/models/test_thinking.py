@@ -109,7 +109,7 @@ def test_template_tokens_at_the_end_are_removed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_text_that_mentions_tags_is_unchanged(kind: str) -> None:
-    """Such text is about thinking, or about something else."""
+    """Tags may be mentioned in a text about thinking, or about something else."""
     assert separate_thinking(PLAIN[kind]).text == PLAIN[kind]
 
 
@@ -189,7 +189,6 @@ def test_every_kind_of_answer_can_be_streamed_by_character(kind: str) -> None:
 
 @given(st.text(st.characters(exclude_characters="<"), max_size=60), st.lists(st.integers(0, 60), max_size=8))
 def test_text_without_tags_is_unchanged(text: str, cuts: list[int]) -> None:
-    """This holds for both complete and streamed text."""
     assert separate_thinking(text).text == text
     assert stream_to_listener(split_at(text, cuts)) == (text, 0)
 
@@ -227,7 +226,7 @@ async def test_the_reasoning_count_of_the_provider_takes_precedence() -> None:
 
 
 async def test_json_after_thinking_is_read() -> None:
-    """Even the thinking may contain braces."""
+    """Braces in the thinking must not be mistaken for JSON."""
     schema = OutputSchema.of({"type": "object", "properties": {"winner": {"type": "string"}}})
     model = ScriptedModel('<think>{"winner": "bus"}? No.</think>\n{"winner": "tram"}')
     response = await call.ask(model, ModelRequest(messages=[], block="b", output=schema))

@@ -77,7 +77,7 @@ PIECES = [
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_extra_fields_of_a_tool_call_are_sent_back(transport: Any, *, streamed: bool) -> None:
-    """These are reasoning, signatures and unknown fields. Streamed pieces of them are joined."""
+    """Reasoning, signatures and unknown fields are sent back. If they were streamed, their pieces are joined."""
     async with ChatServer({}, otherwise=calling(CALL, pieces=PIECES, **FIELDS)) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", transport=transport)
         assert await ask_with_tool(model, streamed=streamed) == TEXT

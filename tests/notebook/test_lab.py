@@ -95,7 +95,7 @@ def test_a_user_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -
 
 @pytest.mark.browser
 def test_a_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """This works because JupyterLab delivers widget messages while a cell is running."""
+    """JupyterLab delivers widget messages even while a cell is running."""
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
     notebook["cells"] = [notebook["cells"][1], {**notebook["cells"][3], "source": AT_ONCE.strip()}]

@@ -108,7 +108,7 @@ def test_any_debate_is_a_valid_sequence(play: Play) -> None:
 
 @given(any_play())
 def test_any_pattern_is_a_valid_sequence(play: Play) -> None:
-    """This includes runs that fail, reach a limit, are cancelled, or wait for humans and are resumed."""
+    """Runs may fail, reach a limit, be cancelled, or wait for humans and be resumed."""
     runs = carry_out(play)
     clients = replay_run(runs)
     for run, client in zip(runs, clients, strict=True):
@@ -172,7 +172,7 @@ def test_a_reset_replays_the_run(play: Play) -> None:
 
 
 def test_text_of_a_failed_attempt_is_void() -> None:
-    """It becomes a separate message that is marked as void."""
+    """Text from a failed attempt becomes a separate message that is marked as void."""
     path = "poet"
     events = [
         Update("event", RunStarted(run_id="r", block="poet", seed=1, path=path)),

@@ -110,7 +110,6 @@ def test_no_body_makes_the_server_fail(shared_stage: Stage, path: str, body: Any
 @example(content=b"\xef\xbb\xbf{}")
 @example(content=b'{"pattern":"debate","pattern":"council"}')
 def test_no_bytes_make_the_server_fail(shared_stage: Stage, content: bytes) -> None:
-    """This includes bodies that are not JSON."""
     check_status(shared_stage.http.post("/api/v1/runs", content=content, headers={"content-type": "application/json"}))
 
 

@@ -63,7 +63,6 @@ def test_figures_are_shown_with_their_sample_sizes(stage: Stage) -> None:
 
 
 def test_filters_select_the_runs(stage: Stage) -> None:
-    """They are the filters of the run list."""
     assert read_counts(get_page(stage, "/audit?label=half%3D1"))["Debates"] == str(RUNS // 2)
     assert read_counts(get_page(stage, "/audit?text=release+11&pattern=debate"))["Debates"] == "1"
     assert "These runs have no ballots of a judge yet" in get_page(stage, "/audit?pattern=council")
@@ -116,7 +115,6 @@ def test_users_see_only_the_audit_of_their_own_runs() -> None:
 
 
 def test_hostile_text_is_escaped(stage: Stage) -> None:
-    """This includes any search text and any label."""
     for text in HOSTILE[:4]:
         question = text.encode(errors="replace").decode()
         page = stage.http.get("/audit", params={"text": question, "label": f"a={question}", "pattern": question}).text

@@ -29,7 +29,6 @@ def judge_first_read(request: ModelRequest) -> str | dict[str, Any]:
 
 
 def test_a_single_ballot_is_drawn_once() -> None:
-    """It is not drawn as a full share, and the page offers the reverse order and states its cost."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first_read))) as stage:
         run_id = stage.finished()
         page = stage.http.get(f"/runs/{run_id}").text
@@ -87,7 +86,10 @@ def test_a_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
 
 
 def test_front_ends_judge_in_both_orders_by_default() -> None:
-    """This applies to debates with two sides. The stored plan, the plan file and the generated program include it."""
+    """Debates with two sides are judged in both orders.
+
+    The stored plan, the plan file and the generated program say so.
+    """
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first_read))) as stage:
         request = {"pattern": "debate", "question": "Should we ship?", "options": {"max_rounds": 1}}
         run = stage.get(f"/runs/{stage.finished(options=request['options'])}").json()

@@ -151,7 +151,6 @@ def test_forbidden_requests_are_blocked(shared_stage: Stage, case: Case) -> None
     ],
 )
 def test_permitted_requests_pass(shared_stage: Stage, headers: dict[str, str]) -> None:
-    """These come from programs, the server's own pages, typed addresses and followed links."""
     netloc = urlsplit(shared_stage.url).netloc
     formatted = {name: value.format(netloc=netloc) for name, value in headers.items()}
     assert send(shared_stage, Case("fine", 200, formatted)).status == 200
@@ -213,7 +212,7 @@ def test_the_cookie_is_limited_to_its_path(shared_stage: Stage) -> None:
 
 
 def test_the_browser_path_is_guarded_like_any_other(shared_stage: Stage) -> None:
-    """This includes the path without a trailing slash, and requests that have no path."""
+    """The path is guarded without a trailing slash too, and so are requests that have no path."""
     root, header = browser_root(TOKEN), {"authorization": f"Bearer {TOKEN}"}
     assert (
         send(shared_stage, Case("bare", 307, header, path=root, token=False)).headers["location"].endswith(f"{root}/")
@@ -278,7 +277,6 @@ def test_the_browser_can_sign_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "///evil.example", "/%2F/evil.example"])
 def test_the_exchange_redirects_only_to_this_server(shared_stage: Stage, path: str) -> None:
-    """This holds for any path."""
     answer = send(shared_stage, Case("redirect", 303, path=f"{path}?token={TOKEN}", token=False))
     assert answer.status == 303
     location = answer.headers["location"]
@@ -384,7 +382,7 @@ def test_server_limits_apply_to_every_run(gate: Gate) -> None:
 
 
 def test_a_read_only_server_starts_no_runs(tmp_path: Path) -> None:
-    """Such a server shows the runs in its store and rejects all changes."""
+    """A read-only server shows the runs in its store and rejects all changes."""
     store = str(tmp_path / "runs.sqlite3")
     with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
         run_id = stage.finished()

@@ -21,7 +21,7 @@ BARE = re.compile(r"docs/[\w-]+\.md")
 
 
 def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
-    """This includes links to sections. Links to files in the repository are removed."""
+    """Links to sections resolve too. Links to files in the repository are removed."""
     front = stage.http.get("/help", follow_redirects=True)
     assert front.status_code == 200
     anchors = {
@@ -68,7 +68,6 @@ def test_references_are_urls_if_a_public_address_is_set() -> None:
 
 
 def test_every_referenced_section_exists() -> None:
-    """This includes the pages of patterns, and sections named in the output."""
     for place in (ONE_MODEL, *(info.load_page().docs for info in PATTERNS.values())):
         page, _, section = place.partition("#")
         text = read_page(page)

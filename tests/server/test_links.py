@@ -290,7 +290,7 @@ def test_link_duration_is_limited(stage: Stage, seconds: float) -> None:
 
 
 def test_a_repeated_answer_counts_once(stage: Stage) -> None:
-    """It does not answer the next round unless it names that path. A different answer counts as new."""
+    """A repeated answer does not answer the next round unless it names that path. A different answer counts as new."""
     run_id = waiting_run(stage, options={"max_rounds": 3, "debaters": SIDES, "humans": ["Ann"]})
     assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."}).status_code == 200
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"

@@ -41,7 +41,6 @@ def code_texts(page: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> None:
-    """These are exactly the options that a request accepts."""
     described = next(info for info in shared.get("/patterns").json() if info["name"] == pattern)
     page = shared.http.get(f"/new?pattern={pattern}").text
     options = set(described["options"]["properties"]) - {
@@ -76,7 +75,7 @@ def test_a_prefilled_form_starts_a_run(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_an_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None:
-    """Otherwise, the texts of the example are placeholders, which are never sent with another question."""
+    """The example's texts are otherwise placeholders, which are never sent with another question."""
     page = shared.http.get(f"/new?pattern={pattern}").text
     sample = PATTERNS[pattern].load_page().sample
     plan = tomllib.loads(code_texts(page)["toml"])
@@ -184,7 +183,6 @@ values = st.recursive(
 
 @given(question=texts, options=st.dictionaries(texts.filter(lambda key: key not in ("pattern", "question")), values))
 def test_any_question_round_trips_through_the_generated_code(question: str, options: dict[str, Any]) -> None:
-    """This includes any text in any option, in all three forms."""
     request = {"pattern": "debate", "question": question, "options": options}
     assert tomllib.loads(as_toml(request) or "") == {"pattern": "debate", "question": question, **options}
     assert json.loads(shlex.split(as_curl(request, "http://localhost/"))[-1]) == request

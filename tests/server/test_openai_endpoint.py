@@ -707,7 +707,7 @@ def test_leaving_a_stream_cancels_the_run() -> None:
 
 
 def test_leaving_before_the_answer_cancels_the_run() -> None:
-    """This includes requests without a stream."""
+    """Closing the connection cancels the run even if the request asked for no stream."""
     gate = Gate(answer)
     with staged(lambda: make_service(gate), openai=True) as stage:
         connection = HTTPConnection(stage.url.removeprefix("http://"), timeout=HTTP_TIMEOUT)

@@ -73,7 +73,6 @@ def new_id() -> str:
 
 
 def test_an_owned_service_has_the_methods_of_the_service() -> None:
-    """It has every method about runs, whereas those about the process are left to the application."""
     methods = {name for name in vars(Service) if not name.startswith("_")}
     method_names = {name for name in vars(OwnedService) if not name.startswith("_")}
     assert methods - method_names == {
@@ -89,7 +88,6 @@ def test_an_owned_service_has_the_methods_of_the_service() -> None:
 
 
 def test_unknown_users_are_rejected(two_user_stage: Stage) -> None:
-    """Their requests return 401."""
     assert two_user_stage.http.get("/api/v1/runs").status_code == 401
     assert two_user_stage.http.get("/api/v1/runs", headers={"x-key": "guess"}).status_code == 401
 

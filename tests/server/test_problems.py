@@ -116,7 +116,6 @@ def test_internal_errors_are_not_described() -> None:
     ],
 )
 def test_unknown_paths_and_methods_are_problems(shared: Stage, method: str, path: str, status: int) -> None:
-    """These problems have the same form as all others."""
     answer = shared.http.request(method, path)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -172,7 +171,7 @@ def test_invalid_json_bodies_are_rejected(shared: Stage, content: bytes, message
 
 
 def test_unknown_query_parameters_are_rejected(shared: Stage) -> None:
-    """Otherwise, a mistyped filter would list every run."""
+    """A mistyped filter would otherwise list every run."""
     answer = shared.get("/runs", params={"statsu": "failed"})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "statsu"

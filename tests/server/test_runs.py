@@ -33,7 +33,7 @@ WHICH = {"pattern": "debate", "question": "Which database?", "options": {"max_ro
 
 
 def test_missing_sides_are_proposed_by_a_model() -> None:
-    """They are proposed by a call before the run. A repeated request finds the run and pays nothing."""
+    """A call before the run proposes the sides. A repeated request finds the run and pays nothing."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:

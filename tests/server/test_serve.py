@@ -100,7 +100,7 @@ def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_server_stops_immediately(tmp_path: Path, number: signal.Signals) -> None:
-    """Its exit code is the one that shells expect."""
+    """The exit code is the one that shells expect."""
     with start_server(tmp_path) as (process, url, token):
         with make_client(url, token) as http:
             assert http.get("/api/v1/runs").json()["runs"] == []

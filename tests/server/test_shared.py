@@ -83,7 +83,7 @@ def test_a_run_has_at_most_twenty_links(stage: Stage) -> None:
 
 @pytest.mark.parametrize("shows", ["run", "vote"])
 def test_a_link_gives_access_to_only_one_run(stage: Stage, stranger: httpx2.Client, shows: str) -> None:
-    """Its code opens no answer page, no other kind of link, no other run, and no other route."""
+    """The code in a public link opens no answer page, no other kind of link, no other run, and no other route."""
     run_id, other = stage.finished(), stage.finished()
     code = share_run(stage, run_id, shows)["page"].rpartition("/")[2]
     opened = set()
@@ -104,7 +104,7 @@ def test_a_link_gives_access_to_only_one_run(stage: Stage, stranger: httpx2.Clie
 
 
 def test_a_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> None:
-    """Each of its pages returns 410 at once, while other links to the run still work."""
+    """Each page of a revoked link returns 410 at once, while other links to the run still work."""
     run_id = stage.finished()
     one, two = share_run(stage, run_id), share_run(stage, run_id, "vote")
     assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{one['id']}").status_code == 204

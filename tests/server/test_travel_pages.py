@@ -58,7 +58,6 @@ def test_a_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
 
 
 def test_the_run_page_links_to_its_steps(stage: Stage) -> None:
-    """These links are in each turn and in each row of the trace."""
     run_id = stage.finished()
     page = get_page(stage, f"/runs/{run_id}")
     assert f'<a href="/runs/{run_id}/travel?step=2" title="Go back to this step">step 2</a>' in page
@@ -167,7 +166,6 @@ def test_any_two_runs_can_be_compared(stage: Stage) -> None:
 
 
 def test_a_read_only_server_offers_no_changes() -> None:
-    """Its pages show the transcript without any form."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
         run_id = stage.finished()

@@ -135,8 +135,6 @@ def test_only_finished_debates_accept_votes(stage: Stage) -> None:
 
 
 def test_votes_survive_a_restart_and_are_exported(tmp_path: Path) -> None:
-    """They are still there after a restart, and an import restores them from the export."""
-
     def make_service() -> Service:
         return Service(store=SqliteStore(tmp_path / "runs.sqlite3"), model=FunctionModel(answer))
 
@@ -197,7 +195,6 @@ def test_a_read_only_server_accepts_no_votes() -> None:
 
 
 def test_hostile_text_is_escaped() -> None:
-    """This includes contributions and the reasons given with votes."""
     text = "A plain text."
 
     def hostile(request: Any) -> Any:

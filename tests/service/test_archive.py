@@ -110,7 +110,7 @@ async def test_every_owner_has_a_separate_archive(make_service: Service) -> None
 
 
 async def test_a_run_can_skip_the_archive(make_service: Service) -> None:
-    """Such a run sees no entry and adds none."""
+    """A run without the archive sees no entry and adds none."""
     await finish_debate(make_service)
     without = await finish_debate(make_service, "Are rents affordable?", archive=False)
     assert {source.source: source.reason for source in without.document.raw.context.skipped}[
@@ -120,7 +120,7 @@ async def test_a_run_can_skip_the_archive(make_service: Service) -> None:
 
 
 async def test_a_deleted_run_is_removed_from_the_archive(make_service: Service) -> None:
-    """So are its ratings, and no document in the archive mentions it any more."""
+    """The ratings of a deleted run are removed too, and no document in the archive mentions the run any more."""
     first = await finish_debate(make_service)
     await finish_debate(make_service, "Are trams affordable?")
     assert (await make_service.archive().ratings.of(["ann"]))["ann"].debates == 2
@@ -180,7 +180,7 @@ async def test_a_fork_sees_the_archived_context_of_its_parent() -> None:
 
 
 async def test_an_imported_run_changes_no_archive(make_service: Service) -> None:
-    """Otherwise, the author of a file could influence later debates."""
+    """The author of a file could otherwise influence later debates."""
     suspended = await finish_debate(make_service, limits=Limits(calls=5))
     lines = [line async for line in export_run(make_service.store, suspended.run_id)]
     async with Service(store=MemoryStore(), model=model(answer_vote)) as other:

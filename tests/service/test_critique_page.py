@@ -122,7 +122,7 @@ def test_a_critique_starts_over_http_and_its_page_has_the_claims() -> None:
 
 
 def test_a_document_has_the_layout_of_the_live_run() -> None:
-    """Its sections are grouped in the same way as those on the live page."""
+    """The sections of a saved document are grouped in the same way as those on the live page."""
     pattern = critique(name="x", answer=ANSWER, critics=[Persona("Ada")], sources={"lease.md": LEASE})
     raw = pattern.run_sync(QUESTION, model=model_of()).output
     document = CritiqueDocument.of_raw(raw.to_wire())

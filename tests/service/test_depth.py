@@ -72,7 +72,7 @@ async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) 
 
 @pytest.mark.anyio
 async def test_a_disputed_auto_run_ends_at_the_last_depth() -> None:
-    """Its result is that of a thorough debate, whatever that may be."""
+    """A disputed run has the result of a thorough debate, whatever that may be."""
     document: Any = (await finish_run(judged_model([]), depth="auto", **DEBATE)).document
     assert [step.name for step in document.raw.escalation] == ["quick", "balanced", "thorough"]
     assert document.raw.verdict.winner is None

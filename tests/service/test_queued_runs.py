@@ -79,7 +79,6 @@ async def test_a_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
 
 
 async def test_the_run_of_a_killed_worker_is_taken_over_without_text_loss(fleet: Fleet) -> None:
-    """This holds for readers from the beginning and for readers with a mark. No recorded call is repeated."""
     workers = fleet.workers()
     expected = await undisturbed_updates(fleet, workers, seed=5)
     fleet.models.seconds = 0.2
@@ -247,7 +246,7 @@ async def test_the_service_reports_why_workers_reject_a_run(fleet: Fleet) -> Non
 
 
 async def test_an_abandoned_run_without_a_worker_is_not_awaited(fleet: Fleet) -> None:
-    """It may be, for example, a run that another program left in the same store."""
+    """An abandoned run may be one that another program left in the same store."""
     async with make_service(fleet.workers()) as service, make_service(fleet.workers()) as other:
         block, model = service.patterns["city"], RemoteModel(fleet.models.port)
         fleet.models.answering.clear()

@@ -120,7 +120,7 @@ async def test_readers_receive_everything_in_the_result(name: str) -> None:
 
 @given(index=st.integers(0, 10**6), unknown=st.sampled_from(["", "1-x", "99-000000000000"]))
 async def test_following_from_any_mark_gives_exactly_the_rest(index: int, unknown: str) -> None:
-    """This holds in memory and for the journal. After an unknown mark, everything is sent again."""
+    """Marks work in memory and for the journal. After an unknown mark, everything is sent again."""
     store = MemoryStore()
     async with Service({"it": rent_debate()}, store=store, model=constant_model()) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
@@ -259,7 +259,6 @@ async def test_repeated_requests_with_one_id_start_one_run() -> None:
 
 
 async def test_simultaneous_starts_with_one_id_start_one_run() -> None:
-    """This holds however close together the starts are."""
     model = Gate()
     async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         runs = await asyncio.gather(*(service.begin("it", QUESTION, run_id="r", seed=1) for _ in range(4)))
@@ -540,7 +539,7 @@ async def _are_left(store: MemoryStore, number: int) -> bool:
 
 
 async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
-    """This includes every status except running. Younger runs are kept."""
+    """Runs with any status except running are deleted. Younger runs are kept."""
     store, model = MemoryStore(), FunctionModel(lambda request: "x")
     now = time.time()
     for name, days in (("old", 31), ("waits", 40), ("young", 29)):
@@ -735,7 +734,7 @@ async def test_pages_are_stable_for_any_time_and_id(start_times: tuple[float, ..
 async def test_every_reader_gets_the_text_of_each_call_exactly_once(
     pieces: list[tuple[str, str, bool]], joins: int
 ) -> None:
-    """This includes slow readers, and readers that join in the middle of the text."""
+    """Readers may be slow, and they may join in the middle of the text."""
     channel = Channel()
     readers = []
     for number, (path, text, pauses) in enumerate(pieces):

@@ -90,7 +90,6 @@ def test_store_addresses_are_parsed(text: str, place: str) -> None:
 
 @pytest.mark.parametrize("text", UNKNOWN)
 def test_unknown_addresses_are_rejected_with_the_valid_forms(text: str) -> None:
-    """This holds for every way to name a store."""
     for name in (text, Path(text)):
         with pytest.raises(ConfigurationError, match="postgresql://") as refused:
             open_store(name)
@@ -149,7 +148,6 @@ def test_an_encoded_password_reaches_the_driver(password: str) -> None:
 
 
 def test_an_unreachable_database_is_named_without_its_password(caplog: pytest.LogCaptureFixture) -> None:
-    """This holds for every form of address."""
     pytest.importorskip("psycopg")
     caplog.set_level(logging.DEBUG)
     store = open_store(f"host=127.0.0.1 port=1 dbname=app user=ann password={SECRET}")

@@ -218,7 +218,7 @@ async def test_a_running_run_can_be_exported() -> None:
 
 
 async def test_invalid_json_is_not_exported() -> None:
-    """Neither is a run that does not exist."""
+    """A run that does not exist cannot be exported either."""
     store = MemoryStore()
     for number, given_ in enumerate((float("nan"), object(), {1, 2})):
         await store.create(make_header(f"r{number}", input=given_))
@@ -390,7 +390,7 @@ async def test_a_truncated_export_is_reported() -> None:
 
 
 async def test_an_overlong_line_is_rejected_unread(tmp_path: Path) -> None:
-    """Such a line must cost neither memory nor time."""
+    """An overlong line must cost neither memory nor time."""
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
         file.truncate(65_000_000)
@@ -468,7 +468,7 @@ async def test_an_inaccessible_path_is_named(tmp_path: Path) -> None:
 
 
 async def test_an_export_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
-    """This holds for any umask, and even if the export replaces a public file."""
+    """The umask does not matter, even if the export replaces a public file."""
     path, store = tmp_path / "runs.jsonl", await filled_store("r1")
     for overwrite in (False, True):
         await write_export(path, store, ["r1"], overwrite=overwrite)
@@ -498,7 +498,7 @@ async def test_a_trusted_file_is_imported_unchanged() -> None:
 
 
 def test_the_schema_is_a_valid_json_schema() -> None:
-    """It follows draft 2020-12, and contains the version of the format and the fields and values of the rows."""
+    """The schema follows draft 2020-12. It contains the version of the format and the fields and values of the rows."""
     schema = export_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$defs"]["run_line"]["properties"]["format"]["const"] == 1

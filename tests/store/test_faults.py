@@ -211,7 +211,7 @@ def list_modes(folder: Path) -> set[str]:
 
 
 async def test_a_new_store_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
-    """This includes the file, the log, locks, lists of open steps and the folders created for them, with any umask."""
+    """The file, the log, locks, lists of open steps and the folders created for them are private, with any umask."""
     store = SqliteStore(tmp_path / "new" / "deep" / "runs.sqlite3")
     await store.create(make_header())
     await store.intend("r1", "a", "call", "x" * 2_000_000)
@@ -357,7 +357,7 @@ async def test_a_non_database_file_is_reported(tmp_path: Path, content: bytes) -
 
 @pytest.mark.parametrize("application", [0, 7])
 async def test_a_database_of_another_program_is_reported(tmp_path: Path, application: int) -> None:
-    """Such a database has other tables or another application id."""
+    """A database of another program has other tables or another application id."""
     path = tmp_path / "runs.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA application_id = {application}")

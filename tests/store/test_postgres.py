@@ -203,7 +203,6 @@ async def test_a_process_that_exits_without_closing_has_written_everything(
 
 
 async def test_four_processes_can_create_the_schema_at_once(postgres_server: Server, own_schema: str) -> None:
-    """One of them creates the tables while the others wait, and all of them store their runs."""
     waiting, go = os.pipe()
     processes = [Warm(FIRST, postgres_server.url, own_schema, name, stdin=waiting) for name in "abcd"]
     os.close(waiting)
@@ -266,7 +265,7 @@ asyncio.run(main())
 async def test_tables_can_be_created_while_another_thread_imports_sqlalchemy(
     postgres_server: Server, own_schema: str
 ) -> None:
-    """This happens when a service queues its first run while its worker is starting."""
+    """A service does both at once if it queues its first run while its worker is starting."""
     pytest.importorskip("dbos")
     command = [sys.executable, "-c", HALFWAY, postgres_server.url, own_schema]
     done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603, ASYNC221

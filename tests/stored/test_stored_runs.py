@@ -33,7 +33,6 @@ def import_store(tmp_path: Path) -> Path:
 
 
 def test_each_pattern_has_a_stored_run() -> None:
-    """Their ids are in the order of the recording."""
     assert [pattern.replace("_", "-") for pattern in RUNS] == [*PATTERNS]
 
 

@@ -24,7 +24,6 @@ MODEL = FunctionModel(answer_with_usage, name="openai/small")
 
 
 async def test_a_debate_emits_its_metrics() -> None:
-    """These are calls, tokens as reported by the server, the run and its verdict."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
     assert watched.totals() == snapshot(
@@ -131,7 +130,10 @@ async def test_no_metric_has_an_id_or_the_name_of_a_person(name: str) -> None:
 
 
 async def test_a_skipped_failure_is_counted() -> None:
-    """Its attributes are the role, the error and the recovery action. The failed call also carries its error."""
+    """The attributes of a skipped failure are the role, the error and the recovery action.
+
+    The failed call also carries its error.
+    """
 
     def failing(request: ModelRequest) -> Any:
         if request.block.endswith("bob"):

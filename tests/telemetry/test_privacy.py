@@ -56,8 +56,6 @@ async def test_content_is_exported_only_on_request(name: str) -> None:
 
 
 async def test_tool_arguments_and_results_are_content() -> None:
-    """So are the messages that return them to the model."""
-
     def look_up(word: str) -> str:
         """Look up a fact."""
         return f"{word} {CANARY}-result"

@@ -437,7 +437,6 @@ async def test_an_invalid_trace_label_is_ignored() -> None:
 
 
 async def test_batches_and_services_are_observed() -> None:
-    """Each of their runs has a separate workflow span."""
     watched = Watched()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     await pattern.batch(["A?", "B?"], model=small_model(), observe=watched.observe).all()

@@ -202,7 +202,7 @@ def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
     ],
 )  # fmt: skip
 def test_the_subset_is_rendered_as_specified(text: str, html: str) -> None:
-    """This covers each element, and text that Markdown would hide."""
+    """Text that Markdown would hide is covered as well as each element."""
     assert prose(text) == html
 
 
@@ -226,7 +226,7 @@ def test_growing_text_is_shown_in_its_final_form(text: str, html: str) -> None:
 
 
 def test_repeated_text_starts_again() -> None:
-    """This happens with structured answers, which are not rendered as text."""
+    """Structured answers are not rendered as prose, even while they grow."""
     growing = GrowingProse()
     assert growing.grow("One.\n\nTwo.")
     assert growing.grow("Other")
@@ -266,7 +266,6 @@ def test_a_long_block_is_not_rendered_again_for_each_word() -> None:
 
 
 def test_formulas_and_tasks_are_rendered() -> None:
-    """They may be inline, displayed or in lists. Amounts of money, code and invalid formulas stay as they are."""
     html = prose("So $x_1$ and $$\\frac{a}{b}$$, \\(y\\) or \\[z\\].\n\n- [ ] open\n- [x] *done*")
     assert html.count("<math>") == html.count('<math display="block">') == 2
     assert "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>" in html

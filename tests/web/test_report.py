@@ -260,7 +260,6 @@ TEXTS = Parts(REPORT).texts
 
 @given(at=st.integers(0, sum(len(text) for *_, text in TEXTS) - 1), char=st.characters(exclude_categories=["Cs", "Cc"]))
 async def test_any_changed_character_on_the_page_is_detected(at: int, char: str) -> None:
-    """This covers the debaters' words, the page's own words, and numbers."""
     row, column = [(line - 1, column + at) for line, column, text in TEXTS for at in range(len(text))][at]
     lines = REPORT.split("\n")
     if lines[row][column] == char:
@@ -279,7 +278,6 @@ async def test_any_changed_character_on_the_page_is_detected(at: int, char: str)
     at=st.integers(0, len(extract_journal(REPORT)) - 1), char=st.characters(min_codepoint=32, exclude_categories=["Cs"])
 )
 async def test_any_changed_character_in_the_journal_is_detected(at: int, char: str) -> None:
-    """This covers recorded answers and all other values."""
     journal = extract_journal(REPORT)
     if journal[at] == char:
         return
@@ -330,7 +328,7 @@ async def test_a_consistently_changed_answer_is_detected_by_later_prompts() -> N
 
 
 async def test_a_report_of_another_version_is_unknown() -> None:
-    """Its page may be laid out differently, so the report does not count as false."""
+    """The page of another version may be laid out differently, so the report does not count as false."""
     html = REPORT.replace('generator" content="flowdebate ', 'generator" content="flowdebate 0.0.1-')
     finding = await verify_report(html)
     assert finding.outcome == "unknown"

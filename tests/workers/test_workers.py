@@ -162,7 +162,7 @@ asyncio.run(made.{call})
 
 
 async def test_runs_without_a_delivery_are_found_page_by_page(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This holds however many clients died before queueing, and with runs from other queues in between."""
+    """Any number of clients may have died before queueing, and runs from other queues may lie in between."""
     monkeypatch.setattr("flowdebate.workers.reaper._PAGE", 2)
     workers, other_workers, name = fleet.workers(), fleet.workers(name="another-queue"), fleet.given["name"]
     for client in (workers, other_workers):
@@ -193,7 +193,7 @@ async def test_nothing_is_stored_while_dbos_is_unavailable(fleet: Fleet, monkeyp
 
 
 async def test_runs_survive_a_provider_outage(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They wait in the queue while their worker retries one of them at intervals, and all of them are completed."""
+    """The runs wait in the queue while their worker retries one of them at intervals, and all of them are completed."""
     monkeypatch.setitem(DELAYS, "outage", (0.1, 0.2))
     monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.5)
     workers, fleet.models.away = fleet.workers(), True
@@ -212,7 +212,7 @@ async def test_runs_survive_a_provider_outage(fleet: Fleet, monkeypatch: pytest.
 
 
 async def test_a_run_is_not_postponed_forever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It fails once the provider has been unavailable for `outage` seconds, or at once if that option is not set."""
+    """A run fails once the provider has been unavailable for `outage` seconds, or at once if that option is not set."""
     monkeypatch.setitem(DELAYS, "outage", (0.1, 0.1))
     monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.1)
     fleet.models.away = True
@@ -449,7 +449,7 @@ async def test_a_run_can_be_cancelled_while_it_runs(fleet: Fleet) -> None:
 
 
 async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, postgres_server: Server) -> None:
-    """This covers both finished and waiting runs. A run whose id has the same prefix is unaffected."""
+    """Finished and waiting runs are both removed. A run whose id has the same prefix is unaffected."""
     workers = fleet.workers()
     ids = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{name}") for name in ("a", "a/b", "c")]
     async with fleet.working(workers):
@@ -513,7 +513,7 @@ async def test_a_queue_row_cannot_run_code(
 
 
 async def test_a_forged_output_with_our_marker_is_reported(fleet: Fleet, postgres_server: Server) -> None:
-    """Such an output does not prevent the status of the run from being read."""
+    """A forged output does not prevent the status of the run from being read."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-c")
     with psycopg.connect(postgres_server.url) as session:

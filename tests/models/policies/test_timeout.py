@@ -147,8 +147,6 @@ def test_cancellation_by_the_caller_is_not_a_timeout() -> None:
 
 @pytest.mark.parametrize("options", [{"seconds": 5}, {"first_text": 5}], ids=["seconds", "first_text"])
 def test_a_timeout_error_raised_by_the_model_is_not_the_deadline(options: dict[str, float]) -> None:
-    """Such an error belongs to the application and is raised unchanged."""
-
     async def early() -> None:
         with pytest.raises(TimeoutError, match="mine"):
             await ask(Timeout(Leaf([TimeoutError("mine")]), **options), make_request())

@@ -101,7 +101,10 @@ async def test_a_block_accepts_any_policy(make: Callable[[Any], Any]) -> None:
 
 
 async def test_opening_a_wrapper_opens_all_inner_models() -> None:
-    """This holds for every kind of wrapper while the outermost one is open. Models without connections are skipped."""
+    """All kinds of wrappers keep their inner models open while they are open.
+
+    Models without connections are skipped.
+    """
     models = [Holdable(name=str(number)) for number in range(len(POLICIES))]
     wrapped = [make(model) for make, model in zip(POLICIES.values(), models, strict=True)]
     async with Retrying(Fallback(*wrapped, Leaf())).open_connections():

@@ -81,7 +81,7 @@ def test_equal_beginnings_collapse() -> None:
 
 
 def test_steps_of_only_one_run_keep_their_position() -> None:
-    """Such steps follow the same step as in their own run."""
+    """The steps that only one run has follow the same step as in their own run."""
     rows = compare_runs(make_calls("a", "c", "e"), make_calls("b", "a", "d", "c"), fork=None)
     assert summarize(rows) == [(None, "b"), (1, 1), (None, "d"), (2, 2), ("e", None)]
 

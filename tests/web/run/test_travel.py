@@ -46,7 +46,6 @@ def turn_numbers(moment: Moment) -> list[int]:
 
 
 def test_the_transcript_at_a_step_has_all_earlier_turns(pattern_sheet: Sheet) -> None:
-    """It has neither the step's own turn nor a later one."""
     every = [turn for sheet_round in pattern_sheet.rounds for turn in sheet_round.parts if isinstance(turn, Turn)]
     spoken = sorted(turn.call.number for turn in every if turn.call is not None)
     assert spoken
@@ -60,7 +59,7 @@ def test_the_transcript_at_a_step_has_all_earlier_turns(pattern_sheet: Sheet) ->
 
 
 def test_a_number_past_the_end_selects_the_last_step(pattern_sheet: Sheet) -> None:
-    """Such a number may come from a longer fork."""
+    """A number past the end may come from a longer fork."""
     assert moment_at(pattern_sheet, 10_000) == moment_at(pattern_sheet, len(pattern_sheet.trace.calls))
 
 
