@@ -28,7 +28,7 @@ from flowdebate import DebateContributionEntry, JudgeOptions, handler, sequencer
 from flowdebate.evaluation import fit_letters
 from flowdebate.models.local.model import LocalModel
 from flowdebate.patterns.debate import JudgeBallot, JudgeTemplate, Judging, LetterFit
-from flowdebate.patterns.debate.judging.ballots import MIN_LOG_ODDS, centred
+from flowdebate.patterns.debate.judging.ballots import MIN_LOG_ODDS, centered
 from flowdebate.patterns.debate.judging.judge import Judge
 from flowdebate.patterns.debate.judging.jurors import FITTED
 from flowdebate.patterns.debate.schemas import DebateTranscriptState, JudgedVerdict
@@ -185,7 +185,7 @@ def judging_of(case: Case, row: Found) -> Judging:
         JudgeBallot(
             view=view,
             order=list(order),
-            log_odds=centred({first: lead, second: 0.0}),
+            log_odds=centered({first: lead, second: 0.0}),
             mass=mass,
             lengths=case.lengths,
         )

@@ -78,7 +78,7 @@ def test_words_of_a_page_are_never_split(columns: int) -> None:
     text = "the extra flowdebate[audit] is needed for the intervals of styles and the findings on each of them"
     page.line(text)
     page.remark(text)
-    page.labelled("Left out", text, "")
+    page.labeled("Left out", text, "")
     assert screen.getvalue().split() == f"{text} ({text}) Left out: {text}".split()
     assert screen.getvalue().count("\n") >= (6 if columns < len(text) else 3)
 

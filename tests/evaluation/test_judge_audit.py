@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import audit, full_audit
 from flowdebate.evaluation.audit_report import LIMITS
-from flowdebate.patterns.debate.judging.ballots import JudgeBallot, centred, softmax
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, centered, softmax
 from flowdebate.patterns.debate.judging.views import Schedule
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def test_planted_slot_preference_is_recovered_in_log_odds(worths: list[list[floa
         item = []
         for view in Schedule(kind="cyclic").views("abc"[:sides], shuffle=False):
             sums = {side: worth["abc".index(side)] + slot * (at == 0) for at, side in enumerate(view.order)}
-            item.append(ballot("".join(view.order), None, log_odds=centred(sums), scores=softmax(sums), mass=0.9))
+            item.append(ballot("".join(view.order), None, log_odds=centered(sums), scores=softmax(sums), mass=0.9))
         cast.append(item)
     report = full_audit(cast, resamples=99)
     assert report.saturation is None

@@ -135,9 +135,9 @@ def test_preferences_are_reported_with_their_numbers() -> None:
 
 def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
     """If slots or labels are fixed, their effect cannot be told apart from that of the side."""
-    labelled = [ballot(order, order[0], labels={order[0]: "A", order[1]: "B"}) for order in ("ab", "ba")]
+    labeled = [ballot(order, order[0], labels={order[0]: "A", order[1]: "B"}) for order in ("ab", "ba")]
     assert full_audit([[FIRST]] * 60).findings[0].startswith("cannot tell: all 60 items were shown in one order")
-    findings = full_audit([[ballot_] for ballot_ in labelled * 30]).findings
+    findings = full_audit([[ballot_] for ballot_ in labeled * 30]).findings
     assert findings[0].startswith("favors the first slot: 60 of 60")
     assert findings[1].startswith("cannot tell: in all 60 items each label had one slot")
 

@@ -19,7 +19,7 @@ from evidence.real import real
 from evidence.simulate import WORLDS, Ballots, ballots, right
 from evidence.simulated import by_odds, by_vote
 from evidence.unkind import unkind
-from flowdebate.patterns.debate.judging.ballots import JudgeBallot, centred, decide
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, centered, decide
 from flowdebate.testing import FunctionModel
 
 
@@ -212,7 +212,7 @@ def test_the_figures_of_letters_match_the_library(items: list[tuple[float, ...]]
     leaders = by_odds(odds).leaders
     for number, views in enumerate(odds.tolist()):
         cast = [
-            JudgeBallot(view=at, order=["a", "b"], log_odds=centred({"a": view[0], "b": view[1]}))
+            JudgeBallot(view=at, order=["a", "b"], log_odds=centered({"a": view[0], "b": view[1]}))
             for at, view in enumerate(views)
         ]
         winner = decide(cast, sides=["a", "b"], by="log_odds", min_log_odds=0.0).winner

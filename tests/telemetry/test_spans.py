@@ -399,8 +399,8 @@ async def test_a_fork_links_to_the_trace_of_its_parent() -> None:
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     options: dict[str, Any] = {"model": small_model(), "store": store, "observe": watched.observe}
-    labelled = StoreOptions(store=store, labels={"series": "rents"})
-    await pattern.run(QUESTION, run_id="r", **{**options, "store": labelled})
+    labeled = StoreOptions(store=store, labels={"series": "rents"})
+    await pattern.run(QUESTION, run_id="r", **{**options, "store": labeled})
     fork = await pattern.fork("r", fork_id="f", **options)
     assert fork.parent_labels["series"] == "rents"
     await pattern.resume("f", **options)

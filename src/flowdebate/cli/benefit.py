@@ -193,9 +193,7 @@ class _Outcome:
         }
 
 
-async def _read_outcome(
-    store: Store, name: str, questions: Sequence[LabelledQuestion], cluster: str | None
-) -> _Outcome:
+async def _read_outcome(store: Store, name: str, questions: Sequence[LabeledQuestion], cluster: str | None) -> _Outcome:
     from flowdebate.errors import RunNotFound
     from flowdebate.models.base import Usage
     from flowdebate.patterns.debate.benefit import BenefitItem, MethodAnswer, benefit_item
@@ -249,7 +247,7 @@ _LETTERS = string.ascii_lowercase
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledQuestion(Row):
+class LabeledQuestion(Row):
     """Question with a known answer."""
 
     sides: tuple[Mapping[str, Any], ...]
@@ -346,7 +344,7 @@ class EvaluationPlans(Plans):
             self.stored["options"].setdefault("synthesizer", False)  # only the verdicts are compared
         self._baselines = baselines
         self._equal = {} if equal is None else {"equal": equal}
-        self.questions: list[LabelledQuestion] = [
+        self.questions: list[LabeledQuestion] = [
             self._label(row, path=path, number=number, truth=truth, columns=choices)
             for number, row in enumerate(rows, 1)
         ]
@@ -364,14 +362,14 @@ class EvaluationPlans(Plans):
         from flowdebate.evaluation.benefit import DRAFTS
 
         # the unchanged row of the first question
-        question = row if isinstance(row, LabelledQuestion) else self.questions[0]
+        question = row if isinstance(row, LabeledQuestion) else self.questions[0]
         sides = [dict(side) for side in question.sides]
         # A vote between two first drafts is a coin toss, so on average it cannot differ from a single call.
         compared = [name for name in BASELINES if name != "drafts" or len(sides) >= DRAFTS]
         settings = {"baselines": list(self._baselines or compared), **self._equal}
         return {**super().options_of(row), "debaters": sides, **settings}
 
-    def _label(self, row: Row, *, path: str, number: int, truth: str, columns: Sequence[str]) -> LabelledQuestion:
+    def _label(self, row: Row, *, path: str, number: int, truth: str, columns: Sequence[str]) -> LabeledQuestion:
         from flowdebate.evaluation.evaluation_run import deal
         from flowdebate.patterns.debate.sides import yes_no_sides
 
@@ -389,4 +387,4 @@ class EvaluationPlans(Plans):
             sides = [dict(side) for side in declared or default]
             stances, names = [side["stance"] for side in sides], [side["name"] for side in sides]
         right = read_truth(row, truth, stances, names, path=path, number=number)
-        return LabelledQuestion(question=row.question, columns=row.columns, sides=tuple(sides), truth=right)
+        return LabeledQuestion(question=row.question, columns=row.columns, sides=tuple(sides), truth=right)

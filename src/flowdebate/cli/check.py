@@ -109,15 +109,13 @@ async def _run(report: ModelCheck) -> Signals | None:
 def _show(report: ModelCheck) -> None:
     page = open_page()
     data = report.as_dict()
-    page.labelled("Model", report.model.name, "bold", indent="")
+    page.labeled("Model", report.model.name, "bold", indent="")
     tokens = "" if data["tokens"] is None else f", {data['tokens']:,} tokens"
-    page.labelled(
-        "Asked", f"{data['calls']} calls, {data['requests']} requests{tokens}, {data['seconds']:.0f} s", "dim"
-    )
+    page.labeled("Asked", f"{data['calls']} calls, {data['requests']} requests{tokens}, {data['seconds']:.0f} s", "dim")
     if report.error is not None:
-        page.labelled("Fails", report.error, "red")
+        page.labeled("Fails", report.error, "red")
     if report.status == "interrupted":
-        page.labelled("Interrupted", "what follows is all that is known", "yellow")
+        page.labeled("Interrupted", "what follows is all that is known", "yellow")
     for group, rows in groupby(report.rows(), key=attrgetter("group")):
         page.line()
         page.columns((group.upper(), "", ""), [(row.name, row.outcome, row.detail) for row in rows])
@@ -125,7 +123,7 @@ def _show(report: ModelCheck) -> None:
     if cut:  # terminals truncate the last column of a table, which contains these details
         page.line()
     for row in cut:
-        page.labelled(row.name, row.detail, "red", indent="")
+        page.labeled(row.name, row.detail, "red", indent="")
     advice = report.advice()
     if advice or report.status == "complete":
         page.line()
@@ -134,7 +132,7 @@ def _show(report: ModelCheck) -> None:
             page.line(hint, indent="  ")
     if report.record is not None:
         page.line()
-        page.labelled("Record", f"{report.record}, without keys and addresses of hosts: attach it to a report", "dim")
+        page.labeled("Record", f"{report.record}, without keys and addresses of hosts: attach it to a report", "dim")
 
 
 def _check_quickly(models: Sequence[Model], *, as_json: bool) -> None:
@@ -147,9 +145,9 @@ def _check_quickly(models: Sequence[Model], *, as_json: bool) -> None:
         for answer in answers:
             if answer["error"] is None:
                 tokens = "" if answer["tokens"] is None else f", {answer['tokens']:,} tokens"
-                page.labelled("Answers", f"{answer['model']}, in {answer['seconds']:.1f} s{tokens}", "green", indent="")
+                page.labeled("Answers", f"{answer['model']}, in {answer['seconds']:.1f} s{tokens}", "green", indent="")
             else:
-                page.labelled("Fails", f"{answer['model']}: {answer['error']}", "red", indent="")
+                page.labeled("Fails", f"{answer['model']}: {answer['error']}", "red", indent="")
     if any(answer["error"] for answer in answers):
         raise typer.Exit(ExitCode.FAILED)
 

@@ -102,18 +102,18 @@ def _show(data: dict[str, Any]) -> None:
         message = explain_no_models()
         page.line(f"{message[0].upper()}{message[1:]}.")
     else:
-        page.labelled("Model", data["default"]["model"], "bold", indent="")
-        page.labelled("For", f"{_ROLES}; --model ROLE=SPEC names another one for one of them", "dim")
-        page.labelled("From", data["default"]["from"], "dim")
+        page.labeled("Model", data["default"]["model"], "bold", indent="")
+        page.labeled("For", f"{_ROLES}; --model ROLE=SPEC names another one for one of them", "dim")
+        page.labeled("From", data["default"]["from"], "dim")
     local = data["local"]
     page.line()
-    page.labelled("Local model", local["title"], "bold", indent="")
-    page.labelled("Engine", "installed" if local["engine"] else 'not installed: pip install "flowdebate[local]"', "dim")
+    page.labeled("Local model", local["title"], "bold", indent="")
+    page.labeled("Engine", "installed" if local["engine"] else 'not installed: pip install "flowdebate[local]"', "dim")
     if local["path"] is not None:
-        page.labelled("Weights", f"{local['path']} ({local['bytes'] / 1e9:.1f} GB)", "dim")
+        page.labeled("Weights", f"{local['path']} ({local['bytes'] / 1e9:.1f} GB)", "dim")
     else:
         later = "installed, joined into one file at first use (1.1 GB)" if local["packages"] else _NO_WEIGHTS
-        page.labelled("Weights", later, "dim")
+        page.labeled("Weights", later, "dim")
     rows = []
     for provider in data["providers"]:
         state = "is set" if provider["keySet"] else "is not set"

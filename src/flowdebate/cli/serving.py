@@ -506,12 +506,12 @@ def _show(state: QueueState | Changed | str, changed: str) -> None:
     elif isinstance(state, Changed):
         page.line(f"{counted(len(state.runs), 'run')} {changed}.")
         for run_id, why in state.refused.items():
-            page.labelled(run_id, why, "yellow")
+            page.labeled(run_id, why, "yellow")
         if state.more:
             page.line("More runs match: repeat the command to continue.")
     else:
         oldest = "" if state.oldest is None else f", the oldest for {state.oldest:.0f} s"
-        page.labelled("Queue", state.queue, "bold", indent="")
+        page.labeled("Queue", state.queue, "bold", indent="")
         page.line(f"{state.waiting} waiting{oldest}; {state.put_off} put off, {state.running} running")
         page.line(f"{state.rejected} rejected, {counted(state.dead_letters, 'dead letter')}")
         rows = [

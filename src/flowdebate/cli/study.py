@@ -423,13 +423,13 @@ def _show_registration(registration: Registration, path: Path, *, as_json: bool)
         write_json(registration.model_dump(mode="json", by_alias=True))
         return
     page = open_page()
-    page.labelled("Registered", str(path), "bold", indent="")
-    page.labelled("Hash", registration.hash, "dim", indent="")
+    page.labeled("Registered", str(path), "bold", indent="")
+    page.labeled("Hash", registration.hash, "dim", indent="")
     for name, value in registration.fixed.items():
         # The value contains either hashes keyed by design, or names.
         parts = [f"{key} {part[:12]}" for key, part in value.items()] if isinstance(value, dict) else value
         text = "; ".join(parts) if isinstance(parts, list) else str(value)
-        page.labelled(name.replace("_", " ").capitalize(), text, "plain")
+        page.labeled(name.replace("_", " ").capitalize(), text, "plain")
 
 
 def _as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -104,7 +104,7 @@ class Places(WireModel):
         return self.items == 1 or (self.arrangements > 1 and self.apart)
 
     @property
-    def favoured(self) -> PlaceRate:
+    def favored(self) -> PlaceRate:
         """Place with the most wins; the first such place if several are tied."""
         return max(self.places, key=lambda place: place.wins)
 
@@ -378,8 +378,8 @@ def _about_judge(figures: JudgeFigures, tests: int) -> Iterator[str]:
 
 
 def _about_places(places: Places, tests: int) -> Iterator[str]:
-    kind, favoured = places.kind, places.favoured
-    won = f"{favoured.wins} of {places.n}"
+    kind, favored = places.kind, places.favored
+    won = f"{favored.wins} of {places.n}"
     if not places.separable:
         yield f"cannot tell: {_inseparable(places)}"
         return
@@ -389,20 +389,20 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
     size = counted(places.items, "verdict" if places.n == places.items else "item")
     enough = f"at least {needed} are needed to find a rate of {sought(places.sides):.0%}"
     if small and (p is None or p > ALPHA):
-        share_text = f"{_name(places, favoured)} won {won}, {favoured.rate:.0%}"
+        share_text = f"{_name(places, favored)} won {won}, {favored.rate:.0%}"
         yield f"too few to tell: {size} ({share_text}); {enough}"
-    bounds = "" if favoured.low is None else f", 95% CI {favoured.low:.0%} to {favoured.high:.0%}"
-    numbers = f"{won} ({favoured.rate:.0%}{bounds}{'' if p is None else f', {_p(p)}'})"
+    bounds = "" if favored.low is None else f", 95% CI {favored.low:.0%} to {favored.high:.0%}"
+    numbers = f"{won} ({favored.rate:.0%}{bounds}{'' if p is None else f', {_p(p)}'})"
     if p is None:
         if not small:
-            yield f"{_name(places, favoured)} won {numbers}; not tested for chance"
+            yield f"{_name(places, favored)} won {numbers}; not tested for chance"
     elif p <= ALPHA:
         # The preference was found anyway; the size merely says that a weaker preference could have been missed.
-        yield f"favors {_name(places, favoured)}: {numbers}" + (
+        yield f"favors {_name(places, favored)}: {numbers}" + (
             f"; too few for a weaker one: {size}, {enough}" if small else ""
         )
     elif places.p is not None and places.p <= ALPHA:
-        yield f"not shown by one of {tests} tests: {_name(places, favoured)} won {numbers}"
+        yield f"not shown by one of {tests} tests: {_name(places, favored)} won {numbers}"
     elif not small:
         rate_shown = smallest_rate(places.items, sides=places.sides, alpha=ALPHA / max(tests, 1))
         could = (
@@ -410,7 +410,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
             if rate_shown is None
             else f"; with n = {places.items} one of {rate_shown:.0%} would have been found in {POWER:.0%} of cases"
         )
-        yield f"no {kind} bias found: {_name(places, favoured)} won {numbers}{could}"
+        yield f"no {kind} bias found: {_name(places, favored)} won {numbers}{could}"
 
 
 def _inseparable(places: Places) -> str:

@@ -145,13 +145,13 @@ def benefit_report(
     voted. Raise ConfigurationError if no item can be compared.
     """
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
-    labelled = [item for item in items if item.truth is not None]
-    counted = [item for item in labelled if not item.failed or missing == "wrong"]
+    labeled = [item for item in items if item.truth is not None]
+    counted = [item for item in labeled if not item.failed or missing == "wrong"]
     methods: list[Method] = ["debate", *(n for n in NAMES if any(n in item.baselines for item in counted))]
     names = _comparable_baselines(counted)
     if not names:
         raise ConfigurationError(
-            _WHERE, "items", len(labelled), "must include an item with a truth and a baseline's answer"
+            _WHERE, "items", len(labeled), "must include an item with a truth and a baseline's answer"
         )
     comparisons = _compare(names, counted, confidence=confidence, min_gain=min_gain)
     if_wrong = _compare(names, counted, confidence=confidence, min_gain=min_gain, undecided="wrong")
@@ -162,14 +162,14 @@ def benefit_report(
         for compared, other in zip(comparisons, if_wrong, strict=True)
     ]
     finding = min((compared.finding for compared in comparisons), key=_PRECEDENCE.index)
-    failed = sum(item.failed for item in labelled)
+    failed = sum(item.failed for item in labeled)
     differing = [other for one, other in zip(comparisons, if_wrong, strict=True) if one.finding != other.finding]
     return BenefitReport(
         n=len(counted),
-        attempted=len(labelled),
+        attempted=len(labeled),
         failed=failed,
         missing=missing,
-        without_truth=len(items) - len(labelled),
+        without_truth=len(items) - len(labeled),
         confidence=confidence,
         min_gain=min_gain,
         methods=[_method_result(method, counted, confidence) for method in methods],
@@ -182,7 +182,7 @@ def benefit_report(
             min_gain=min_gain,
             failed=failed,
             undecided=sum(len(item.debate.answer) != 1 for item in counted if not item.failed),
-            attempted=len(labelled),
+            attempted=len(labeled),
             missing=missing,
         )
         + "".join(f" {_otherwise(other, confidence, min_gain)}" for other in differing[:1]),

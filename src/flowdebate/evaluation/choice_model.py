@@ -100,8 +100,10 @@ def fit_choices(
             is_finite = True
         chances = np.exp(worth - worth.max(axis=1, keepdims=True))
         chances /= chances.sum(axis=1, keepdims=True)
-        centred = columns - (chances[:, :, None] * columns).sum(axis=1, keepdims=True)
-        curvature = np.einsum("g,gk,gkp,gkq->pq", number[place], chances, centred, centred) + weight * np.eye(width - 1)
+        centered = columns - (chances[:, :, None] * columns).sum(axis=1, keepdims=True)
+        curvature = np.einsum("g,gk,gkp,gkq->pq", number[place], chances, centered, centered) + weight * np.eye(
+            width - 1
+        )
         scores = ((shares - chances)[:, :, None] * columns).sum(axis=1)
         step = np.linalg.solve(curvature, number[place] @ scores - weight * coefficients)
         coefficients = coefficients + step / max(
@@ -112,7 +114,7 @@ def fit_choices(
             break
     if not is_finite and _separated(columns, shares):
         return None
-    errors, freedom = _errors(chances, centred, scores, place, number, curvature, weight=weight, basis=basis)
+    errors, freedom = _errors(chances, centered, scores, place, number, curvature, weight=weight, basis=basis)
     return ChoiceFit((basis @ coefficients).tolist(), errors, freedom, int(number.sum()))
 
 
@@ -120,8 +122,8 @@ def _identified(columns: Floats) -> bool:
     """Return whether every direction of the coefficients affects some choice."""
     import numpy as np
 
-    centred = (columns - columns.mean(axis=1, keepdims=True)).reshape(-1, columns.shape[2])
-    return bool(np.linalg.matrix_rank(centred, tol=1e-9) == columns.shape[2])
+    centered = (columns - columns.mean(axis=1, keepdims=True)).reshape(-1, columns.shape[2])
+    return bool(np.linalg.matrix_rank(centered, tol=1e-9) == columns.shape[2])
 
 
 def _separated(columns: Floats, shares: Floats) -> bool:
@@ -143,7 +145,7 @@ def _separated(columns: Floats, shares: Floats) -> bool:
 
 def _errors(
     chances: Floats,
-    centred: Floats,
+    centered: Floats,
     scores: Floats,
     place: Integers,
     number: Floats,
@@ -167,7 +169,7 @@ def _errors(
     parts = []
     order = np.argsort(place, kind="stable")
     for rows, same in zip(np.split(order, np.cumsum(np.bincount(place))[:-1]), number, strict=True):
-        weighted = np.sqrt(chances[rows])[:, :, None] * centred[rows] @ root
+        weighted = np.sqrt(chances[rows])[:, :, None] * centered[rows] @ root
         leverage, axes = np.linalg.eigh(np.einsum("gkp,gkq->pq", weighted, weighted))
         leverage = np.clip(leverage, 0, 1)
         sole = leverage > _SOLE

@@ -60,7 +60,7 @@ _OFFICE = (
     "- Verdict: your conclusion, in one or two sentences."
 )
 TEMPLATE = JudgeTemplate(
-    labelled=_OFFICE,
+    labeled=_OFFICE,
     turn="Question: {question}\n\nThe texts:\n{transcript}\n\nWeigh them against each other. Which is best, and why?",
     rubric="Give each text a score on each of these criteria, considering that criterion alone:\n{criteria}",
 )

@@ -232,7 +232,7 @@ def tabulate(
     Rows are assumed to be independent.
     """
     comparisons = [row for row in rows if row is not None]
-    labelled = [
+    labeled = [
         (row, right) for row, right in zip(rows, truth or (), strict=False) if row is not None and right is not None
     ]
     systems = sorted(
@@ -240,7 +240,7 @@ def tabulate(
         key=lambda system: -system.rate.value,
     )
     names = list(dict.fromkeys(judge.judge for c in comparisons for judge in c.judges))
-    judges = [_judge(name, comparisons, len(names), labelled) for name in names]
+    judges = [_judge(name, comparisons, len(names), labeled) for name in names]
     choices = [{judge.judge: judge.winner or NOBODY for judge in c.judges} for c in comparisons]
     kappa, alpha = agree([[row.get(name) for row in choices] for name in names])
     longest = [
@@ -259,7 +259,7 @@ def tabulate(
         longer=_figure(fmean(longest), len(longest)) if longest else None,
         ranking=_rank(comparisons) if ranked else None,
         p=sign_test(systems[0].wins, systems[1].wins) if len(systems) == _PAIR else None,
-        truth=_verdicts_against_truth(labelled) if labelled else None,
+        truth=_verdicts_against_truth(labeled) if labeled else None,
         failed=dict(failed or {}),
         findings=[],
         comparisons=list(rows),
@@ -288,21 +288,21 @@ def _system(name: str, comparisons: Sequence[Comparison]) -> ComparedSystem:
     )
 
 
-def _verdicts_against_truth(labelled: Sequence[tuple[Comparison, str]]) -> VerdictsAgainstTruth:
-    decided = [row.winner == right for row, right in labelled if row.winner is not None]
-    credits_ = [1 / len(row.sides) if row.winner is None else row.winner == right for row, right in labelled]
+def _verdicts_against_truth(labeled: Sequence[tuple[Comparison, str]]) -> VerdictsAgainstTruth:
+    decided = [row.winner == right for row, right in labeled if row.winner is not None]
+    credits_ = [1 / len(row.sides) if row.winner is None else row.winner == right for row, right in labeled]
     return VerdictsAgainstTruth(
-        rows=len(labelled),
-        decided=_figure(len(decided) / len(labelled), len(labelled)),
+        rows=len(labeled),
+        decided=_figure(len(decided) / len(labeled), len(labeled)),
         right=_figure(fmean(decided), len(decided)) if decided else None,
-        credit=_figure(fmean(credits_), len(labelled)),
+        credit=_figure(fmean(credits_), len(labeled)),
     )
 
 
-def _orders_against_truth(name: str, labelled: Sequence[tuple[Comparison, str]]) -> OrdersAgainstTruth | None:
+def _orders_against_truth(name: str, labeled: Sequence[tuple[Comparison, str]]) -> OrdersAgainstTruth | None:
     rows, decided = [], []
     orders: dict[str, list[bool]] = {}
-    for comparison, truth in labelled:
+    for comparison, truth in labeled:
         ballots = [ballot for ballot in comparison.ballots if (ballot.model or "") == name]
         usable = [ballot for ballot in ballots if ballot.problem is None]
         if not usable:
@@ -326,7 +326,7 @@ def _orders_against_truth(name: str, labelled: Sequence[tuple[Comparison, str]])
 
 
 def _judge(
-    name: str, comparisons: Sequence[Comparison], judges: int, labelled: Sequence[tuple[Comparison, str]]
+    name: str, comparisons: Sequence[Comparison], judges: int, labeled: Sequence[tuple[Comparison, str]]
 ) -> ComparingJudge:
     judge_ballots = [[ballot for ballot in c.ballots if (ballot.model or "") == name] for c in comparisons]
     counts = [count(ballots) for ballots in judge_ballots if ballots]
@@ -350,7 +350,7 @@ def _judge(
         even=fmean(1 / len(wins.wins) for wins in places) if places else None,
         towards_first=_figure(fmean(leans), len(leans)) if leans else None,
         favours=favours,
-        truth=_orders_against_truth(name, labelled),
+        truth=_orders_against_truth(name, labeled),
     )
 
 

@@ -350,7 +350,7 @@ def audit(
     >>> first = JudgeBallot(order=["yes", "no"], winner="yes")
     >>> second = JudgeBallot(order=["no", "yes"], winner="no")
     >>> audited = audit([[first, second]])
-    >>> audited.position_consistency.value, audited.preference_fairness.value, audited.slots[0].favoured.rate
+    >>> audited.position_consistency.value, audited.preference_fairness.value, audited.slots[0].favored.rate
     (0.0, -1.0, 1.0)
     """
     if isinstance(items, (str, PathLike)):
@@ -612,10 +612,10 @@ def _interval(
 def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, Any]:
     """Compute the mean pairwise correlation between models, its basis, and the effective number of models."""
     of: Literal["errors", "scores"] = "errors" if judges.is_known else "scores"
-    by_pair, centred, count = (judges.errors if of == "errors" else judges.scores), of == "scores", len(judges.models)
+    by_pair, centered, count = (judges.errors if of == "errors" else judges.scores), of == "scores", len(judges.models)
     pairs, correlations = list[PairSums](), list[float]()
     for _, pair in sorted(by_pair.items()):
-        if len(pair.items) >= _ENOUGH and (rho := _correlation(pair.total, centred=centred)) is not None:
+        if len(pair.items) >= _ENOUGH and (rho := _correlation(pair.total, centered=centered)) is not None:
             pairs.append(pair)
             correlations.append(rho)
     if not pairs:
@@ -624,7 +624,7 @@ def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, An
     value = math.fsum(sorted(correlations)) / len(correlations)
     low = high = None
     if resampling is not None and resampling.resamples:
-        low, high = _correlation_interval(pairs, resampling, centred=centred)
+        low, high = _correlation_interval(pairs, resampling, centered=centered)
         low, high = min(low, value), max(high, value)
     # A higher correlation means fewer effective models, so the upper end of one interval is the lower end of the other.
     worth = [None if rho is None else effective_n(count, min(max(rho, 0.0), 1.0)) for rho in (value, high, low)]
@@ -637,7 +637,7 @@ def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, An
     }
 
 
-def _correlation_interval(pairs: Sequence[PairSums], resampling: Resampling, *, centred: bool) -> tuple[float, float]:
+def _correlation_interval(pairs: Sequence[PairSums], resampling: Resampling, *, centered: bool) -> tuple[float, float]:
     """Compute the 95% interval of the mean correlation from percentiles of bootstrap samples of items."""
     import numpy as np
 
@@ -650,7 +650,7 @@ def _correlation_interval(pairs: Sequence[PairSums], resampling: Resampling, *, 
     table = table[np.lexsort(table.T[::-1])]
     n, x, y, xx, yy, xy = np.moveaxis(resampling.sums(table).reshape(-1, len(pairs), _COLUMNS), -1, 0)
     with np.errstate(all="ignore"):
-        means = (0.0, 0.0) if centred else (x / n, y / n)
+        means = (0.0, 0.0) if centered else (x / n, y / n)
         spread = np.sqrt(np.maximum(xx / n - means[0] ** 2, 0) * np.maximum(yy / n - means[1] ** 2, 0))
         correlation = np.where(spread > _FLAT, (xy / n - means[0] * means[1]) / spread, np.nan)
         drawn = np.nansum(correlation, axis=1) / (~np.isnan(correlation)).sum(axis=1)
@@ -672,9 +672,9 @@ def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
     }
 
 
-def _correlation(sums: _Sums, *, centred: bool) -> float | None:
-    """Compute Pearson's correlation, about 0 if the points are `centred`; return None if a variable is constant."""
+def _correlation(sums: _Sums, *, centered: bool) -> float | None:
+    """Compute Pearson's correlation, about 0 if the points are `centered`; return None if a variable is constant."""
     n, x, y, xx, yy, xy = sums
-    mean_x, mean_y = (0.0, 0.0) if centred else (x / n, y / n)
+    mean_x, mean_y = (0.0, 0.0) if centered else (x / n, y / n)
     spread = math.sqrt(max(xx / n - mean_x**2, 0.0) * max(yy / n - mean_y**2, 0.0))
     return (xy / n - mean_x * mean_y) / spread if spread > _FLAT else None

@@ -120,8 +120,8 @@ def _paired_power(n: int, gain: float, share: float, alpha: float) -> float:
     """Compute the power of McNemar's exact test: the sign test's power, averaged over the number of differing pairs."""
     import numpy as np
 
-    centre, width = n * share, 9 * math.sqrt(n * share * (1 - share)) + 1
-    differ = np.arange(max(1, math.floor(centre - width)), min(n, math.ceil(centre + width)) + 1)
+    center, width = n * share, 9 * math.sqrt(n * share * (1 - share)) + 1
+    differ = np.arange(max(1, math.floor(center - width)), min(n, math.ceil(center + width)) + 1)
     rate = min((share + gain) / (2 * share), 1.0)
     return float(binomial_chances(n, share)[differ] @ _powers_of_two(differ, rate, alpha))
 

@@ -284,17 +284,17 @@ class Resampling:
         value, n = np.asarray(values, dtype=float), np.asarray(numbers, dtype=float)
         order = np.lexsort((n, value))
         value, n = value[order], n[order]
-        centre = float(value.sum() / n.sum())
+        center = float(value.sum() / n.sum())
         counted = minimum == 0 and bool(np.all(n == 1)) and bool(np.all((value == 0) | (value == 1)))
-        if minimum is not None and (counted or np.allclose(value, centre * n)):
-            share = (centre - minimum) / (1 - minimum)
+        if minimum is not None and (counted or np.allclose(value, center * n)):
+            share = (center - minimum) / (1 - minimum)
             low, high = exact_interval(round(share * len(n)), len(n))
-            return min(centre, minimum + low * (1 - minimum)), max(centre, minimum + high * (1 - minimum))
+            return min(center, minimum + low * (1 - minimum)), max(center, minimum + high * (1 - minimum))
         if len(n) > _MANY:
-            spread = math.sqrt(float(((value - centre * n) ** 2).sum()) * len(n) / (len(n) - 1)) / float(n.sum())
-            return centre - two_sided_z(ALPHA) * spread, centre + two_sided_z(ALPHA) * spread
+            spread = math.sqrt(float(((value - center * n) ** 2).sum()) * len(n) / (len(n) - 1)) / float(n.sum())
+            return center - two_sided_z(ALPHA) * spread, center + two_sided_z(ALPHA) * spread
         low, high = self._bootstrap(value, n)
-        return min(low, centre), max(high, centre)
+        return min(low, center), max(high, center)
 
     def _bootstrap(self, value: Floats, n: Floats) -> tuple[float, float]:
         """Compute the BCa interval (Efron 1987) of `value.sum() / n.sum()`.
@@ -310,9 +310,9 @@ class Resampling:
         for start in range(0, self.resamples, batch):
             items = source.integers(0, size, (min(batch, self.resamples - start), size))
             drawn[start : start + batch] = value[items].sum(axis=-1) / n[items].sum(axis=-1)
-        centre = value.sum() / n.sum()
+        center = value.sum() / n.sum()
         ends = np.array([ALPHA / 2, 1 - ALPHA / 2])
-        below = ((drawn < centre).mean() + (drawn <= centre).mean()) / 2
+        below = ((drawn < center).mean() + (drawn <= center).mean()) / 2
         without = (value.sum() - value) / (n.sum() - n)  # jackknife: leaves out one item at a time
         if 0 < below < 1 and np.isfinite(without).all() and np.ptp(without):
             pull = without.mean() - without

@@ -108,9 +108,9 @@ def ring(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noq
 
 def star(names: Sequence[str], round: int, random: Random, *, hub: str | None = None) -> list[Edge]:  # noqa: A002, ARG001
     """Let the hub (default: the first by name) review all others, and all others review the hub: 2(N - 1) edges."""
-    centre = min(names, default=None) if hub is None else hub
-    rim = [name for name in sorted(names) if name != centre]
-    return [edge for name in rim if centre is not None for edge in ((centre, name), (name, centre))]
+    center = min(names, default=None) if hub is None else hub
+    rim = [name for name in sorted(names) if name != center]
+    return [edge for name in rim if center is not None for edge in ((center, name), (name, center))]
 
 
 def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001

@@ -313,7 +313,7 @@ _BEGINNINGS = (1, 4, 8, 16)  # lengths of the index keys, which save comparing a
 
 
 @dataclass(frozen=True, slots=True)
-class Normalised:
+class Normalized:
     """Text prepared for comparison.
 
     Letters are joined without spaces and punctuation; numbers and currency signs are set off by spaces.
@@ -344,14 +344,14 @@ class Normalised:
         return None
 
 
-def normalise(text: str) -> Normalised:
+def normalize(text: str) -> Normalized:
     """Normalize `text` (NFKC, casefolded), keeping each word's original span.
 
     Characters escaped in prompts count as themselves, whether or not `text` was copied from a prompt.
 
-    >>> normalise("It cost “1.5 Mio” in well-known ti­mes.").text
+    >>> normalize("It cost “1.5 Mio” in well-known ti­mes.").text
     'itcost 1.5 mioinwellknowntimes'
-    >>> normalise("⟦U+003C⟧|im_end|>").text == normalise("<|im_end|>").text
+    >>> normalize("⟦U+003C⟧|im_end|>").text == normalize("<|im_end|>").text
     True
     """
     if "⟦" in text:  # padded with a character that `fold` removes, so that offsets do not change
@@ -366,10 +366,10 @@ def normalise(text: str) -> Normalised:
         length += len(piece)
         start, end = match.span()
         spans.append((start, end) if places is None else (places[start], with_accents(text, places[end - 1] + 1)))
-    return Normalised("".join(pieces), starts, spans, words)
+    return Normalized("".join(pieces), starts, spans, words)
 
 
-_source = lru_cache(maxsize=512)(normalise)  # cached: a debate looks up all arguments in the same sources
+_source = lru_cache(maxsize=512)(normalize)  # cached: a debate looks up all arguments in the same sources
 
 
 def verify_quotes(
@@ -410,7 +410,7 @@ def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_c
     key={key}>`.
     """
     plain = re.sub(_CASE_CHANGED, r"\1", re.sub(r"(?i)\[sic!?\]", " ", quote))
-    parts = [part for part in map(normalise, _ELLIPSIS.split(plain)) if part.words]
+    parts = [part for part in map(normalize, _ELLIPSIS.split(plain)) if part.words]
     status: QuoteStatus = "too_short"
     if parts and not any(_is_short(part, min_words, min_characters) for part in parts):
         status = "unverified"
@@ -420,7 +420,7 @@ def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_c
     if (
         len(quote) <= _MAX_VERBATIM_LENGTH
         and (plain != quote or _ELLIPSIS.search(quote))
-        and not _is_short(normalise(quote), min_words, min_characters)
+        and not _is_short(normalize(quote), min_words, min_characters)
     ):
         for verbatim in dict.fromkeys((quote, unescaped(quote))):
             pattern = re.compile(r"\s+".join(map(re.escape, verbatim.split())))
@@ -431,12 +431,12 @@ def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_c
     return {"status": status}
 
 
-def _is_short(part: Normalised, min_words: int, min_characters: int) -> bool:
+def _is_short(part: Normalized, min_words: int, min_characters: int) -> bool:
     words = sum(any(map(str.isalnum, word)) for word in part.words)
     return words < min_words or len(" ".join(part.words)) < min_characters
 
 
-def _find_parts(parts: list[Normalised], source: Normalised) -> tuple[Span, ...]:
+def _find_parts(parts: list[Normalized], source: Normalized) -> tuple[Span, ...]:
     """Find all `parts` in `source`, in order; return no spans if one is missing."""
     spans, begin = [], 0
     for part in parts:

@@ -27,7 +27,7 @@ from flowdebate.errors import ConfigurationError, ConflictingOptions, ResourceCo
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
-from flowdebate.patterns.consensus.relations import analyse
+from flowdebate.patterns.consensus.relations import analyze
 from flowdebate.patterns.consensus.schemas import CriticAnswer, Proposal, RevisionAnswer, VoteAnswer
 from flowdebate.patterns.council import CHAIR
 from flowdebate.resources.archive import Archive
@@ -217,15 +217,15 @@ def test_analytics_describe_the_debate() -> None:
 def test_debates_without_a_vote_count_have_no_analytics() -> None:
     output = plan(max_rounds=1).run_sync(TASK, model=model()).output
     with pytest.raises(ValueError, match="not counted"):
-        analyse(output.model_copy(update={"tally": None}), 1.0)
+        analyze(output.model_copy(update={"tally": None}), 1.0)
 
 
 def test_single_agent_debates_have_sparse_analytics() -> None:
     """A single agent cannot cause dissent, splits or risks, so only the measurements remain."""
     output = plan(("ann",), max_rounds=1).run_sync(TASK, model=model()).output
-    analytics = analyse(output, 1.0)
+    analytics = analyze(output, 1.0)
     assert (analytics.agreement, analytics.dissent, analytics.split_opinions, analytics.risk_areas) == (1.0, [], [], [])
-    assert analyse(output.model_copy(update={"rounds": []}), 1.0).insights == []
+    assert analyze(output.model_copy(update={"rounds": []}), 1.0).insights == []
 
 
 @dataclass(frozen=True)

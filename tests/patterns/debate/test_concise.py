@@ -386,4 +386,4 @@ def test_fully_quoted_texts_are_fully_copied(text: str, before: str, after: str)
     if any(char.isalnum() for char in text):
         assert copied_run(text, f"{before} “{text}” {after}") >= len(text_words(text)) or not text.isascii()
     assert copied_run(text, "") == 0
-    assert CONCISE_DEBATER.labelled
+    assert CONCISE_DEBATER.labeled

@@ -21,7 +21,7 @@ from flowdebate.patterns.debate.judging.ballots import (
     JudgeQuote,
     Judging,
     Statement,
-    centred,
+    centered,
     decide,
     leader_of,
     softmax,
@@ -122,7 +122,7 @@ def test_simulated_judges_return_their_log_odds(sides: int) -> None:
         view = read_view(request)
         if view.form == "letter":
             sums = judge._odds(view, draw=None)
-            expected.append(centred({side.called: value for side, value in zip(view.sides, sums, strict=True)}))
+            expected.append(centered({side.called: value for side, value in zip(view.sides, sums, strict=True)}))
         return judge.request(request)
 
     judge_debate(FunctionModel(spy), sides=sides)
@@ -146,7 +146,7 @@ def test_slot_bias_of_any_size_never_changes_the_winner(worths: list[float], bia
         cast = []
         for number, view in enumerate(Schedule(kind="cyclic").views(SIDES[:sides], shuffle=False)):
             sums = {side: worths[SIDES.index(side)] + bias[slot] for slot, side in enumerate(view.order)}
-            cast.append(JudgeBallot(view=number, order=list(view.order), log_odds=centred(sums)))
+            cast.append(JudgeBallot(view=number, order=list(view.order), log_odds=centered(sums)))
         return cast
 
     plain = decide(ballots([0.0] * 3), sides=SIDES[:sides], by="log_odds")
@@ -162,7 +162,7 @@ def test_slot_bias_of_any_size_never_changes_the_winner(worths: list[float], bia
 def test_swapped_inputs_have_opposite_log_odds(pairs: list[tuple[float, float]]) -> None:
     """In the other order, the two sides' arguments trade places. The sides may be listed in any order."""
     ballots = [
-        JudgeBallot(view=view, order=list(SIDES[:2]), log_odds=centred(dict(zip(SIDES, pair, strict=False))))
+        JudgeBallot(view=view, order=list(SIDES[:2]), log_odds=centered(dict(zip(SIDES, pair, strict=False))))
         for view, pair in enumerate(pairs)
     ]
     other = {SIDES[0]: SIDES[1], SIDES[1]: SIDES[0]}
@@ -193,7 +193,7 @@ def panel_of(given_to: Sequence[Sequence[float]], *, times: int = 1) -> list[Jud
     """Cast a ballot for each model, repeated `times` times."""
     return [
         JudgeBallot(
-            model=f"model-{number}", order=list(SIDES[: len(to)]), log_odds=centred(dict(zip(SIDES, to, strict=False)))
+            model=f"model-{number}", order=list(SIDES[: len(to)]), log_odds=centered(dict(zip(SIDES, to, strict=False)))
         )
         for number, to in enumerate(given_to)
         for _ in range(times)
@@ -270,8 +270,8 @@ def test_panel_winner_leads(given_to: list[list[float]]) -> None:
 def test_probabilities_from_log_odds_add_up(log_odds: dict[str, float]) -> None:
     """Centering the log-odds changes only their mean, which becomes 0."""
     assert math.fsum(softmax(log_odds).values()) == pytest.approx(1)
-    assert math.fsum(centred(log_odds).values()) == pytest.approx(0, abs=1e-9)
-    assert softmax(centred(log_odds)) == pytest.approx(softmax(log_odds), abs=1e-9)
+    assert math.fsum(centered(log_odds).values()) == pytest.approx(0, abs=1e-9)
+    assert softmax(centered(log_odds)) == pytest.approx(softmax(log_odds), abs=1e-9)
 
 
 @pytest.mark.parametrize("bias", [-300.0, -1.0, 0.0, 1.0, 300.0])

@@ -9,7 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.sources.quotes import find_quotes, normalise, verify_quotes
+from flowdebate.sources.quotes import find_quotes, normalize, verify_quotes
 from tests.cases import slow_but_first
 from tests.measures.drawn import texts
 
@@ -246,7 +246,7 @@ def sources_and_slices(draw: st.DrawFn) -> tuple[str, int, int]:
     """Draw a source, and the first and last word of a slice of it."""
     words = draw(st.lists(word_texts, min_size=3, max_size=25))
     source = "".join(part for word in words for part in (word, draw(gaps)))
-    count = len(normalise(source).words)
+    count = len(normalize(source).words)
     assume(count >= 3)
     first = draw(st.integers(0, count - 3))
     return source, first, draw(st.integers(first + 2, count - 1))
@@ -261,7 +261,7 @@ def is_long_enough(keys: list[str]) -> bool:
 def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, int, int], data: st.DataObject) -> None:
     """Case, spacing and punctuation between words may differ, but the position must cover exactly these words."""
     source, first, last = slice_
-    words = normalise(source)
+    words = normalize(source)
     expected = words.words[first : last + 1]
     assume(is_long_enough(expected))
     quote = source[slice(*words.spans[first])]
@@ -276,7 +276,7 @@ def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, in
     outer_quotes = [item for item in verify_quotes(f"「{quote}」", {"": "x", "s": source}) if item.depth == 0]
     assert [item.status for item in outer_quotes] == ["verified"]
     [span] = outer_quotes[0].spans
-    normalized = normalise(source[span.start : span.end])
+    normalized = normalize(source[span.start : span.end])
     assert "".join(normalized.words) == "".join(expected)
     assert (normalized.spans[0][0], normalized.spans[-1][1]) == (0, span.end - span.start)
 
@@ -285,8 +285,8 @@ def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, in
 def test_replaced_or_inserted_words_make_a_quote_unverified(sample: tuple[str, int, int], data: st.DataObject) -> None:
     """The additional word either replaces a word from the source or is inserted between two of them."""
     source, first, last = sample
-    keys = normalise(source).words[first : last + 1]
-    assume("unheard" not in normalise(source).text)
+    keys = normalize(source).words[first : last + 1]
+    assume("unheard" not in normalize(source).text)
     place = data.draw(st.integers(0, len(keys) - 1))
     keys[place : place + data.draw(st.integers(0, 1))] = ["unheard"]
     assume(is_long_enough(keys))
@@ -298,11 +298,11 @@ def test_replaced_or_inserted_words_make_a_quote_unverified(sample: tuple[str, i
 def test_quotes_with_a_dropped_word_are_not_verified(sample: tuple[str, int, int], data: st.DataObject) -> None:
     """The test skips cases where the shorter sequence happens to occur in the source as well."""
     source, first, last = sample
-    words = normalise(source)
+    words = normalize(source)
     keys = words.words[first : last + 1]
     place = data.draw(st.integers(1, len(keys) - 2))
     shorter = keys[:place] + keys[place + 1 :]
-    assume(is_long_enough(shorter) and normalise(" ".join(shorter)).text not in words.text)
+    assume(is_long_enough(shorter) and normalize(" ".join(shorter)).text not in words.text)
     [verification] = verify_quotes(f"「{' '.join(shorter)}」", {"s": source})
     assert verification.status != "verified"
 
@@ -326,8 +326,8 @@ def test_positions_are_valid_for_any_text(text: str, source: str) -> None:
         ends = [0, *(end for span in item.spans for end in (span.start, span.end))]
         assert ends == sorted(ends)
         assert ends[-1] <= len(origin)
-        quoted = "".join(normalise(re.sub(r"\[(\w)\](?=\w)", r"\1", item.text)).words)
-        at_place = "".join(key for span in item.spans for key in normalise(origin[span.start : span.end]).words)
+        quoted = "".join(normalize(re.sub(r"\[(\w)\](?=\w)", r"\1", item.text)).words)
+        at_place = "".join(key for span in item.spans for key in normalize(origin[span.start : span.end]).words)
         assert item.status != "verified" or at_place == quoted
 
 
@@ -365,9 +365,9 @@ def test_hostile_texts_are_processed_in_time(name: str) -> None:
 @given(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "-1", "b"]), max_size=12), st.data())
 def test_words_are_found_at_their_first_position(source: list[str], data: st.DataObject) -> None:
     """The search must agree with a naive comparison at every position and never match part of a word."""
-    text = normalise(" ".join(source))
+    text = normalize(" ".join(source))
     part = data.draw(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "b"]), min_size=1, max_size=4))
-    expected = normalise(" ".join(part)).text
+    expected = normalize(" ".join(part)).text
     begin = data.draw(st.sampled_from([0, *text.starts]))
     ends = [*text.starts[1:], len(text.text)]
     places = [

@@ -93,11 +93,11 @@ def show_run(run: StoredRun, steps: Sequence[StepRow], page: Page, note: str = "
     """Write a run's options, labels, note, steps and outcome."""
     show_head(run, page)
     for label, value in run.header.labels.items():
-        page.labelled("Label", f"{label}={value}", "dim")
+        page.labeled("Label", f"{label}={value}", "dim")
     if note:
-        page.labelled("Note", note, "")
+        page.labeled("Note", note, "")
     if (fork := Fork.of(run, steps)) is not None:
-        page.labelled("Fork of", f"{fork.parent}: {fork.counts}", "dim")
+        page.labeled("Fork of", f"{fork.parent}: {fork.counts}", "dim")
     for step in steps:
         show_step(step, page)
     show_outcome(run, page)
@@ -106,15 +106,15 @@ def show_run(run: StoredRun, steps: Sequence[StepRow], page: Page, note: str = "
 def show_head(run: StoredRun, page: Page) -> None:
     """Write a run's options and status."""
     header = run.header
-    page.labelled("Run", header.run_id, "bold", indent="")
-    page.labelled("About", header.question, "bold", indent="")
-    page.labelled("Block", header.block, "dim")
+    page.labeled("Run", header.run_id, "bold", indent="")
+    page.labeled("About", header.question, "bold", indent="")
+    page.labeled("Block", header.block, "dim")
     if (info := pattern_of_run(run)) is not None:
-        page.labelled("Command", f"flowdebate {info.verb}", "dim")
-    page.labelled("Models", ", ".join(header.fingerprint.get("model", "").splitlines()) or "unknown", "dim")
-    page.labelled("Started", f"{to_datetime(header.created_at).astimezone():%Y-%m-%d %H:%M:%S %z}", "dim")
-    page.labelled("Seed", str(header.seed), "dim")
-    page.labelled("Status", status_text(state_of(run)), "dim")
+        page.labeled("Command", f"flowdebate {info.verb}", "dim")
+    page.labeled("Models", ", ".join(header.fingerprint.get("model", "").splitlines()) or "unknown", "dim")
+    page.labeled("Started", f"{to_datetime(header.created_at).astimezone():%Y-%m-%d %H:%M:%S %z}", "dim")
+    page.labeled("Seed", str(header.seed), "dim")
+    page.labeled("Status", status_text(state_of(run)), "dim")
 
 
 def show_step(step: StepRow, page: Page) -> None:
@@ -138,7 +138,7 @@ def show_step(step: StepRow, page: Page) -> None:
     if facts:
         page.remark(", ".join(facts))
     for failure in state.failures:
-        page.labelled("Failed", failure, "yellow")
+        page.labeled("Failed", failure, "yellow")
     if not state.finished:
         page.remark("not finished")
         return
@@ -155,7 +155,7 @@ def show_outcome(run: StoredRun, page: Page) -> None:
     page.heading("Outcome")
     page.line(f"  {status_text(state_of(run))}")
     if outcome.get("error"):
-        page.labelled("Error", str(outcome["error"]), "red")
+        page.labeled("Error", str(outcome["error"]), "red")
     output, raw = outcome.get("output"), outcome.get("raw")
     if isinstance(raw, dict):
         with suppress(BadFile):  # raised for a block that is not a pattern

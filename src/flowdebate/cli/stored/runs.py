@@ -302,13 +302,13 @@ def verify(
     else:
         page = open_page()
         for finding in findings:
-            page.labelled("Run", finding.run_id, "bold", indent="")
-            page.labelled("About", finding.question, "bold", indent="")
-            page.labelled("Journal", counted(finding.answers, "answer"), "dim")
-            page.labelled("Outcome", _WORDS[finding.outcome], "dim")
-            page.labelled("Not checked", ", ".join(finding.unchecked), "dim")
+            page.labeled("Run", finding.run_id, "bold", indent="")
+            page.labeled("About", finding.question, "bold", indent="")
+            page.labeled("Journal", counted(finding.answers, "answer"), "dim")
+            page.labeled("Outcome", _WORDS[finding.outcome], "dim")
+            page.labeled("Not checked", ", ".join(finding.unchecked), "dim")
             for problem in finding.problems:
-                page.labelled("Problem", problem, "yellow")
+                page.labeled("Problem", problem, "yellow")
     if any(finding.outcome == "differs" for finding in findings):
         raise typer.Exit(ExitCode.FAILED)
     if any(finding.outcome == "unknown" for finding in findings):
@@ -450,13 +450,13 @@ def archive(
 
 def _show(debate: ArchivedDebate, label: str) -> None:
     page = open_page()
-    page.labelled(label, debate.task, "bold", indent="")
-    page.labelled("Answer", debate.answer or "no agreement", "green")
+    page.labeled(label, debate.task, "bold", indent="")
+    page.labeled("Answer", debate.answer or "no agreement", "green")
     for ballot in debate.dissent:
-        page.labelled("Dissent", f"{ballot.voter}: {ballot.reasoning}", "dim")
+        page.labeled("Dissent", f"{ballot.voter}: {ballot.reasoning}", "dim")
     for what, name in dict(debate.recorded or {}).items():
         if name is not None:
-            page.labelled("Turned out", f"{name} was {what}", "bold")
+            page.labeled("Turned out", f"{name} was {what}", "bold")
 
 
 @opt.command()

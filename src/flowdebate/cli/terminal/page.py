@@ -66,14 +66,14 @@ class Page:
         self._marks: Marks | None = None
 
     def subject(self, label: str, text: str) -> None:
-        self.labelled(label, text, "bold", indent="")
+        self.labeled(label, text, "bold", indent="")
         for speaker in self._speakers:
             if speaker.about:
-                self.labelled(speaker.name, speaker.about, self.colour(speaker.name))
+                self.labeled(speaker.name, speaker.about, self.color(speaker.name))
             else:
-                self.line(in_line(speaker.name), style=self.colour(speaker.name), indent="  ")
+                self.line(in_line(speaker.name), style=self.color(speaker.name), indent="  ")
 
-    def colour(self, name: str) -> str:
+    def color(self, name: str) -> str:
         """Return the style for a speaker's name."""
         return f"bold {self._colours.get(name, 'white')}"
 
@@ -91,7 +91,7 @@ class Page:
                 self._fact(section)
             case Group():
                 self.line()
-                self.labelled(section.label, section.text, "bold", indent="")
+                self.labeled(section.label, section.text, "bold", indent="")
                 for part in section.facts:
                     self._fact(part)
                 if section.remark is not None:
@@ -126,8 +126,8 @@ class Page:
         if fact.short:
             text = " ".join(text.split())
             text = text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
-        style = _STYLES[fact.tone] if fact.speaker is None else self.colour(fact.speaker)
-        self.labelled(fact.label, text, style, indent="" if fact.edge else "  ")
+        style = _STYLES[fact.tone] if fact.speaker is None else self.color(fact.speaker)
+        self.labeled(fact.label, text, style, indent="" if fact.edge else "  ")
 
     def heading(self, title: str) -> None:
         self.line()
@@ -143,9 +143,9 @@ class Page:
         """Announce the next speaker, with the stance or role unless the page header already shows it."""
         self.line()
         if description:
-            self.labelled(name, description, self.colour(name), indent="")
+            self.labeled(name, description, self.color(name), indent="")
         else:
-            self.line(f"{in_line(name).lstrip(' ')}:", style=self.colour(name))
+            self.line(f"{in_line(name).lstrip(' ')}:", style=self.color(name))
 
     def text(self, piece: str) -> None:
         """Write a chunk of a contribution or of the output."""
@@ -175,7 +175,7 @@ class Page:
         if not self.screen.is_terminal:
             self.line(title)
             for fact in facts:
-                self.labelled(fact.label, fact.text, "bold")
+                self.labeled(fact.label, fact.text, "bold")
             return
         from rich.console import Group
         from rich.panel import Panel
@@ -265,7 +265,7 @@ class Page:
 
     # Low-level writing
 
-    def labelled(self, label: str, text: str, style: str, *, indent: str = "  ") -> None:
+    def labeled(self, label: str, text: str, style: str, *, indent: str = "  ") -> None:
         """Write `text` after a label; continuation lines are indented more deeply than the label."""
         behind = " " + text.lstrip(" \t\n")
         self._set([(f"{in_line(label)}:", style), (behind, "")], indent=f"{indent}  ", first=indent)

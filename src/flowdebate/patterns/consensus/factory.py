@@ -47,7 +47,7 @@ from .options import (
     as_topology,
     as_voting,
 )
-from .relations import analyse
+from .relations import analyze
 from .rounds import (
     Criticizing,
     Polling,
@@ -309,7 +309,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
         if output.tally is not None:
             problems = list(state.problems)  # for example, failure to read the ratings
             try:
-                output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - start_time)})
+                output = output.model_copy(update={"analytics": analyze(output, time.perf_counter() - start_time)})
             except Exception as error:  # noqa: BLE001 - the answer is there already
                 problems.append(f"analytics: {one_line(error_text(error))}")
             try:

@@ -18,7 +18,7 @@ _SHOWN = 10
 """Maximum length of lists that would otherwise grow with the debate."""
 
 
-def analyse(output: ConsensusOutput, seconds: float) -> Analytics:
+def analyze(output: ConsensusOutput, seconds: float) -> Analytics:
     """Compute a debate's analytics from its output and its duration in `seconds`.
 
     Raises ValueError if the votes were not counted.

@@ -290,15 +290,15 @@ def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
     ranked = [[item.agent_name for item in review.ranking] for review in reviews.values()]
     if len(ranked) < _TWO or max(map(len, ranked)) < _TWO:
         return None
-    sums = _centred_sums(ranked)
+    sums = _centered_sums(ranked)
     # the spread under full agreement is fixed in a balanced design, but depends on the consensus after a failed review
     consensus = sorted(sums, key=lambda name: (sums[name], name))
-    agreed = _centred_sums([sorted(ranking, key=consensus.index) for ranking in ranked])
+    agreed = _centered_sums([sorted(ranking, key=consensus.index) for ranking in ranked])
     spread, maximum = (sum(value * value for value in sums_by_answer.values()) for sums_by_answer in (sums, agreed))
     return CouncilAgreement(w=min(1.0, spread / maximum), reviews=len(ranked))
 
 
-def _centred_sums(rankings: Sequence[Sequence[str]]) -> dict[str, int]:
+def _centered_sums(rankings: Sequence[Sequence[str]]) -> dict[str, int]:
     """Return the sum of each answer's centered ranks, doubled so that it is a whole number."""
     sums: dict[str, int] = {}
     for ranking in rankings:

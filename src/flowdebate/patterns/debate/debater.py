@@ -116,7 +116,7 @@ class DebaterTemplate(OpeningTemplate):
     """Last line of the message for a turn in a debate without sources."""
 
     @property
-    def labelled(self) -> bool:
+    def labeled(self) -> bool:
         """True if `turn` includes the position's letter, so that the transcript refers to positions by letter."""
         return "{label}" in self.turn
 
@@ -181,7 +181,7 @@ def _render_system(
     length: str,
     sources: tuple[tuple[str, str], ...],
 ) -> str:
-    labels = dict(labels_of(stances)) if template.labelled else {}
+    labels = dict(labels_of(stances)) if template.labeled else {}
     positions = [
         f"[{labels[stance]}] {tag_text(stance)}" if stance in labels else tag_text(stance)
         for stance in dict.fromkeys(stances)
@@ -245,7 +245,7 @@ def render_debater_turn(
     up to the end of the shorter transcript.
     """
     if transcript is None:
-        transcript = render_entries(entries, labels=labels_of(identity.positions) if template.labelled else ())
+        transcript = render_entries(entries, labels=labels_of(identity.positions) if template.labeled else ())
     fields = _describe_turn(identity, round, template)
     if task is None:
         task = _render_task(identity, entries, assignment, fields, template)
@@ -291,7 +291,7 @@ def _render_assignment(
     """Render the task set by a phase: a cross-examination question or answer, and the aim of the phase."""
     tasks: list[str] = []
     if (other := assignment.to_stance) is not None:
-        labels = dict(labels_of(identity.positions)) if template.labelled else {}
+        labels = dict(labels_of(identity.positions)) if template.labeled else {}
         text = template.question if assignment.kind == "question" else template.answer
         put = quoted(assignment.question_to_answer or "")
         tasks.append(filled(text, to=tag_text(labels.get(other, other)), last=put, **fields))
@@ -302,14 +302,14 @@ def _render_assignment(
 
 def _describe_turn(identity: DebaterIdentity, round: int, template: DebaterTemplate) -> dict[str, object]:  # noqa: A002
     """Return the template fields available in every task."""
-    return {**_describe_side(identity, labelled=template.labelled), "round": round}
+    return {**_describe_side(identity, labeled=template.labeled), "round": round}
 
 
 @lru_cache(maxsize=256)  # cached because the result is the same for all of a debater's turns
-def _describe_side(identity: DebaterIdentity, *, labelled: bool) -> Mapping[str, object]:
+def _describe_side(identity: DebaterIdentity, *, labeled: bool) -> Mapping[str, object]:
     """Return the template fields that describe a debater's own position and the opposing ones."""
     stance = identity.stance
-    labels = dict(labels_of(identity.positions) if labelled else ())
+    labels = dict(labels_of(identity.positions) if labeled else ())
     other_sides = [f"[{tag_text(other)}]" for other in dict.fromkeys(identity.positions) if other != stance]
     return {
         "stance": tag_text(stance),
@@ -388,7 +388,7 @@ class DebaterPrompt:
         if entries is None and state.older is not None:
             entries = self.entries(ctx)[-len(recent_entries(ctx)) or len(entries_of(ctx)) :]
         elif entries is None:
-            entries, labels = self.entries(ctx), labels_of(self.identity.positions) if template.labelled else ()
+            entries, labels = self.entries(ctx), labels_of(self.identity.positions) if template.labeled else ()
             transcript = render_transcript(entries, ctx, anonymity=self.anonymity, labels=labels)
         return render_debater_turn(
             self.identity,

@@ -20,7 +20,7 @@ from flowdebate.chassis.state import entries_of, question_of, state_of
 from flowdebate.chassis.turn import discard, is_provider_failure
 from flowdebate.errors import BadAnswer, ModelError
 from flowdebate.models.base import CallRetried, Message, Model, ModelResponse, ModelSettings
-from flowdebate.patterns.debate.judging.ballots import centred
+from flowdebate.patterns.debate.judging.ballots import centered
 from flowdebate.patterns.debate.judging.jurors import letters_for, listed_letters
 from flowdebate.patterns.debate.judging.verdicts import sentences_of
 from flowdebate.prompts import Template, filled, frame, part, quoted, tag_text, uses
@@ -409,7 +409,7 @@ class FactSorter:
             )
             if logprobs is None:
                 return {}
-            odds.append(centred({side: logprobs[letter] for letter, side in order.items()}))
+            odds.append(centered({side: logprobs[letter] for letter, side in order.items()}))
         return {side: sum(answer[side] for answer in odds) / len(odds) for side in stances}
 
     async def _choose(

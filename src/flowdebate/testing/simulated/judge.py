@@ -108,8 +108,8 @@ def read_view(request: ModelRequest) -> SimView:
     entries = _read_entries(str(request.messages[-1]["content"]), names)
     listed = [unescaped(line) for line in _LISTED.findall(system)]
     # Positions are listed as "- label: stance" or just as stances, which may themselves contain a colon.
-    labelled = () if set(names) <= set(listed) else names
-    stances = {name: line[len(name) + 2 :] for name in labelled for line in listed if line.startswith(f"{name}: ")}
+    labeled = () if set(names) <= set(listed) else names
+    stances = {name: line[len(name) + 2 :] for name in labeled for line in listed if line.startswith(f"{name}: ")}
     order = dict.fromkeys([*(entry.stance for entry in entries if entry.stance in names), *names])
     sides = tuple(
         SimSide(

@@ -116,7 +116,7 @@ class JudgeBallot(WireModel):
         """
         if self.fit is None or not self.lengths:
             return dict.fromkeys(self.log_odds or {}, 0.0)
-        longer = centred({side: math.log(max(length, 1)) for side, length in self.lengths.items()})
+        longer = centered({side: math.log(max(length, 1)) for side, length in self.lengths.items()})
         return {side: self.fit.per_log_length * max(-_FAR, min(value, _FAR)) for side, value in longer.items()}
 
     @property
@@ -314,10 +314,10 @@ def leader_of(scores: Mapping[str, float]) -> str | None:
     return _only(leaders(scores))
 
 
-def centred(logprobs: Mapping[str, float]) -> dict[str, float]:
+def centered(logprobs: Mapping[str, float]) -> dict[str, float]:
     """Subtract the mean from log-probabilities, so that differences are log-odds.
 
-    >>> centred({"yes": -1.0, "no": -2.0})
+    >>> centered({"yes": -1.0, "no": -2.0})
     {'yes': 0.5, 'no': -0.5}
     """
     mean = math.fsum(logprobs.values()) / len(logprobs)

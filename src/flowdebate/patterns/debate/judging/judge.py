@@ -300,8 +300,8 @@ class Judge(Block[Any, JudgedVerdict]):
             aliases = self._anonymity.aliases(ctx)
             entries = self._anonymity.entries(ctx)[-len(entries) :]
             notes = [aliases.hide(note).text for note in notes]
-        labelled = apply_labels([entries[place] for place in places], view)
-        return JudgeInput(question=question, view=view, entries=labelled, notes=notes, places=places, number=number)
+        labeled = apply_labels([entries[place] for place in places], view)
+        return JudgeInput(question=question, view=view, entries=labeled, notes=notes, places=places, number=number)
 
     def _is_concise(self, ctx: Context) -> bool:
         return (self._profile or profile_of(ctx.model(self._model))) == "concise"

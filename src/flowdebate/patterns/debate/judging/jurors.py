@@ -26,7 +26,7 @@ from flowdebate.patterns.debate.transcript import (
 )
 from flowdebate.prompts import Template, explain_escapes, filled, listed, part, quoted, tag_text, uses
 
-from .ballots import MAX_LETTERS, JudgeBallot, Judging, LetterFit, centred, leader_of, softmax
+from .ballots import MAX_LETTERS, JudgeBallot, Judging, LetterFit, centered, leader_of, softmax
 from .verdicts import add_headline
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class JudgeTemplate(Template):
     """System message for a judge naming a winner."""
     scored: str = part(f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
     """System message for a judge scoring each position."""
-    labelled: str = part(f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
+    labeled: str = part(f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
     """System message for a judge scoring labeled positions."""
     turn: str = part(
         "Question: {question}\n\n"
@@ -125,7 +125,7 @@ def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, rea
     positions_by_name = [
         f"{tag_text(view.named(side))}: {text}" for side, text in zip(view.order, positions, strict=True)
     ]
-    return filled(template.reasons if reasons else template.labelled, positions=listed(*positions_by_name))
+    return filled(template.reasons if reasons else template.labeled, positions=listed(*positions_by_name))
 
 
 def render_judge_turn(
@@ -541,7 +541,7 @@ def render_sides(case: JudgeInput, show: Callable[[str], str] = quoted) -> str:
 
 def read_logprobs(logprobs: Mapping[str, float], labels: Mapping[str, str]) -> dict[str, Any]:
     """Build the fields of a ballot from the log-probabilities of the sides' letters."""
-    log_odds = centred({side: logprobs[letter] for side, letter in labels.items()})
+    log_odds = centered({side: logprobs[letter] for side, letter in labels.items()})
     mass = math.fsum(math.exp(logprob) for logprob in logprobs.values())
     problem = f"the letters have only {mass:.3g} of the probability" if mass < MIN_MASS else None
     scores = softmax(log_odds)
