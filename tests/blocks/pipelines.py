@@ -68,7 +68,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A block to build; `pauses` is how often the block yields to others first."""
+    """A block to build, which first yields to other blocks `pauses` times."""
 
     name: str
 

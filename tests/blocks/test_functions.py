@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Doubler:
-    """Callables of every kind."""
+    """Callables of every kind, as methods of one class."""
 
     def __call__(self, value: int) -> int:
         return value * 2

@@ -1,7 +1,7 @@
-"""Study with a killed process: `python -m tests.evaluation.killed_study FOLDER KILLS SEED` prints its report.
+"""A study whose process is killed: run `python -m tests.evaluation.killed_study FOLDER KILLS SEED`.
 
-Each attempt is a separate process. It writes a byte for each model call and is killed after a random number of calls;
-the last attempt runs to the end.
+The script prints the study's report. Each attempt is a separate process. It writes a byte for each model call and is
+killed after a random number of calls, except for the last attempt, which runs to the end.
 """
 
 from __future__ import annotations

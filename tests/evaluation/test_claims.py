@@ -1,4 +1,4 @@
-"""Reports claim no more than was measured; there is an example for each earlier overstatement."""
+"""Reports must claim no more than was measured, and each earlier overstatement has an example here."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def method_answer(right: float, *, calls: int = 5, tokens: int = 100) -> MethodA
 
 
 def compared_item(right: float, baseline: float, cluster: str | None = None) -> BenefitItem:
-    """Create a question answered by the debate and by self-consistency."""
+    """Create a question that the debate and self-consistency have answered."""
     baselines: Any = {"self_consistency": method_answer(baseline)}
     return BenefitItem(truth="y", debate=method_answer(right), baselines=baselines, cluster=cluster)
 
 
 def failed() -> BenefitItem:
-    """Create a question whose debate has no verdict."""
+    """Create a question on which the debate reached no verdict."""
     return BenefitItem(truth="y", debate=MethodAnswer(answer=[]), baselines={}, failed=True)
 
 
@@ -58,7 +58,7 @@ def ballot(order: str, winner: str, **more: Any) -> JudgeBallot:
 
 
 def leaning_ballots(last: int, of: int = 3) -> list[JudgeBallot]:
-    """Create an item with `of` ballots, `last` of them for the last slot."""
+    """Create an item with `of` ballots, of which `last` choose the last slot."""
     return [ballot(order, order[at < last]) for at, order in zip(range(of), ("ab", "ba") * of, strict=False)]
 
 

@@ -83,7 +83,7 @@ def test_regression_matches_statsmodels(seed: int, shares: bool) -> None:  # noq
 
 
 def ballots_of(group: str) -> list[ContentChoice]:
-    """Return the local judge's letter ballots, in both orders, on written debates with a better side."""
+    """Return the local judge's letter ballots, in both orders, on written debates in which one side is better."""
     cases_by_id, choices = {case.id: case for case in cases()}, []
     for record in found_in():
         case = cases_by_id[record.case]

@@ -19,7 +19,7 @@ FACT = "The bridge of the town was built in 1874 by its own masons."
 
 
 def rows_of(count: int) -> list[dict[str, Any]]:
-    """Return rows about different bridges, of which every second one is wrong."""
+    """Return rows about different bridges, half of which are wrong."""
     return [
         {
             "question": f"When was bridge {number} built?",

@@ -25,7 +25,7 @@ SAME = Agreement(agree=lambda pair: pair.first == pair.second)
 def replayed_escalation(
     answers: list[tuple[str, str, str]], *, tokens: bool = True
 ) -> tuple[Any, Any, list[dict[str, str]]]:
-    """Create an escalation of two answers and a panel, the panel alone, and rows with the right answer "a"."""
+    """Create an escalation with two answers and a panel, the panel by itself, and rows whose right answer is "a"."""
 
     def reply(request: ModelRequest) -> ModelResponse:
         row, at = int(str(request.messages[-1]["content"])), ["one", "two", "panel"].index(request.block)

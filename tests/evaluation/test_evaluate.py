@@ -53,7 +53,7 @@ def evaluation_model(
 
 
 def answer_correctly(prompt: str) -> str:
-    """Answer like somebody who knows which numbers are even."""
+    """Answer as somebody would who knows which numbers are even."""
     number = re.search(r"Is (\d+) even", prompt)
     assert number is not None
     return "for" if int(number[1]) % 2 == 0 else "against"

@@ -219,7 +219,7 @@ def rows_with_notes(rows: Sequence[Mapping[str, Any]] = ROWS) -> list[dict[str, 
 
 
 def judge_by_notes(request: ModelRequest, _: str) -> str:
-    """Judge by the note, or always for the same position if there is none."""
+    """Judge by the note, or always in favor of the same position if there is none."""
     text = str(request.messages)
     return "It is not" if "The right answer is number 1." in text else "It is prime"
 
@@ -352,7 +352,7 @@ async def test_failed_debates_count_as_wrong_and_help_no_baseline(tmp_path: Path
 
 
 def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -> tuple[Study, list[StudyAnswer]]:
-    """Create a study with answers from pairs: whether the debate was right, and whether the vote was."""
+    """Create a study whose answers are given as pairs: whether the debate was right, and whether the vote was."""
     rows = [{"question": str(n), "choices": ["yes", "no"], "truth": "yes"} for n in range(len(wins))]
     experiment = study(rows, cluster=(lambda row: int(row["question"]) % clusters) if clusters else None)
     answers = [

@@ -16,7 +16,7 @@ _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"
 
 
 class MessagesExchange(Exchange):
-    """Exchange that sends completions as messages, whole or streamed, and everything else unchanged."""
+    """An exchange that sends completions as messages, whole or streamed, and everything else unchanged."""
 
     async def json(self, value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         body = _message(value) if status == 200 and isinstance(value, dict) else value

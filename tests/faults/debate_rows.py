@@ -23,13 +23,16 @@ DECISION = {"nextSpeakers": ["tenant", "owner"], "briefing": None, "newAngle": N
 
 @dataclass(frozen=True, kw_only=True)
 class DebateFault:
-    """Failure of a role, with the outcome of the debate; the n-th handler gets the role's n-th request."""
+    """A failure of a role, with the outcome of the debate.
+
+    The n-th handler gets the role's n-th request.
+    """
 
     id: str
     title: str
     description: str
     posts: int
-    """Number of requests in the whole debate."""
+    """The number of requests in the whole debate."""
     turns: tuple[Handler, ...] = (fine,)
     moderator: tuple[Handler, ...] = ()
     """Handlers for the moderator; None for a debate without a moderator."""
@@ -41,7 +44,7 @@ class DebateFault:
     losses: tuple[tuple[str, str], ...] = ()
     """Failed roles, each with the recovery action."""
     error: type[Exception] | None = None
-    """Exception that the run raises."""
+    """The exception that the run raises."""
     spoke: tuple[str, ...] = ("tenant", "owner")
 
     def __str__(self) -> str:
@@ -276,4 +279,4 @@ DEBATE: tuple[DebateFault, ...] = (
         spoke=("tenant",),
     ),
 )
-"""Debate faults; each is tested over all transports."""
+"""The debate faults, each of which is tested over all transports."""

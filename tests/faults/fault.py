@@ -23,7 +23,7 @@ VERDICT = '{"reasoning": "r", "winner": "for", "score": 7}'
 
 
 class Verdict(BaseModel):
-    """Schema requested by structured rows."""
+    """The schema requested by structured rows."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -34,7 +34,7 @@ class Verdict(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """Result of a row, for its own checks."""
+    """The result of a row, for the row's own checks."""
 
     server: ChatServer
     request: ModelRequest
@@ -42,21 +42,21 @@ class Played:
     error: ModelError | None
     waits: tuple[float, ...]
     pieces: tuple[str, ...]
-    """Text streamed to the listener."""
+    """The text streamed to the listener."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Fault with its `handlers` and its outcome.
+    """A fault with its `handlers` and its outcome.
 
     The n-th handler gets the n-th request. The last one also gets all later requests.
     """
 
     id: str
-    """Row number in the catalogue of faults, with a suffix for variants."""
+    """The row number in the catalogue of faults, with a suffix for variants."""
     title: str
     description: str
-    """Description of the fault."""
+    """A description of the fault."""
     attempts: tuple[str | None, ...]
     """Error class per request; None for a request that is answered."""
     handlers: tuple[Handler, ...] = ()
@@ -65,20 +65,20 @@ class Fault:
     error: type[ModelError] | None = None
     """Error class of the call; None if it is answered."""
     says: str = ""
-    """Text that the error message contains."""
+    """A text that the error message contains."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Expected attributes of the error or the answer."""
+    """The expected attributes of the error or the answer."""
     flags: frozenset[str] = frozenset()
     """Flags of the answer except `other_model`, since the test server never reports the requested model."""
     waits: tuple[tuple[float, float], ...] | None = None
     """Bounds of each wait in seconds; None for the defaults of `Retry`."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of `OpenAIModel`."""
+    """The options of `OpenAIModel`."""
     retry: Callable[[Retry], Retry] | None = None
-    """Function that modifies the default retry policy."""
+    """A function that modifies the default retry policy."""
     wrapped: Callable[[Model], Model] | None = None
-    """Function that wraps the model."""
+    """A function that wraps the model."""
     messages: tuple[Message, ...] = ({"role": "user", "content": "hello"},)
     tools: bool = False
     """Whether a tool `lookup` is offered."""
@@ -89,11 +89,11 @@ class Fault:
     greet: Greeter | None = None
     tls: bool = False
     base_url: str | None = None
-    """Base URL that replaces the server's."""
+    """A base URL that replaces the server's."""
     counted: Literal["posts", "connections", "nothing"] = "posts"
-    """Unit in which the server counts requests: connections if no request arrives completely."""
+    """The unit in which the server counts requests: connections if no request arrives completely."""
     pause: float = 0.0
-    """Seconds before the same model is called again."""
+    """The number of seconds before the same model is called again."""
     works_again: bool = True
     """True if a later call of the same model succeeds."""
     check: Callable[[Played], None] | None = None

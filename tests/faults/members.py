@@ -20,7 +20,7 @@ _WORDS = {"503": "overloaded", "401": "Incorrect API key provided", "404": "No e
 
 
 class Endpoint:
-    """Endpoint that records requests by model name."""
+    """An endpoint that records requests by model name."""
 
     def __init__(self, url: str) -> None:
         self.url = url

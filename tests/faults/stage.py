@@ -25,12 +25,12 @@ __all__ = ("KEY", "Stage", "play", "self_signed")
 KEY = "sk-canary-0123456789abcdef"
 LOOKUP = ToolSpec(name="lookup", description="Look a fact up", parameters={"type": "object", "properties": {}})
 LATE = 3.0
-"""Tolerance in seconds for deadlines under load; scripts/benchmarks/ measures the precision."""
+"""The tolerance in seconds for deadlines under load, whose precision `scripts/benchmarks/` measures."""
 
 
 @dataclass(eq=False)
 class Stage:
-    """Server that plays the row until `calm` is set."""
+    """A server that plays the row until `calm` is set."""
 
     fault: Fault
     kind: type[OpenAIModel | AnthropicModel] = OpenAIModel

@@ -28,7 +28,7 @@ SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 
 class Roles:
-    """Handler that dispatches each request to the handler of its role."""
+    """A handler that dispatches each request to the handler for its role."""
 
     def __init__(self, fault: DebateFault) -> None:
         self._handlers = {"judge": fault.judge or (finds,), "moderator": fault.moderator or (decides,)}

@@ -22,7 +22,7 @@ _BYTES = """
     27 27-late 22-stream 74-after 74-bom 74-crlf 74-bytes 74-json 74-utf8 74-ids 74-ping packing-gzip packing-deflate
     packing-stream headers-long headers-type headers-no-type headers-cookie 100 100-many http-1.0 bom keys-twice
 """
-"""Answers in OpenAI's format, sent byte by byte or compressed. They test the layer below both APIs."""
+"""Answers in OpenAI's format that are sent byte by byte or compressed, to test the layer below both APIs."""
 _FORMS = """
     33-choice 34-null 34-message 36-image 36-number 40-choices 57-json 57-two-json 58-json 58-md_json 58-none 58-other
     67-json 70 74-usage 74-choices 74-tools 74-refusal tools-shape tools-index

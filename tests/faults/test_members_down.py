@@ -57,7 +57,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """Pattern with its failing members."""
+    """A pattern with its failing members."""
 
     pattern: str
     down: tuple[str, ...]

@@ -94,7 +94,7 @@ def _refused(
 
 
 class _Sent:
-    """Counter of bytes sent by a server."""
+    """A counter of the bytes sent by a server."""
 
     def __init__(self) -> None:
         self.parts: list[int] = []

@@ -25,7 +25,7 @@ def build(pattern: str, predicate: object) -> Any:
 
 
 def takes_two(one: object, other: object) -> bool:
-    """Take a second argument besides the context."""
+    """Take a required second argument besides the context."""
     return bool(one and other)
 
 

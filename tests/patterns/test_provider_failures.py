@@ -308,7 +308,7 @@ def test_limits_raised_by_a_block_are_errors(pattern: str) -> None:
 
 
 class Hanging:
-    """A block that never answers and counts the calls that have not been cancelled."""
+    """A block that never answers and counts its calls until they are cancelled."""
 
     def __init__(self) -> None:
         self.calls = 0

@@ -28,7 +28,7 @@ from .test_mistakes import FACTORIES, build
 from .test_prompt_options import give_answer
 
 ROSTER = {"consensus": "agents", "council": "members", "critique": "critics", "review": "reviewers"}
-"""Name of the option with the speakers, for patterns that do not use `debaters`."""
+"""The option that takes the speakers, for patterns that do not call it `debaters`."""
 ALONE = ("consensus", "critique", "review")
 """Patterns that work with a single speaker."""
 TOO_FEW = {pattern: "must not be empty" if pattern in ALONE else "must have at least 2 entries" for pattern in PATTERNS}
@@ -220,7 +220,10 @@ ABSENT = {
     ("consensus", "judge"): "True for the default, None or False for none, a block or a function",
     ("consensus", "tie_break"): "True for the default, None or False for none, a block or a function",
 }
-"""Valid non-block values for role options. The judge of a debate may also be the name of a schedule."""
+"""Valid values for role options other than blocks.
+
+The judge of a debate may also be the name of a schedule.
+"""
 
 
 @pytest.mark.parametrize(("pattern", "role"), ABSENT)

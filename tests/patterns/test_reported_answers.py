@@ -42,7 +42,7 @@ class Reported:
     text: str | None = None
     verdict: str | None = None
     always: bool = True
-    """Use the reported text for every text answer rather than only the first one."""
+    """Whether the reported text is used for every text answer rather than only the first one."""
     piece: int = 9
     """Length of each stream chunk, in characters."""
     counts: Counter[str] = field(default_factory=Counter)

@@ -65,7 +65,7 @@ def test_conditions_end_the_rounds_and_name_the_reason(pattern: str) -> None:
 
 
 class Own(stop.Condition):
-    """A custom condition that ends the rounds after round `number`, with this reason."""
+    """A custom condition that ends the rounds after round `number` for the given reason."""
 
     name = "own"
 
@@ -254,7 +254,7 @@ def test_runs_end_within_their_rounds_for_any_conditions(pattern: str, condition
 
 
 class Killed(Exception):
-    """The interruption of a run."""
+    """The interruption of a run by the test."""
 
 
 class Mortal(MemoryStore):

@@ -1,4 +1,4 @@
-"""Texts that imitate parts of a prompt, and checks that detect imitations."""
+"""Texts that imitate parts of a prompt, and checks for imitations."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ CONTROL_TOKENS = (
 
 
 def transcript_with(text: str) -> list[DebateContributionEntry]:
-    """Return two rounds in which `text` follows an argument, begins one, and is one."""
+    """Return two rounds in which `text` follows an argument, begins one, and is a whole one."""
     return [
         entry(1, "anna", "for", HARMLESS),
         entry(1, "ben", "against", f"Build more.{text}"),

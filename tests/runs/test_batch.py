@@ -49,7 +49,7 @@ def short_debate(**more: Any) -> Any:
 
 
 class Paid:
-    """Model that records its answers and has a task cancelled at a chosen call."""
+    """A model that records its answers and has a task cancelled at a chosen call."""
 
     def __init__(self, *, failing: float = 0.0, stop: int | None = None) -> None:
         self.answered: list[str] = []
@@ -72,7 +72,7 @@ class Paid:
 
 @dataclass
 class Busy:
-    """Function block that counts its concurrent calls. Some of them fail, after a few iterations of the loop."""
+    """A function block that counts its concurrent calls, some of which fail after a few iterations of the loop."""
 
     failing: frozenset[int] = frozenset()
     turns: tuple[int, ...] = (0,)
@@ -176,7 +176,7 @@ async def test_an_interrupted_batch_releases_its_runs(
 
 
 def stored_batch(store: Any) -> dict[str, Any]:
-    """Return the options of a stored batch named b, whose questions are single letters."""
+    """Return the options of a stored batch with the id "b", whose questions are single letters."""
     return {"store": store, "batch_id": "b"}
 
 

@@ -1,4 +1,4 @@
-"""The elapsed time of a run, as available to blocks."""
+"""The elapsed time of a run, as blocks see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of a run: no call is sent that would exceed them, and earlier results are kept."""
+"""Limits of a run: a call that would exceed them is not sent, and earlier results are kept."""
 
 from __future__ import annotations
 

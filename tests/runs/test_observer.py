@@ -1,4 +1,4 @@
-"""Observers: entered around each call that is actually made, and around nothing else."""
+"""Observers, which are entered around each call that is actually made and around nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 class RecordingObserver(Observer):
-    """Observer that records how each call begins and ends."""
+    """An observer that records how each call begins and ends."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []

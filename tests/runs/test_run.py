@@ -234,7 +234,7 @@ def test_a_context_has_its_path() -> None:
 
 
 class Held:
-    """Model that must be open while a run calls it."""
+    """A model that must be open while a run calls it."""
 
     def __init__(self, *, leaves: bool = True) -> None:
         self.name = "held"

@@ -1,4 +1,4 @@
-"""Hostile documents at all front ends at once, while a user is working."""
+"""Hostile documents sent to all front ends at once while a user is working."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading sources: which files and folders are read, and which never are."""
+"""Which files and folders are read as sources, and which never are."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def a_verdict_that_needs_a_winner() -> Any:
 
 
 def state_of_two_runs() -> Any:
-    """Build a debate with a predicate that counts its calls and thus depends on earlier runs."""
+    """Build a debate with a predicate that counts its calls and therefore depends on earlier runs."""
     numbers = count()
     return rent(max_rounds=3, terminate_when=lambda _: next(numbers) % 3 == 2)
 
@@ -362,7 +362,7 @@ def misattributing(state: DebateTranscriptState, *entries: DebateContributionEnt
 
 
 async def for_another_reason(condition: RoundCondition, value: object, ctx: Context) -> bool:
-    """Return True if another round follows, but always attribute the end to the moderator."""
+    """Return True if another round follows, but always say that the moderator ended the debate."""
     wrong = replace(condition, stop_reason=lambda state: condition.stop_reason(state) and "moderator_done")
     return await ANOTHER_ROUND(wrong, value, ctx)
 

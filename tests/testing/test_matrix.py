@@ -31,7 +31,7 @@ PROMISES = set(check.PROMISES) - {"ignores_arrival_order"}
 
 
 class Forked(Wrapped):
-    """A fork of a finished run that requests the latter half of its answers again."""
+    """A fork of a finished run that repeats the requests for the latter half of its answers."""
 
     async def act(self, value: Any, ctx: Any, /) -> Any:
         return await self._inner.act(value, ctx)

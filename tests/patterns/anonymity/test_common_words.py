@@ -1,4 +1,4 @@
-"""Names that are also common words: hidden as names, left alone as words."""
+"""Names that are also common words, which are hidden only where they are used as names."""
 
 from __future__ import annotations
 

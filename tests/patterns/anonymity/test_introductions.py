@@ -1,4 +1,4 @@
-"""Self-introductions as a model: family and vendor are hidden, in all languages of the docs."""
+"""Introductions in which a speaker reveals its model or vendor, in every language of the documentation."""
 
 from __future__ import annotations
 

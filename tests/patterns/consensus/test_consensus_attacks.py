@@ -1,4 +1,7 @@
-"""Debates in which every text contains an attack: one agent's text can never pass for another's."""
+"""Debates in which every text contains an attack.
+
+One agent's text must never be mistaken for another's.
+"""
 
 from __future__ import annotations
 

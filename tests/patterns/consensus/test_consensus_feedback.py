@@ -345,12 +345,12 @@ class Failing:
 
 
 async def raise_trouble() -> Any:
-    """Raise an exception, like a store that is down."""
+    """Raise an exception, as a store does when it is down."""
     raise Trouble("disk\nfull")
 
 
 async def never_return() -> Any:
-    """Never return, like a store that hangs."""
+    """Never return, as if the store hangs."""
     await asyncio.Event().wait()
 
 

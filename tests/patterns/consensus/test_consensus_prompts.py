@@ -37,7 +37,7 @@ def run_debate(answer: Any = answer_of, **options: Any) -> dict[Call, Any]:
 
 
 def agent_part(request: ModelRequest) -> str:
-    """Return the end of a system message, after the part common to all agents."""
+    """Return a system message without the part common to all agents."""
     return str(request.messages[0]["content"]).split("research: Vienna builds.\n\n")[1]
 
 

@@ -1,4 +1,4 @@
-"""Rendered prompts for consensus agents, in which no text can pass for another."""
+"""Rendered prompts for consensus agents, in which no text can be mistaken for another."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Scores = dict[str, float]
 
 
 def _order(prompt: str) -> list[str]:
-    """Return the sides' names in the order of the first round in a judge's prompt."""
+    """Return the names of the sides in the order of the first round in a judge's prompt."""
     transcript = prompt.split("The full debate:\n")[1].split("\n\n", maxsplit=1)[0]
     return [entry.stance for entry in parse_entries(transcript) if entry.round == 1]
 

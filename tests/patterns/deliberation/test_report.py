@@ -22,7 +22,7 @@ def parse_text(text: str) -> tuple[str, str, str | None]:
 
 @dataclass(frozen=True)
 class Case:
-    """A text and the expected report."""
+    """A text and the report expected from it."""
 
     id: str
     text: str

@@ -40,7 +40,7 @@ def over(text: str, to: Any, form: TransitionForm = "structured") -> Any:
 
 
 def call(arguments: object, *, id: str = "1") -> ToolCall:  # noqa: A002 - the field's name
-    """Create a `handoff` call; `arguments` are encoded as JSON unless they are a string."""
+    """Create a `handoff` call, encoding `arguments` as JSON unless they are a string."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return ToolCall(id=id, name="handoff", arguments=text)
 

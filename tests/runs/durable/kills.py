@@ -42,29 +42,32 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 POINTS = ("before", "in flight", "answered", "in commit", "committed", "between rounds", "in judge", "suspended")
-"""Points at which a life can end: before or during a call, after its answer but before recording, within the
-transaction that records it, right after that, between two rounds, during a call by a judge, moderator or voter, and
-while the run waits for a human.
+"""The points at which a process can be killed.
+
+These are: before or during a call, after its answer but before recording, within the transaction that records it, right
+after that, between two rounds, during a call by a judge, moderator or voter, and while the run waits for a human.
 """
 
 OTHERS = ("human", "predicate", "fork")
-"""Further patterns: a debate with a human, who answers while the run is suspended; a debate whose `terminate_when`
-answers at random in each life, so that only recorded answers lead to the same end; and a fork of a debate with an
-edited argument, whose parent is killed as well.
+"""Patterns that are killed in addition to the library's own.
+
+These are: a debate with a human, who answers while the run is suspended; a debate whose `terminate_when` answers at
+random in each process, so that only recorded answers lead to the same end; and a fork of a debate with an edited
+argument, whose parent is killed as well.
 """
 
 _PATIENCE = 10.0
-"""Timeout in seconds for a server to notice a lost client."""
+"""The time in seconds that a server may take to notice a lost client."""
 _PARENT = "-parent"
-"""Suffix of the id of a fork's parent."""
+"""The suffix for the id of a fork's parent."""
 _ROUND_TRIP = 0.003
-"""Approximate duration of a commit on a server, in seconds."""
+"""The approximate duration of a commit on a server, in seconds."""
 _JUDGES = ("judge", "moderator", "synthesizer", "vote")
 
 
 @dataclass(frozen=True)
 class Job:
-    """Run with its files and the settings shared by its lives."""
+    """A run with its files and with the settings shared by its processes."""
 
     pattern: str
     seed: int
@@ -73,10 +76,13 @@ class Job:
     run_id: str
     failing: float = 0.0
     decided: tuple[tuple[str, bool], ...] | None = None
-    """Recorded answers of `terminate_when` by path, for a run that repeats them; None for random answers."""
+    """Recorded answers of `terminate_when` by path, for a run that repeats them.
+
+    `None` stands for random answers.
+    """
 
     def pattern_of_it(self) -> Any:
-        """Return the block of the run, created anew in each life."""
+        """Return the block of the run, created anew in each process."""
         if self.pattern == "human":
             sides = [Debater("ann", "for"), Debater("cy", "against", block=human(name="cy"))]
             return debate(name="rent", debaters=sides, max_rounds=2)
@@ -95,18 +101,18 @@ class Job:
 
     @property
     def log(self) -> Path:
-        """Log of all lives, one line per entry."""
+        """The log of all processes, with one line per entry."""
         return self.folder / f"{self.run_id}.log"
 
     @property
     def final(self) -> Path:
-        """Final result of the run."""
+        """The final result of the run."""
         return self.folder / f"{self.run_id}.state"
 
 
 @dataclass
 class Killer:
-    """Counter that kills this process the `count`th time it reaches `point`."""
+    """A counter that kills this process the `count`th time it reaches `point`."""
 
     point: str | None
     count: int
@@ -120,7 +126,7 @@ class Killer:
 
 
 def live(job: Job, killer: Killer) -> None:
-    """Run one life: start or resume the run until it ends or the process is killed."""
+    """Start or resume the run until it ends or this process is killed."""
     time.time = lambda: 1_000_000_000.0
     time.perf_counter = lambda: 0.0
     log = os.open(job.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -232,7 +238,7 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
 
 
 def _kill_in_commit(writer: Any, killer: Killer) -> None:
-    """Kill the process while it executes a statement with an answer, or syncs several answers."""
+    """Kill the process while it executes a statement with an answer, or while it syncs several answers."""
 
     def watched(connect: Callable[[], Any]) -> Callable[[], Any]:
         def connected() -> Any:
@@ -254,7 +260,7 @@ def _kill_in_commit(writer: Any, killer: Killer) -> None:
 
 @dataclass
 class Report:
-    """Results of all kills."""
+    """The results of all kills."""
 
     kills: int = 0
     runs: int = 0
@@ -269,20 +275,20 @@ class Report:
     repeated: int = 0
     """Calls that were made more than once."""
     in_flight: int = 0
-    """Calls that were in flight or not stored yet when their process was killed."""
+    """Calls that were in flight, or not stored yet, when their process was killed."""
     patterns: Counter[str] = field(default_factory=Counter)
-    """Number of runs per pattern."""
+    """The number of runs per pattern."""
     at: Counter[str] = field(default_factory=Counter)
-    """Number of kills per point."""
+    """The number of kills per point."""
     seconds: float = 0.0
 
 
 class Failed(Exception):
-    """Error that ended a life."""
+    """The error that ended a process."""
 
 
 def run_forked(act: Callable[[], None], *, kill_after: float | None = None, silent: bool = False) -> bool:
-    """Run `act` in a forked process and return whether it finished; False if the process was killed."""
+    """Run `act` in a forked process and return whether it finished, which is False if the process was killed."""
     child = os.fork()
     if not child:
         code = 1
@@ -339,7 +345,7 @@ def run_campaign(
 
 
 def _undisturbed(plain: Job) -> str:
-    """Return the result of the run without kills; empty if even that run fails."""
+    """Return the result of the run without kills, or an empty one if even that run fails."""
     plain.final.unlink(missing_ok=True)
     try:
         run_forked(lambda: live(plain, Killer(None, 0)), silent=plain.decided is None)
@@ -376,7 +382,7 @@ def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, max_kills: i
 
 
 def _judge(job: Job, report: Report, undisturbed: str) -> None:
-    """Check the lives of `job` against its log, which records the paid calls."""
+    """Check what `job` did against its log, which records the paid calls."""
     digests: dict[str, str] = {}
     recorded: dict[str, str] = {}
     paid: Counter[str] = Counter()

@@ -27,11 +27,11 @@ QUESTION = "Should rents be capped?"
 
 
 class Killed(Exception):
-    """Error that ends a life of a run."""
+    """The error that interrupts a run."""
 
 
 class Lives:
-    """The current life of a run, with the turns and questions of all lives."""
+    """The current attempt to run, with the turns and questions of all attempts."""
 
     def __init__(self) -> None:
         self.life = 1
@@ -299,7 +299,7 @@ async def test_a_condition_has_separate_steps_and_draws() -> None:
 
 
 class DecisionlessStore(MemoryStore):
-    """Store of runs that recorded no decisions."""
+    """A store whose runs recorded no decisions."""
 
     async def commit(self, run_id: str, key: str, kind: Any, body: str, at: float) -> None:
         if not key.endswith("#decision"):

@@ -1,4 +1,4 @@
-"""Humans in durable runs: a run suspends for their answers and can be resumed in any process."""
+"""Humans in durable runs, which are suspended for their answers and can be resumed in any process."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ VERDICT = {"reasoning": "It answered.", "winner": "for", "verdict": "Yes."}
 
 
 def make_sides(**blocks: Any) -> list[Debater]:
-    """Return two sides, some of them taken by blocks."""
+    """Return two sides, some of which are taken by blocks."""
     stances = {"ann": "for", "bob": "against"}
     return [Debater(name, stance, block=blocks.get(name)) for name, stance in stances.items()]
 
 
 def make_people(*seated: str, names: tuple[str, ...] = ("ann", "bob", "cy")) -> list[Persona]:
-    """Return personas; those in `seated` are humans."""
+    """Return personas, of which those in `seated` are humans."""
     return [Persona(name, role="expert", block=human(name=name) if name in seated else None) for name in names]
 
 
@@ -94,7 +94,10 @@ def type_answer(request: HumanRequest) -> Any:
 
 
 class Model:
-    """Model that counts its requests. Voters of a consensus disagree if `split` is true."""
+    """A model that counts its requests.
+
+    The voters in a consensus disagree if `split` is true.
+    """
 
     def __init__(self) -> None:
         self.requests: list[str] = []

@@ -47,7 +47,7 @@ VERDICT = {"reasoning": "r", "winner": "for", "verdict": "v"}
 
 
 class Counting:
-    """Model that counts its calls, and fails or ends the process's life at a chosen call."""
+    """A model that counts its calls and fails, or interrupts the run, at a chosen call."""
 
     def __init__(self, *, stop: int | None = None, failure: BaseException | None = None) -> None:
         self.calls = 0
@@ -68,7 +68,7 @@ def rent_debate(**options: Any) -> Any:
 
 
 async def interrupt_run(pattern: Any, store: Any, *, stop: int = 3, **options: Any) -> Counting:
-    """Return a run "it" that was interrupted at the call `stop`."""
+    """Return a run with the id "it" that was interrupted at the call `stop`."""
     first = Counting(stop=stop)
     with pytest.raises(asyncio.CancelledError):
         await pattern.run("Cap rents?", model=first.model, store=store, run_id="it", seed=5, **options)
@@ -277,7 +277,7 @@ async def test_a_run_that_keeps_crashing_its_process_is_abandoned() -> None:
 
 
 class Fact(BaseModel):
-    """Value returned by a step."""
+    """A value returned by a step."""
 
     text: str
 
@@ -318,7 +318,7 @@ async def test_values_that_cannot_be_stored_are_errors() -> None:
 
 async def test_a_step_failure_can_be_recorded() -> None:
     class Broken(Exception):
-        """Application error raised by a step."""
+        """An application error raised by a step."""
 
     done: list[int] = []
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes canno
 
 
 def run_killed(*options: str) -> dict[str, Any]:
-    """Return the report of a campaign in a process without threads, so that it can fork its lives."""
+    """Return the report of a campaign in a process without threads, which can therefore be forked."""
     command = (warm.run_module("tests.runs.durable.kills"), *options)
     done = warm.run_warm(*command, timeout=100, cwd=ROOT, check=False)
     assert done.stdout, done.stderr

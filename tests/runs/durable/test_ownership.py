@@ -1,4 +1,4 @@
-"""Ownership of durable runs: one owner at a time, whatever fails, and however the store's path is written."""
+"""Ownership of durable runs: a run has one owner at a time, whatever fails and however the store's path is written."""
 
 # ruff: noqa: ASYNC240 - nothing else runs on the loop
 
@@ -32,7 +32,7 @@ CALLS = 5
 
 
 class CountingModel:
-    """Model that counts its calls and performs an action at a chosen call."""
+    """A model that counts its calls and performs an action at a chosen call."""
 
     def __init__(self, at: int = 0, act: Callable[[], Any] = bool) -> None:
         self.calls = 0
@@ -72,7 +72,7 @@ def lock_file(path: Path) -> Iterator[None]:
 
 @contextmanager
 def fill_disk(_: Path) -> Iterator[None]:
-    """Simulate a full disk: no file of this process may grow."""
+    """Simulate a full disk by letting no file of this process grow."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))

@@ -56,7 +56,7 @@ AT_ONCE = ("at once", "mirrored", "by letter", "reasons and letter", "deliberati
 
 
 class Forbidden(Counter[str]):
-    """Error for effects that a run has once and a replay never has."""
+    """The error for effects that a run has once and a replay must never have."""
 
 
 def make_patterns(done: Forbidden) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def make_patterns(done: Forbidden) -> dict[str, Any]:
 
 @dataclass
 class Life:
-    """Settings of a run's first life, or of a later life after an interruption."""
+    """The settings for the first execution of a run, or for one after an interruption."""
 
     name: str
     seed: int = 0
@@ -112,11 +112,11 @@ class Life:
     calls: int | None = None
     profile: str = "full"
     interrupted: int | None = None
-    """Number of calls after which the run is cancelled and resumed."""
+    """The number of calls after which the run is cancelled and resumed."""
 
 
 class Model:
-    """Model that answers after a few iterations of the event loop and sometimes fails.
+    """A model that answers after a few iterations of the event loop and sometimes fails.
 
     It calls a tool if one is offered.
     """
@@ -140,7 +140,7 @@ class Model:
 
 
 class ObservedStore(MemoryStore):
-    """Store that records its contents after each write, with the number of events so far."""
+    """A store that records its contents after each write, with the number of events so far."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class ObservedStore(MemoryStore):
 
 
 def journaled_events(events: Sequence[Any]) -> list[tuple[str, str]]:
-    """Return kind and path of the events that a journal reproduces, except the last one.
+    """Return the kind and path of the events that a journal reproduces, except the last one.
 
     The event of a judge's view belongs to a call, and the call is not repeated once its failure is recorded.
     """
@@ -183,9 +183,9 @@ def journaled_events(events: Sequence[Any]) -> list[tuple[str, str]]:
 
 
 async def live_out(life: Life, done: Forbidden) -> tuple[Any, ObservedStore, RunHandle[Any], dict[str, Any]]:
-    """Return the last life of a run: its pattern, its store, and the options for its replay.
+    """Return the pattern, the store and the replay options of a run, as they are after its last execution.
 
-    A run that was interrupted or waits for a human is resumed. Its store then records only the last life.
+    A run that was interrupted or waits for a human is resumed, and its store then records only the last execution.
     """
     pattern, store, model = make_patterns(done)[life.name], ObservedStore(), Model(life, done)
     used_model: Any = FunctionModel(model)

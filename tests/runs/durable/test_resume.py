@@ -33,7 +33,7 @@ _TIMES = {"at", "seconds", "createdAt", "updatedAt", "startedAt", "finishedAt", 
 
 
 class Paid:
-    """Model that counts its calls and has the run cancelled at a chosen call."""
+    """A model that counts its calls and has the run cancelled at a chosen call."""
 
     def __init__(self, *, failing: float = 0.0, stop: int | None = None) -> None:
         self.requests: list[str] = []
@@ -136,7 +136,7 @@ async def test_a_letter_judge_interrupted_at_any_call_has_the_same_verdict(name:
 
 
 async def run_outcome(call: Awaitable[RunResult[Any]]) -> Any:
-    """Return the result or the failure of a run; None if it was cancelled."""
+    """Return the result or the failure of a run, or `None` if it was cancelled."""
     try:
         return result_without_times(await call)
     except FlowDebateError as error:

@@ -1,4 +1,4 @@
-"""`run(..., if_exists="resume")`: a single call that starts or resumes a run, for scripts that are restarted."""
+"""`run(..., if_exists="resume")`, which starts or resumes a run, for scripts that are restarted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUESTION = "How should we get to work?"
 
 
 class Counted:
-    """Model that counts its answers and fails at a chosen call."""
+    """A model that counts its answers and fails at a chosen call."""
 
     def __init__(self, *, fail_at: int | None = None) -> None:
         self.answers = 0
