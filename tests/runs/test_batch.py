@@ -217,7 +217,7 @@ async def test_a_batch_can_be_a_table() -> None:
 
 
 async def test_failed_items_are_retried() -> None:
-    """Only the call that failed is made again."""
+    """Only the call that failed is retried, and the others keep their answers."""
     store, down, up = MemoryStore(), Paid(failing=1.0), Paid()
     failed = await short_debate().batch(["a", "b"], **stored_batch(store), model=down.model).all()
     assert failed.summary.failures == {"ProviderFailed": 2}
