@@ -1,4 +1,4 @@
-"""Agents and judges: their default blocks, and the calls made in a phase, with a circuit breaker for each agent."""
+"""Default blocks for agents and judges, and the calls made in each phase, guarded by a circuit breaker per agent."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class Phase(Generic[QuestionT, AnswerT]):
     returns: ClassVar[object]
     """Type of a validated answer."""
     form: ClassVar[type[WireModel] | None] = None
-    """Answer schema for the default blocks; None for plain text."""
+    """Answer schema for the default blocks, or None for plain text."""
     has_length: ClassVar[bool] = False
     """True if the option `length` limits answers; schemas have their own limits."""
 

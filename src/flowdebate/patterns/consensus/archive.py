@@ -133,7 +133,7 @@ async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> 
 
 
 async def _weigh_votes(loop: Loop[ConsensusOptions], ctx: Context) -> dict[str, float] | None:
-    """Return the vote weights; None for an unweighted vote.
+    """Return the vote weights, or None for an unweighted vote.
 
     Weights not set by the application are based on the archive's ratings.
     """

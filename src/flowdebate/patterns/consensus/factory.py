@@ -127,10 +127,10 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     Finally, all agents vote. The output is a `ConsensusOutput`.
 
     - `agents`: one or more `Persona`s, dicts or models.
-    - `judge`, `tie_break`: True, options, a block or a function, for ending the rounds and for breaking a tied vote.
+    - `judge`, `tie_break`: judges that end the rounds and break a tied vote (True, options, a block or a function).
     - `model`: the default model for all roles.
     - `topology`: who criticizes whom.
-    - `convergence`, `confidence`: how similar proposals must be, or how confident a poll, to end the rounds.
+    - `convergence`, `confidence`: the similarity of proposals, or the confidence of a poll, at which the rounds end.
     - `voting`: the decision rule, or `VotingOptions`.
     - `format`: "delphi", or a `Format` for this pattern.
     - `budget`, `timeout`: the maximum number of planned calls, and the time limit in seconds.
@@ -300,7 +300,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
                 ctx.run.degrade("limit")
 
     async def _finish(self, ctx: Context, start_time: float) -> ConsensusOutput:
-        """Publish the output; if the analytics or the archive fail, the answer stays the same."""
+        """Publish the output; a failure in the analytics or the archive does not change the answer."""
         state: ConsensusState = ctx.scope.handle.state
         status: RunStatus = "degraded" if state.losses or state.problems else "complete"
         if state.tally is None or not state.tally.valid:

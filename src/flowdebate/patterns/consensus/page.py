@@ -257,7 +257,7 @@ class ConsensusLive(Live):
     }
 
     def whole(self, event: object) -> Iterator[Section]:
-        # every answer emits an event of its own; the base class would show it only as part of a turn
+        # each answer has its own event; the base class would show it only as part of a turn
         return self.sections(event)
 
     def sections(self, event: object) -> Iterator[Section]:
@@ -325,7 +325,7 @@ class ConsensusPage(PatternPage):
     default_length = 3
 
     def speakers(self, options: ConsensusPlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the agents with names and roles from their format; an anonymous one hides their own names."""
+        """Return the agents, with names and roles from the format; an anonymous format hides the agents' own names."""
         format_ = format_of(options, "consensus")
         if format_ is None:
             return super().speakers(options, models)

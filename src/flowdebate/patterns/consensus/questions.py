@@ -25,7 +25,7 @@ class Question:
     task: str
 
     def task_for_human(self) -> str:
-        """Describe the proposals, the critiques of them, and the task to a human."""
+        """Describe the proposals, their critiques and the task to a human."""
         return render_human_task(self)
 
     def answer_schema(self) -> object:
@@ -187,7 +187,7 @@ _HUMAN_TASKS = {
 
 
 def render_human_task(question: Question) -> str:
-    """Render `question` for a human: the proposals, the critiques of them, and the task."""
+    """Render `question` for a human: the proposals, their critiques and the task."""
     proposals = _proposals_of(question)
     heading = f"Proposal{'s' * (len(proposals) > 1)}:\n"
     lines: list[str] = []

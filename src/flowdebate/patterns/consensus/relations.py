@@ -11,7 +11,7 @@ from flowdebate.measures import Flip, agreement
 from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Relationship
 
 _SEVERE = 0.7
-"""Minimum severity for a critique to count as severe and its issues as risks."""
+"""Minimum severity at which a critique counts as severe and its issues are listed as risks."""
 _UPSET = 100.0  # with this difference in rating, the stronger player is expected to win 64 games out of 100
 """Minimum ELO deficit at which a win counts as a surprise."""
 _SHOWN = 10
@@ -123,7 +123,7 @@ def moments(
 
 
 def _find_turns(output: ConsensusOutput) -> Iterator[Moment]:
-    """Find the first deadlock, and the first convergence after a round without one."""
+    """Find the first deadlock, and the first convergence after a round without convergence."""
     measured = [(one.round, one.convergence) for one in output.rounds if one.convergence is not None]
     names = [proposal.agent for proposal in output.final_proposals]
     stuck = next((number for number, convergence in measured if convergence.status == "stagnant"), None)

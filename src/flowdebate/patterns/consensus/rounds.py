@@ -74,7 +74,7 @@ class Proposing(Phase[ProposalRequest, Proposal]):
         text, position = split_position(full_text)
         if is_blank(text):
             raise OutputError(block, "a proposal", [("", "got blank text")])
-        # flag truncated proposals, because critics would otherwise judge half a text without knowing it
+        # flag truncated proposals, since critics would otherwise judge half a proposal without knowing it
         flag: Flag | None = "cut_off" if isinstance(full_text, CutOff) else None
         return Proposal.model_construct(agent=request.agent, text=str(text), round=0, position=position, flag=flag)
 
@@ -236,9 +236,9 @@ class Revising(Phase[RevisionRequest, tuple[Proposal, bool]]):
 
 
 def _sort_critiques(ctx: Context) -> list[Critique]:
-    """Sort this round's critiques by the order of its pairs.
+    """Sort this round's critiques in the order of its (critic, target) pairs.
 
-    Arrival order would make prompts vary between runs.
+    Order of arrival would make prompts vary between runs.
     """
     latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}
@@ -269,7 +269,7 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
             {name: versions[name][-2 if name in revised else -1] for name in live},
             positions=state.positions or None,
             similarity=similarity,
-            # if it is None, similarity is measured but does not end the rounds
+            # if `bounds.convergence` is None, similarity is measured but does not end the rounds
             converged=1.0 if bounds.convergence is None else bounds.convergence,
             diverging=bounds.lower_bound,
         )
@@ -289,7 +289,7 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
         reason = f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
         end_early(ctx, "agents", reason)
     elif options.budget is not None and state.round < loop.max_rounds:
-        # include failed and refused calls, so that planning does not depend on luck
+        # include failed and refused calls, so that the plan does not depend on which calls fail
         voters = len(loop.roster)
         after = loop.has(JUDGE) + (options.confidence is not None) * voters
         calls = [len(one.edges) + len({target for _, target in one.edges}) for one in state.rounds]
@@ -342,7 +342,7 @@ def stop_reason(state: ConsensusState, max_rounds: int) -> str | None:
 
 
 def find_early_end(state: ConsensusState) -> EarlyEnd | None:
-    """Return the reason why the rounds ended before `max_rounds`; None if they did not."""
+    """Return the reason why the rounds ended before `max_rounds`, or None if they did not."""
     if state.stop_reason == "max_rounds":
         return None
     if state.stop_reason is None or state.early_end is not None:
@@ -378,7 +378,7 @@ class Voting(Phase[VoteRequest, Ballot]):
     def ask_all(self, ctx: Context) -> list[VoteRequest]:
         """Build a request for each agent to vote on all current proposals."""
         names, state = self.loop.names, ctx.scope.handle.state
-        start_clock(self.loop.failures, ctx)  # all votes together have the time limit of one round
+        start_clock(self.loop.failures, ctx)  # the entire vote has the time limit of a single round
         proposals = freeze([state.proposals[name] for name in names if name in state.proposals])
         return [VoteRequest(task=state.question, agent=name, proposals=proposals) for name in names]
 
@@ -457,14 +457,14 @@ async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions
 
 
 def bound_confidence(counted: Tally, *, heard: int) -> float:
-    """Limit the confidence of the vote to the share of agents with a proposal; `heard` is their number."""
+    """Cap the vote's confidence at the share of agents that made a proposal; `heard` is the number of such agents."""
     return min(counted.confidence, heard / counted.eligible)
 
 
 def bound_strength(counted: Tally, *, heard: int) -> Strength:
-    """Limit the strength of the agreement according to the share of agents with a proposal.
+    """Cap the strength of the agreement according to the share of agents with a proposal.
 
-    `heard` is the number of these agents. Agreement on the only remaining proposal is weak, because there was no other
+    `heard` is the number of such agents. Agreement on the only remaining proposal is weak, because there was no other
     choice.
     """
     grades = get_args(Strength)
@@ -492,7 +492,7 @@ def _count(
 
 
 async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[ConsensusOptions], ctx: Context) -> str | None:
-    """Return the tied author chosen by `judge`; None if the judge does not answer or names somebody else."""
+    """Return the tied author chosen by `judge`, or None if the judge does not answer or names somebody else."""
     state: ConsensusState = ctx.scope.handle.state
     question = TieBreakRequest(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
     answer = await judge(question, ctx.below(judge))

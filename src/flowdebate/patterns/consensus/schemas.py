@@ -30,7 +30,7 @@ AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
 MAX_POSITION_LENGTH = 200
 """Maximum length of a position in characters; only short positions can be compared."""
 EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
-"""Cause for ending the rounds before `max_rounds`."""
+"""Cause of an early end of the rounds, before `max_rounds`."""
 ContextSource = Literal["history", "patterns", "research"]
 """Source of background information for agents, beyond the task."""
 
@@ -52,7 +52,7 @@ class Proposal(Contribution):
     round: int = 0
     """Round of the latest revision; 0 for the original proposal."""
     position: str | None = None
-    """Short form of the proposed answer, as stated along with the proposal; None if it was not stated."""
+    """Short form of the proposed answer, as stated along with the proposal, or None if it was not stated."""
 
 
 class CriticAnswer(WireModel):
@@ -181,7 +181,7 @@ class ConsensusRound(WireModel):
     poll: list[Ballot] = Field(default_factory=list, exclude_if=lambda poll: not poll)
     """Votes in the poll after this round, if there was one."""
     convergence: Convergence | None = None
-    """Convergence after this round; None if the round was cut short."""
+    """Convergence after this round, or None if the round was cut short."""
 
 
 class SkippedContext(WireModel):
@@ -216,13 +216,13 @@ class Relationship(WireModel):
     critiques: int = 0
     """Number of times `agent` criticized a proposal by `other`."""
     severity: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Mean severity of these critiques; None if there are none."""
+    """Mean severity of these critiques, or None if there are none."""
     revised: int = 0
     """Number of these critiques followed by a revision of `other`'s proposal in the same round."""
     endorsed: bool = False
     """True if `agent` voted for `other`'s proposal."""
     agreed: bool | None = None
-    """True if both voted for the same proposal; None if either vote is missing or invalid."""
+    """True if both voted for the same proposal, None if either vote is missing or invalid."""
 
     @property
     def weight(self) -> float:
@@ -269,7 +269,7 @@ class Moment(WireModel):
 
     kind: MomentKind
     round: int | None
-    """Round of the moment; None for the vote."""
+    """Round in which the moment occurred, or None for the vote."""
     agents: list[str]
     text: str
     """One-sentence description of the moment."""
@@ -279,7 +279,7 @@ class Feedback(WireModel):
     """Result of reporting a debate to the archive."""
 
     debate: str | None = None
-    """ID of the debate in the archive, for use with `Archive.record_outcome`; None if there is no archive."""
+    """ID of the debate in the archive (for use with `Archive.record_outcome`), or None if there is no archive."""
     ratings: dict[str, float] = Field(default_factory=dict)
     """ELO ratings before the debate, keyed by agent; empty if ratings were not updated."""
     rating_changes: dict[str, float] = Field(default_factory=dict)
@@ -305,7 +305,7 @@ class ConsensusState(PatternState):
     stages: list[StageReached] = Field(default_factory=list)
     context: ConsensusContext = Field(default_factory=ConsensusContext)
     weights: dict[str, float] | None = None
-    """Vote weights, keyed by voter; None if all weights are 1."""
+    """Vote weights, keyed by voter, or None if all weights are 1."""
     first: dict[str, Proposal] = Field(default_factory=dict)
     """Original proposals, keyed by agent, in order of arrival."""
     proposals: dict[str, Proposal] = Field(default_factory=dict)
@@ -314,14 +314,14 @@ class ConsensusState(PatternState):
     """All rounds so far; the last one may still be in progress."""
     ballots: dict[str, Ballot] = Field(default_factory=dict)
     early_end: EarlyEnd | None = None
-    """Reason for ending the rounds before `max_rounds`; None if there has been none so far."""
+    """Reason for ending the rounds before `max_rounds`, or None if they have not been ended early."""
     tally: Tally | None = None
     problems: list[str] = Field(default_factory=list)
     """Archive failures tolerated so far."""
 
     @property
     def outcome(self) -> Outcome | None:
-        """Outcome of the vote; None before the votes are counted."""
+        """Outcome of the vote, or None before the votes are counted."""
         return None if self.tally is None else "consensus" if self.tally.reached else "no_consensus"
 
     # called by the stop conditions in `flowdebate.stop`, because this pattern has no transcript
@@ -350,13 +350,13 @@ class ConsensusOutput(PatternOutput):
     outcome: Outcome | None
     """Outcome of the vote; None if the votes were not counted."""
     answer: str | None
-    """Text of the winning proposal; None if there is no winner."""
+    """Text of the winning proposal, or None if there is no winner."""
     winner: str | None
     """Author of the winning proposal."""
     strength: Strength | None = None
-    """Strength of the agreement, limited by the share of agents with a proposal."""
+    """Strength of the agreement, capped according to the share of agents with a proposal."""
     confidence: Share = 0.0
-    """Confidence of the vote over all eligible voters, limited to the share of agents with a proposal."""
+    """Confidence of the vote across all eligible voters, capped at the share of agents with a proposal."""
     context: ConsensusContext
     proposals: list[Proposal]
     """Original proposals, in declared order."""
@@ -367,7 +367,7 @@ class ConsensusOutput(PatternOutput):
     """Ballots, in the declared order of the voters."""
     tally: Tally | None = None
     early_end: EarlyEnd | None = None
-    """Reason for ending the rounds before `max_rounds`; None if they were not ended early."""
+    """Reason for ending the rounds before `max_rounds`, or None if they were not ended early."""
     losses: list[ProviderFailure] = Field(default_factory=list)
     """Permanently failed calls, truncated proposals, and invalid votes. Failures of agents have a `phase` and precede
     failures of judges.
@@ -392,7 +392,7 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def decision_line(self) -> str | None:
-        """Author of the winning proposal, and how it begins."""
+        """Author of the winning proposal, followed by the beginning of its text."""
         start = brief(self.answer)
         return f"{self.winner}: {start}" if self.consensus_reached and start else self.decision_word
 

@@ -102,7 +102,8 @@ def create_chair(
 ) -> Generator[Any]:
     """Create the block `{name}-chair`.
 
-    The block takes a `ChairRequest` and returns data matching `output_schema`; a `ChairAnswer` if it is None.
+    The block takes a `ChairRequest` and returns data matching `output_schema`, or a `ChairAnswer` if there is no
+    schema.
     """
 
     def answer(texts: ChairTemplate, value: ChairRequest, _: Context) -> str:

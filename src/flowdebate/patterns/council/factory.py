@@ -261,7 +261,7 @@ def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, Council
                 read = as_model(value, ChairAnswer, block=chair)
                 answer, dissent = read.answer, read.dissent
             ctx.scope.handle.update(answer=answer, dissent=dissent)
-        # not before the chair has answered, since the transcript shows who wrote which answer
+        # added only after the chair has answered, since the transcript shows who wrote which answer
         entries = loop.collect_spoken(
             ctx, round=1, make=lambda name, **entries: CouncilEntry(agent_name=name, **entries)
         )

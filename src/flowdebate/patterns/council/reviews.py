@@ -197,15 +197,15 @@ def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> 
 # Review statistics: pure functions that ignore the order in which reviews arrived
 
 
-_TWO = 2  # minimum number of reviewers to agree, and of answers to agree on
+_TWO = 2  # minimum number of reviewers, and of ranked answers, to compute agreement
 
 
 def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:
     """Return the authors of the answers in display order, keyed by reviewer.
 
-    Each answer appears in each slot equally often, and follows each other answer as evenly as the number of reviews
-    allows (Williams squares). A preference for a slot therefore favors nobody, and no answer always follows the same
-    one.
+    Each answer appears in each slot equally often, and comes right after every other answer equally often, as far as
+    the number of reviews allows (Williams squares). A preference for a slot therefore favors nobody, and no two answers
+    always appear in sequence.
 
     >>> from random import Random
     >>> orders = review_orders(["ann", "bea", "cid"], scope="others", random=Random(1))
@@ -245,7 +245,7 @@ def _distinct_steps(count: int) -> list[int]:
 
 
 def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> list[CouncilRank]:
-    """Rank the answers by `names` from best to worst by mean rank, leaving out unranked answers.
+    """Rank the answers by `names` from best to worst by mean rank, omitting unranked answers.
 
     Tied answers share a rank and are listed in the order of `names`.
     """

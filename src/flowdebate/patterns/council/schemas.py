@@ -110,8 +110,8 @@ class CouncilRank(WireModel):
     reviews: Annotated[int, Field(ge=1)]
     """Number of reviews that rank the answer."""
     self_preference: float | None = None
-    """Mean rank given by the others minus the rank given by the author, with `review="all"`. If it is above 0, the
-    author prefers the answer more than the others do; None if either rank is missing.
+    """Mean rank given by the others minus the rank given by the author, with `review="all"`. If the difference is above
+    0, the author ranks the answer higher than the others do. It is None if either rank is missing.
     """
 
 
@@ -170,9 +170,11 @@ class CouncilOutput(PatternOutput):
     ranking: list[CouncilRank] = Field(default_factory=list)
     """Ranking from best to worst; empty without reviews."""
     agreement: CouncilAgreement | None = None
-    """Agreement between the reviews; None with fewer than two reviews, or with fewer than two answers in each."""
+    """Agreement between the reviews, or None if there are fewer than two reviews or fewer than two answers in each."""
     answer: Any = None
-    """The chair's answer: text, or data matching `output_schema`; None if there is none (see `status`)."""
+    """The chair's answer: text, or data matching `output_schema`. It is None if the chair has not answered (see
+    `status`).
+    """
     dissent: str | None = None
     """The main remaining disagreement, if the default chair named one."""
     stop_reason: StopReason | None = None
@@ -250,7 +252,7 @@ class ChairRequest:
 
 @lru_cache(maxsize=256)  # cached across all councils
 def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
-    """Build the model for a ranking of `letters` from best to worst, each exactly once, with a reason.
+    """Build the model for a ranking of all `letters` from best to worst, with a reason for each rank.
 
     >>> model = ranking_of(("A", "B"))
     >>> [ranked.answer for ranked in model(ranking=[{"answer": "B", "reason": "-"}, {"answer": "A"}]).ranking]

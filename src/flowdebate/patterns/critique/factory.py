@@ -92,7 +92,7 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
     - `revise`: False to reject an answer instead of revising it.
     - `model`: the default model for all roles; if several vendors are set up and no model is configured, the critic and
       the judge use a different vendor from the author's.
-    - `sources`: texts or paths; claims and answer are checked against them.
+    - `sources`: strings or paths; the claims and the answer are checked against them.
     - `max_concurrency`: the maximum number of critics working at once.
     - `failures`: what to do when a provider fails; by default at least one critic has to answer.
     - All other options: see `debate()`.

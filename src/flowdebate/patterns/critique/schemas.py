@@ -51,7 +51,9 @@ class CritiqueInput(PatternInput):
 
     question: str
     answer: str | None = None
-    """Answer to criticize; None for the pattern's `answer` option or, if that is not set, an answer by the author."""
+    """Answer to criticize. If it is None, the pattern's `answer` option is used or, if that is not set, the author
+    writes the answer.
+    """
 
 
 class ClaimDraft(WireModel):
@@ -153,7 +155,7 @@ class CritiqueState(PatternState):
     """State of a critique, available as `ctx.sequencer.state`."""
 
     answer: str | None = None
-    """Answer to criticize; None until it is known."""
+    """Answer to criticize, or None until it is known."""
     is_given: bool = False
     """True if the user provided the answer."""
     drafts: dict[str, list[ClaimDraft]] = Field(default_factory=new_dict)
@@ -162,7 +164,7 @@ class CritiqueState(PatternState):
     is_ruled: bool = False
     """True once the judge has ruled on the claims."""
     revision: str | None = None
-    """The revised answer; None if there is none."""
+    """The revised answer, or None if there is none."""
     stop_reason: StopReason | None = None
 
     @property
@@ -183,9 +185,9 @@ class CritiqueOutput(PatternOutput):
 
     question: str
     answer: str | None = None
-    """Final answer, original or revised; None if it was rejected or if there was no answer."""
+    """Final answer, whether original or revised. It is None if the answer was rejected or if there was no answer."""
     outcome: Outcome | None = None
-    """Decision on the answer; None if the run could not decide, which leaves the answer unchecked."""
+    """Decision on the answer, or None if the run could not decide, leaving the answer unchecked."""
     original: str | None = None
     """The answer before any revision."""
     is_given: bool = False

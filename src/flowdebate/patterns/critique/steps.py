@@ -161,7 +161,7 @@ def _drafts_in_order(loop: Loop[CritiqueOptions], state: CritiqueState) -> dict[
 
 
 def entries_of_critics(loop: Loop[CritiqueOptions], state: CritiqueState) -> list[CritiqueEntry]:
-    """Return the transcript entries of all critics with an answer, in declared order."""
+    """Return the transcript entries of all critics that answered, in declared order."""
     drafts = _drafts_in_order(loop, state)
     return [CritiqueEntry(round=2, agent_name=name, text=claims_text(claims)) for name, claims in drafts.items()]
 
@@ -264,7 +264,7 @@ def _stop_reason(state: CritiqueState) -> StopReason:
 
 
 def outcome_of(state: CritiqueState) -> Any:  # noqa: ANN401 - Outcome or None
-    """Return the decision on the answer; None if there is no answer, or if its claims have no rulings."""
+    """Return the decision on the answer, or None if there is no answer or its claims have no rulings."""
     if is_blank(state.answer or "") or not state.is_ruled or state.stop_reason is None:
         return None
     return decide(state.claims, original=state.answer or "", revision=state.revision)

@@ -207,8 +207,8 @@ def create_baselines(
 
     Each call sees the question and the positions, in an order drawn from the run's seed; a revision also sees its
     previous answer. The remaining `options` apply to the default blocks: baselines have the same tools, context and
-    settings as debaters. If a provider fails, or one of the run's limits stops a call, the missing answer is left out
-    of the vote and the debate continues.
+    settings as debaters. If a provider fails, or one of the run's limits stops a call, the missing answer is not
+    counted and the debate continues.
     """
     block_name = f"{name}-baselines"
     positions = tuple(dict.fromkeys(stances))
@@ -326,7 +326,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         )
 
     async def _samples(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
-        """Collect answers from the default model until another one would exceed `total`.
+        """Collect answers from the default model until one more answer would exceed `total`.
 
         If usage is unknown, collect `calls` answers.
         """
@@ -419,7 +419,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
 
 
 def _can_continue(error: BaseException) -> bool:
-    """Check whether the debate can continue after `error`: a failed baseline must not prevent the verdict."""
+    """Check whether the debate can continue after `error`, since a failed baseline must not prevent the verdict."""
     return isinstance(error, (BadAnswer, LimitReached)) or is_provider_failure(error)
 
 
@@ -438,7 +438,7 @@ def _used(ctx: Context, place: str) -> Usage:
 
 
 def _price(ctx: Context, place: str) -> float | None:
-    """Return the cost of the calls made below `place` so far; None if no prices are known."""
+    """Return the cost of the calls made below `place` so far, or None if no prices are known."""
     budget = ctx.run.budget
     costs = [] if budget is None else [budget.price_of(event.model, event.usage) for event in _calls(ctx, place)]
     priced = [cost for cost in costs if cost is not None]

@@ -32,22 +32,22 @@ class MethodAnswer(WireModel):
     """Answer to one question from a debate or a baseline, together with its cost."""
 
     answer: list[str]
-    """Position named in the answer; several if they are tied, empty if the answer names none."""
+    """Positions named in the answer: several in a tie, none if the answer names no position."""
     calls: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[int, Field(ge=0)] | None = None
-    """Number of tokens; None if the server does not report it."""
+    """Number of tokens, or None if the server does not report it."""
     completion_tokens: Annotated[int, Field(ge=0)] | None = None
     """Number of output tokens, already included in `tokens`."""
     cost: Annotated[float, Field(ge=0)] | None = None
-    """Cost in the currency of the prices; None if there are no prices."""
+    """Cost in the currency of the prices, or None if there are no prices."""
     votes: Annotated[int, Field(ge=0)] | None = None
-    """Number of answers counted; None for a debate."""
+    """Number of answers counted, or None for a debate."""
 
     def credit(self, truth: str, *, sides: int = 2, undecided: Undecided = "lot") -> float:
         """Score the answer: 1 if it is right, 0 if it is wrong.
 
-        A tie scores the chance of guessing right among the tied positions, and an answer without a position the chance
-        of guessing right among all `sides` positions. With undecided="wrong", both score 0.
+        A tie scores the chance of guessing right among the tied positions. An answer without a position scores the
+        chance of guessing right among all `sides` positions. With undecided="wrong", either of these scores 0.
 
         >>> open_, tied = MethodAnswer(answer=[]), MethodAnswer(answer=["a", "b"])
         >>> open_.credit("a"), tied.credit("a"), tied.credit("c"), open_.credit("a", undecided="wrong")
@@ -62,7 +62,7 @@ class BenefitItem(WireModel):
     """One question, answered with and without a debate."""
 
     truth: str | None = None
-    """Correct position; None if unknown."""
+    """Correct position, or None if unknown."""
     debate: MethodAnswer
     baselines: dict[BaselineName, MethodAnswer]
     sides: Annotated[int, Field(ge=2)] = 2
@@ -70,7 +70,7 @@ class BenefitItem(WireModel):
     failed: bool = False
     """True if the debate ended without a verdict, so that no baselines were run."""
     cluster: str | None = None
-    """Group of related questions, such as a topic; None if the question is independent."""
+    """Group of related questions, such as a topic, or None if the question is independent."""
 
 
 def benefit_item(
@@ -87,7 +87,7 @@ def benefit_item(
     """Pair a debate's answer with the answers of its `baselines`.
 
     `calls`, `tokens`, `completion_tokens` and `cost` are totals for the run, so the debate's share is the total minus
-    the baselines'. A baseline without any votes is omitted.
+    the baselines' share. A baseline without any votes is omitted.
     """
     winner = None if raw.verdict is None else raw.verdict.winner
     return BenefitItem(

@@ -350,7 +350,7 @@ class DebaterPrompt:
     agent_name: str
     identity: DebaterIdentity
     anonymity: Anonymity | None
-    """Aliases shown instead of names; None if names are shown."""
+    """Aliases shown instead of names, or None if names are shown."""
 
     def template(self, ctx: Context) -> DebaterTemplate:
         return self.wording.wording(ctx).template
@@ -437,9 +437,9 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     `stances` are the stances of all debaters in declared order (by default, only this debater's). Together with the
     question and the `sources`, they form a system message shared by all turns of all debaters. `anonymity` provides
     aliases to replace names in prompts; if it is None, names are shown. A truncated answer is cut after its last full
-    sentence. With the concise templates, a turn that copies more than 12 consecutive words from an earlier turn, or
-    shares more than 30% of its word pairs with one, is requested once more, this time without the other sides' turns in
-    the prompt; whichever answer copies less becomes the turn.
+    sentence. With the concise templates, a turn is requested again if it copies more than 12 consecutive words from an
+    earlier turn or shares more than 30% of its word pairs with an earlier turn. The second prompt omits the other
+    sides' turns, and the answer that copies less becomes the turn.
     """
     block_name = f"{name}-debater-{agent_name}"
     prompt = DebaterPrompt(

@@ -52,7 +52,7 @@ class DebateDocument(RoundsDocument):
     debaters: list[Side] = Field(default_factory=list)
     raw: DebateRawOutput
     output: Any = None
-    """The synthesizer's output as plain JSON data; None if there is none."""
+    """The synthesizer's output as plain JSON data, or None if there is none."""
 
     @model_validator(mode="after")
     def _a_whole_debate_has_a_verdict(self) -> DebateDocument:
@@ -72,7 +72,10 @@ class DebateDocument(RoundsDocument):
 
     @property
     def last_calls(self) -> int:
-        """Count the calls made by the synthesizer and the judge (with two sides, it reads both orders by default)."""
+        """Count the calls made by the synthesizer and the judge.
+
+        With two sides, the judge reads both orders by default.
+        """
         return 3 if len(self.debaters) == 2 else 2  # noqa: PLR2004 - sides
 
     def raw_speakers(self) -> list[Side]:
@@ -80,7 +83,7 @@ class DebateDocument(RoundsDocument):
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
     def closing(self, number: int) -> Iterator[Section]:
-        """Show the turns of the mirrored debate after the last round and, if it was cut short, the reason."""
+        """Show the turns of the mirrored debate after the last round, along with the reason if they were cut short."""
         mirrored = self.raw.mirrored
         if mirrored is None or number != max(self.rounds()):
             return
@@ -203,7 +206,7 @@ def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str
 
 
 def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the mean score for each criterion across all ballots; empty if there is no rubric.
+    """Return the mean score for each criterion across all ballots, or an empty dict if there is no rubric.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> ballot = JudgeBallot(order=["a", "b"], criteria={"a": {"clear": 80}, "b": {"clear": 35}})
@@ -223,7 +226,7 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict
 
 
 def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
-    """Summarize the log-odds of letter ballots in one line, starting each with the side shown first.
+    """Summarize the log-odds of letter ballots in one line, stating the side shown first.
 
     Returns None for other ballots.
 

@@ -194,7 +194,7 @@ def _create_state(loop: Loop[DebateOptions]) -> DebateState:
 
 
 def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
-    """Return the first applicable reason for ending the debate after a round; None to continue.
+    """Return the first applicable reason for ending the debate after a round, or None to continue.
 
     >>> stop_reason(DebateState(round=2), max_rounds=2)
     'max_rounds'
@@ -551,7 +551,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: JudgeOptions | None) -> Anonymity | None:
-    """Return aliases for all names that could reveal the author of an argument; None if names are shown."""
+    """Return aliases for all names that could reveal the author of an argument, or None if names are shown."""
     readers = [judge, *(debater.block for debater in loop.roster)]
     is_read = hasattr(judge, "reading_blind") or any(role_options(block) is not None for block in readers)
     if loop.prompts.hide_names is False or not is_read:  # there is nobody to hide names from

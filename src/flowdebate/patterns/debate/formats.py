@@ -32,11 +32,11 @@ class Format:
     phases: Sequence[PhaseLike] = ()
     """Phases of the debate."""
     sides: int | None = None
-    """Required number of debaters; None if any number is allowed."""
+    """Required number of debaters, or None if any number is allowed."""
     members: Sequence[Debater | Persona] = ()
     """Speakers used by front ends by default."""
     roles: Sequence[str] = ()
-    """Roles in roster order, for members without one."""
+    """Roles assigned, in roster order, to members without a role."""
     audience: Sequence[str] = ()
     """Listeners whose votes before and after the debate decide it."""
     anonymous: str = ""
@@ -230,7 +230,7 @@ def names_of(pattern: str) -> list[str]:
 
 
 def purposes(pattern: str) -> str:
-    """List the formats for a pattern, one per line, with the purpose of each."""
+    """List a pattern's formats, one per line, with the purpose of each."""
     formats = (entry for entry in FORMATS.values() if entry.pattern == pattern)
     return "\n".join(f"{entry.name}: {entry.purpose}" for entry in formats)
 

@@ -75,7 +75,7 @@ def speaking_order(entries: Sequence[DebateContributionEntry]) -> list[str]:
 def combine_verdicts(
     first: DebateVerdict, mirrored: DebateRawOutput, ctx: Context, *, sides: Sequence[str], on_flip: OnFlip
 ) -> DebateVerdict | None:
-    """Combine the verdicts on a debate and its mirror; None if the mirror has no verdict.
+    """Combine the verdicts on a debate and its mirror; return None if the mirror has no verdict.
 
     All ballots count equally, and `on_flip` decides if the winners differ. If there are no ballots, a side wins only if
     both verdicts name it.

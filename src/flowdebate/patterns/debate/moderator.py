@@ -365,7 +365,7 @@ def stash_moderator_decision(
         state = state_of(ctx, DebateState)
         fields: dict[str, Any] = {key: getattr(output, key) for key in _FIELDS}
         if roster <= set(output.next_speakers):
-            fields["reason"] = None  # nobody is left out, so there can be no reason for it
+            fields["reason"] = None  # all debaters speak, so there is no reason for omitting a side
         added = value.added if isinstance(value, CompletedDecision) else []
         decision = DebateModeratorDecision(round=max(state.round, 1), added=added, **fields)
         ctx.scope.handle.update(moderator_decisions=extend_frozen(state.moderator_decisions, decision))

@@ -22,7 +22,7 @@ class DebateOptions(CommonOptions):
     """Options for a debate."""
 
     judging: JudgeOptions | None
-    """Options for the default judge; None if the judge is custom."""
+    """Options for the default judge, or None if the judge is custom."""
     phases: tuple[Phase, ...]
     audience: tuple[str, ...]
     mirror: bool

@@ -81,7 +81,7 @@ _JUDGING = (
 def weights_of(
     criteria: Sequence[str] | None, location: str = COMMAND, field: str = "--criterion"
 ) -> dict[str, float] | None:
-    """Convert criteria from a plan or the command line to the rubric for `JudgeOptions`; None if there are none.
+    """Convert criteria from a plan or the command line to a rubric; return None if there are no criteria.
 
     >>> weights_of(["evidence=2", "clarity"])
     {'evidence': 2.0, 'clarity': 1.0}
@@ -121,7 +121,7 @@ class PhaseEntry(RosterEntry):
 
 
 class ReaderQuestionEntry(RosterEntry):
-    """A reader's question, with the round answering it."""
+    """A reader's question, and the round in which it is answered."""
 
     round: Count
     text: Text
@@ -133,7 +133,7 @@ _AddedRounds = Annotated[int, Field(ge=1, le=MAX_ADDED_ROUNDS), number(whole=Tru
 class ContinuationEntry(RosterEntry):
     """Continuation of a finished debate in a fork.
 
-    The fork adds the earlier rounds (`held`) and questions (`asked`) by itself.
+    The fork fills in the earlier rounds (`held`) and questions (`asked`) automatically.
     """
 
     rounds: _AddedRounds | None = None
@@ -308,7 +308,7 @@ class DebatePage(PatternPage):
     )
 
     def speakers(self, options: DebatePlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the sides; empty if the question names none and a model has to propose them."""
+        """Return the sides; the result is empty if the question names none and a model has to propose them."""
         from flowdebate.chassis.roster import Debater
 
         from .sides import default_sides
@@ -340,7 +340,8 @@ class DebatePage(PatternPage):
         if (more := options.get("continuation")) is not None:
             return {**options, "continuation": plan_requested_continuation(run, more).to_plan()}
         if options == {"schedule": "swap"} and _has_single_winner(run):
-            return {**options, "answer_form": "winner"}  # the fork also counts the ballot already cast
+            # the form of the ballot already cast, since the fork also counts that ballot
+            return {**options, "answer_form": "winner"}
         return options
 
     def turns(self, plan: Plan) -> int:

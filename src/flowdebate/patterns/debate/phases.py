@@ -48,7 +48,7 @@ class Phase:
     turns. In later rounds of the phase, the question goes to a different debater if there are several.
     """
     speakers: Sequence[int] = field(default=(), kw_only=True)
-    """Debaters who speak (or ask) in this phase, as roster positions from 1; empty for all.
+    """Debaters who speak (or ask) in this phase, as roster positions from 1; if empty, all debaters do.
 
     They speak in the order listed. A moderator's choice of speakers takes precedence.
     """
@@ -60,7 +60,7 @@ class Phase:
     length: Length | None = field(default=None, kw_only=True)
     """Length of a turn. The default is "short" for a cross-examination, and otherwise the debate's length."""
     turn_order: TurnOrder | None = field(default=None, kw_only=True)
-    """Turn order; None for the debate's order."""
+    """Turn order, or None for the debate's order."""
 
     def __post_init__(self) -> None:
         location = "Phase"
@@ -86,7 +86,7 @@ class Phase:
 
     @property
     def turn_length(self) -> Length | None:
-        """Length of turns in this phase; None for the debate's length."""
+        """Length of turns in this phase, or None for the debate's length."""
         return "short" if self.length is None and self.asks else self.length
 
     @property
@@ -104,7 +104,7 @@ PhaseLike: TypeAlias = "Phase | str | Mapping[str, Any]"
 
 
 def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, ...]:
-    """Validate the phases of a debate with `members` debaters; None means no phases.
+    """Validate the phases of a debate with `members` debaters; if `phases` is None, there are none.
 
     If a phase is invalid, raises ConfigurationError with its index.
     """
@@ -204,7 +204,7 @@ class PhasedTurns(RoundOfTurns):
 def choose_addressee(name: str, stances: Mapping[str, str], number: int) -> str:
     """Choose the debater for `name` to question in round `number` of a cross-examination.
 
-    This is the next debater on another side, and a different one in the following round.
+    This is the next debater on another side; in the following round, it is a different debater.
 
     >>> sides = {"a": "tea", "b": "coffee", "c": "water"}
     >>> [choose_addressee("a", sides, number) for number in (1, 2, 3)], choose_addressee("c", sides, 1)
@@ -216,12 +216,12 @@ def choose_addressee(name: str, stances: Mapping[str, str], number: int) -> str:
     opponents = [name_after for name_after in after if stances[name_after] != stances[name]] or after
     team = [
         name_in_team for name_in_team in roster if stances[name_in_team] == stances[name]
-    ]  # its members question different opponents
+    ]  # members of a team question different opponents
     return opponents[(team.index(name) + number - 1) % len(opponents)]
 
 
 def question_to(name: str, asker: str, number: int, ctx: Context) -> str | None:
-    """Return the last question `asker` put to `name` in a round; None if there is none."""
+    """Return the last question `asker` put to `name` in a round, or None if there is none."""
     for entry in reversed(entries_of(ctx)):
         if entry.round != number:
             break

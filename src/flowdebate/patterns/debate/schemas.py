@@ -43,26 +43,26 @@ class BaselineAnswer(WireModel):
 
     name: BaselineName
     winner: str | None
-    """Position with the most votes; None if several are tied or there are no votes."""
+    """Position with the most votes, or None if several are tied or there are no votes."""
     votes: dict[str, Count]
     """Number of votes for each position, in the debate's order."""
     calls: Count
     """Number of requests, including failed ones."""
     prompt_tokens: int | None = None
-    """Number of prompt tokens; None if a server does not report it."""
+    """Number of prompt tokens, or None if a server does not report it."""
     cached_tokens: int | None = None
     """Number of prompt tokens read from the server's cache."""
     completion_tokens: int | None = None
     cost: float | None = None
-    """Cost according to the `prices` in the run's limits; None if there are no prices."""
+    """Cost according to the `prices` in the run's limits, or None if there are no prices."""
     lost: Count = 0
     """Number of answers requested but not received."""
     problem: str | None = None
-    """Reason why the first of the missing answers is missing; None if all were received."""
+    """Reason why the first missing answer was not received, or None if all answers were received."""
 
     @property
     def tokens(self) -> int | None:
-        """Total number of prompt and completion tokens; None if either is unknown."""
+        """Total number of prompt and completion tokens, or None if either is unknown."""
         is_counted = self.prompt_tokens is not None and self.completion_tokens is not None
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if is_counted else None
 
@@ -80,7 +80,7 @@ def _is_none(value: object) -> bool:
 StopReason = Literal["max_rounds", "moderator_done", "predicate"] | NamedStop
 """Reason why a debate ended: the maximum number of rounds, the moderator, or `terminate_when`.
 
-A condition is recorded by its name, or as "predicate" if it has none.
+A condition is recorded by its name, or as "predicate" if it has no name.
 """
 
 
@@ -101,9 +101,9 @@ class DebateTurn(DebateInput):
 
     phase: str
     aim: str | None = None
-    """Task for all debaters in the phase; None to argue as in any other round."""
+    """Task for all debaters in the phase, or None to argue as in any other round."""
     kind: EntryKind | None = None
-    """Kind of turn: question or answer; None for an argument."""
+    """Kind of turn: "question" or "answer", or None for an argument."""
     to: str | None = None
     """Name of the debater to ask or answer."""
     to_stance: str | None = None
@@ -249,15 +249,15 @@ class DebateState(PatternState):
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
     """The moderator's decisions, one for each round so far; empty if there is no moderator."""
     stop_reason: StopReason | None = None
-    """Reason why the rounds ended; None while they continue."""
+    """Reason why the rounds ended, or None while they continue."""
     verdict: DebateVerdict | None = None
-    """The judge's verdict; None before it is reached, or if the judge's provider failed."""
+    """The judge's verdict, or None if it has not been reached yet or the judge's provider failed."""
     mirrored: DebateRawOutput | None = None
-    """The mirrored debate, once it has taken place; None without `mirror`."""
+    """The mirrored debate, once it has taken place, or None without `mirror`."""
     first_verdict: DebateVerdict | None = None
-    """The judge's verdict on the debate alone, not on its mirror; None without `mirror`."""
+    """The judge's verdict on the debate alone, not on its mirror. It is None without `mirror`."""
     facts: SortedFacts | None = None
-    """Facts used to begin turns in the concise profile; None if there are no sources or the facts are not
+    """Facts used to begin turns in the concise profile, or None if there are no sources or the facts have not been
     sorted yet.
     """
     phases: tuple[Any, ...] = ()
@@ -271,7 +271,7 @@ class DebateState(PatternState):
 
     @property
     def phase(self) -> Phase | None:
-        """Phase of the current round; None if there are no phases or the last one is over."""
+        """Phase of the current round, or None if there are no phases or the last phase is over."""
         last = 0
         for phase in self.phases:
             last += phase.rounds
@@ -332,7 +332,7 @@ class AudienceVote(WireModel):
     voter: str
     """Description of the listener."""
     before: str | None = None
-    """Position chosen before the debate; None if the listener did not vote then."""
+    """Position chosen before the debate, or None if the listener did not vote then."""
     after: str | None = None
 
 
@@ -342,7 +342,7 @@ class CrossQuestion:
 
     question: DebateContributionEntry
     answer: DebateContributionEntry | None
-    """The answer; None if there was none."""
+    """The answer, or None if there was none."""
 
 
 class DebateRawOutput(PatternOutput):
@@ -352,13 +352,13 @@ class DebateRawOutput(PatternOutput):
     question: str
     transcript: list[DebateContributionEntry]
     verdict: DebateVerdict | None
-    """The judge's verdict; None if the judge's provider failed or the debate ended before the verdict (see
+    """The judge's verdict, or None if the judge's provider failed or the debate ended before the verdict (see
     `status`).
     """
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
     """The moderator's decisions, one for each round; empty if there is no moderator."""
     stop_reason: StopReason | None = "max_rounds"
-    """Reason why the rounds ended; None if they were cut short."""
+    """Reason why the rounds ended, or None if they were cut short."""
     status: DebateStatus = "complete"
     """Outcome of the run."""
     losses: list[ProviderFailure] = Field(default_factory=new_list)
@@ -366,18 +366,18 @@ class DebateRawOutput(PatternOutput):
     seed: int | None = None
     """The run's seed, used for the judge's shuffle."""
     leaks: LeakReport | None = Field(default=None, exclude_if=_is_none)
-    """Names detected and hidden in arguments; None (and omitted from JSON) if there are none."""
+    """Names detected and hidden in arguments, or None (and omitted from JSON) if there are none."""
     baselines: list[BaselineAnswer] | None = Field(default=None, exclude_if=_is_none)
-    """Answers obtained without a debate; None (and omitted from JSON) unless `baselines` requests them."""
+    """Answers obtained without a debate, or None (and omitted from JSON) unless `baselines` requests them."""
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
     """Turn order in each round; omitted from JSON if it is "declared"."""
     mirrored: DebateRawOutput | None = Field(default=None, exclude_if=_is_none)
-    """The mirrored debate, with the speakers in reverse order; None (and omitted from JSON) without `mirror`.
+    """The debate repeated with the speakers in reverse order, or None (and omitted from JSON) without `mirror`.
 
     `verdict` covers both debates.
     """
     first_verdict: DebateVerdict | None = Field(default=None, exclude_if=_is_none)
-    """The judge's verdict on `transcript`, not on its mirror; None (and omitted from JSON) without `mirror`."""
+    """The judge's verdict on `transcript`, not on its mirror. It is None (and omitted from JSON) without `mirror`."""
 
     @property
     def cross_questions(self) -> list[CrossQuestion]:
@@ -398,7 +398,7 @@ class DebateRawOutput(PatternOutput):
     """The audience's votes; empty (and omitted from JSON) if the debate has no audience."""
 
     def task_for_human(self) -> str | None:
-        """Describe the verdict for a human synthesizer; None if there is no verdict."""
+        """Describe the verdict for a human synthesizer; return None if there is no verdict."""
         if self.verdict is None:
             return None
         winner = "nobody" if self.verdict.winner is None else tag_text(self.verdict.winner)
@@ -416,7 +416,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool | None:
-        """True if every ballot names the winner; None if there are fewer than two ballots."""
+        """True if every ballot names the winner, None if there are fewer than two ballots."""
         ballots = [winner for voices, _ in self.answer_courses() for winners in voices.values() for winner in winners]
         if self.verdict is None or len(ballots) < 2:  # noqa: PLR2004 - one ballot cannot differ from another
             return None
@@ -432,7 +432,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def winner(self) -> Winner | None:
-        """The winning stance and its debaters; None if there is no verdict, or if it is a synthesis of stances."""
+        """The winning stance and its debaters, or None if there is no verdict or it is a synthesis of stances."""
         if self.verdict is None or self.verdict.winner is None:
             return None
         stance = self.verdict.winner
@@ -441,7 +441,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def answer(self) -> str | None:
-        """The conclusion of the verdict; None if there is no verdict."""
+        """The conclusion of the verdict, or None if there is no verdict."""
         return None if self.verdict is None else self.verdict.verdict
 
     @property

@@ -41,7 +41,7 @@ _ALTERNATIVES = (
 
 
 def default_sides(question: str) -> list[Debater] | None:
-    """Create two debaters for a simple yes-or-no or "A or B" question in English; otherwise None.
+    """Create two debaters for a simple yes-or-no or "A or B" question in English; otherwise, return None.
 
     Questions with "what", "which", "why" or "how", negated questions, and questions in other languages have no default
     sides; use `create_side_proposer` to have a model propose them.
@@ -91,7 +91,7 @@ def _answer_yes_and_no(question: str) -> list[Debater]:
 
 
 def _choose_between(match: re.Match[str]) -> list[Debater] | None:
-    """Create one side for each of two alternatives; None if they are identical or not plain words."""
+    """Create one side for each of two alternatives; return None if they are identical or not plain words."""
     alternatives = (match["a"], match["b"])
     if len(set(map(as_seen, alternatives))) == 1 or any(map(_UNCLEAR.search, alternatives)):
         return None
@@ -135,7 +135,7 @@ SIDE_PROPOSER = SideProposerTemplate()
 
 
 def _check_position(text: str) -> str:
-    # keep only the first sentence, because small models go on to explain it
+    # keep only the first sentence, because small models append an explanation
     sentence = _SENTENCE.split(" ".join(clean_text(text).split()))[0]
     if is_blank(sentence):
         message = "must not be blank"
@@ -211,8 +211,8 @@ def create_side_proposer(
 async def propose_sides(question: str, *, model: Model | str | None = None) -> list[Debater]:
     """Propose sides for any question, using `default_sides` if the wording allows and otherwise a model.
 
-    This takes at most one call to the model, which is not stored. If the model fails, the usual errors of a run are
-    raised.
+    This makes at most one model call, and the call is not stored. If the call fails, it raises the same errors as a
+    run.
     """
     return default_sides(question) or (await create_side_proposer(model=model).run(question)).output
 

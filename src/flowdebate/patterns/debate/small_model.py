@@ -116,7 +116,7 @@ class SmallModelSupport:
     prompt: DebaterPrompt
     sorter: FactSorter
     material: Material | None
-    """The debate's sources; None if there are none."""
+    """The debate's sources, or None if there are none."""
 
     def is_needed(self, ctx: Context) -> bool:
         """Check whether the prompt templates call for support; most do not.
@@ -140,7 +140,7 @@ class SmallModelSupport:
         return self._render(ctx)
 
     def defer_turn(self, _: object, ctx: Context) -> Callable[[], str] | None:
-        """Return a function that renders the message; None if the turn needs support."""
+        """Return a function that renders the message, or None if the turn needs support."""
         return None if self.is_needed(ctx) else partial(self.prompt.render_turn, None, ctx)
 
     def _render(self, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
@@ -152,7 +152,7 @@ class SmallModelSupport:
         return self.prompt.render_turn(None, ctx, entries=entries, task=task)
 
     def next_fact(self, ctx: Context) -> str | None:
-        """Return the fact to begin the turn with; None if the position has no more facts."""
+        """Return the fact to begin the turn with, or None if the position has no more facts."""
         if not self.prompt.template(ctx).begins_fact or self.prompt.is_examination(ctx):
             return None
         facts = state_of(ctx, DebateState).facts
@@ -279,7 +279,7 @@ def opening_words(
     fact: str | None = None,
     template: OpeningTemplate = OPENINGS,
 ) -> str:
-    """Return the first words of a turn; empty if the position is already as long as a speech.
+    """Return the first words of a turn, or an empty string if the position is already as long as a speech.
 
     The default templates are in English; in any other language, a turn begins with just the position. `shift` selects a
     different alternative, and a `fact` is quoted.
@@ -389,7 +389,7 @@ class FactSorter:
         ctx.scope.handle.update(facts=SortedFacts(by_stance=by_stance, bias=bias))
 
     async def find_leader(self, text: str, facts: SortedFacts, ctx: Context) -> str | None:
-        """Return the position supported by the last sentence of `text`; None if it is unclear."""
+        """Return the position supported by the last sentence of `text`, or None if the position is unclear."""
         sentences: Sequence[str] = sentences_of(text)
         odds = await self._ask(sentences[-1], state_of(ctx, DebateState).question, ctx) if sentences else {}
         return max(odds, key=lambda side: odds[side] - facts.bias.get(side, 0.0)) if odds else None
@@ -415,7 +415,7 @@ class FactSorter:
     async def _choose(
         self, text: str, question: str, order: Mapping[str, str], ctx: Context
     ) -> Mapping[str, float] | None:
-        """Return the log-probability of each letter in `order`; None if the model returns none."""
+        """Return the log-probability of each letter in `order`, or None if the model returns none."""
         positions = "\n".join(f"{letter}: {tag_text(side)}" for letter, side in order.items())
         user = filled(
             self.prompt.template(ctx).sorts,

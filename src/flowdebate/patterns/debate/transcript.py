@@ -71,7 +71,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def labels_of(stances: Iterable[str]) -> Labels:
-    """Return a letter for each stance; empty if one of the stances could be mistaken for a letter.
+    """Return a letter for each stance, or an empty tuple if one of the stances could be mistaken for a letter.
 
     >>> labels_of(["Trams are better", "Buses are better"])
     (('Trams are better', 'A'), ('Buses are better', 'B'))
@@ -149,7 +149,7 @@ def _lines(
     labels: Mapping[str, str],
     show: Callable[[str], str] = quoted,
 ) -> list[str]:
-    """Render `entries` as lines, starting each round after `heading` with a heading."""
+    """Render `entries` as lines, with a heading before each round except the current one, `heading`."""
     lines: list[str] = []
     notes = iter(below)
     for entry in entries:
@@ -235,7 +235,7 @@ _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 
 
 def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
-    """Render the line below an argument that reports its `quotes`; empty if there is nothing to report.
+    """Render the line below an argument that reports its `quotes`; return "" if there is nothing to report.
 
     Short quotes and quotes inside a verified one are omitted, and a repeated quote counts once.
 
@@ -296,7 +296,7 @@ def _location_of(quote: VerifiedQuote) -> str:
 
 
 def _list(texts: Iterable[str]) -> str:
-    """List the first few strings in quotation marks, followed by the number of strings left out."""
+    """List the first few strings in quotation marks, followed by the number of omitted strings."""
     every = list(texts)
     quoted_texts = ", ".join(f'"{_inline(text)}"' for text in every[:_MAX_LISTED])
     more = len(every) - _MAX_LISTED

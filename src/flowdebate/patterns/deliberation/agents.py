@@ -115,7 +115,7 @@ class PersonaTemplate(Template):
         "Nobody else has spoken yet. Give a further reason for what you want, or evidence that you have not mentioned.",
         uses(*_TURN),
     )
-    """Task for a persona when only it has spoken so far."""
+    """Task for a persona after its own contribution, when nobody else has spoken."""
 
 
 PERSONA = PersonaTemplate()
@@ -342,7 +342,7 @@ def create_moderator(
 
     The moderator sees all contributions, with names and roles. `participants` maps all participants' names to their
     roles, in declared order. If `max_rounds` is set, the prompt states it. With `report="text"`, the model is asked for
-    the lines SUMMARY, STATUS and DECISION, which `parse_report` reads; this helps models without structured output.
+    the lines SUMMARY, STATUS and DECISION, to be parsed by `parse_report`; this helps models without structured output.
     """
     check_option(ReportForm, "report", report, location=f"moderator {name!r}", optional=False)
     everyone = dict(participants)
@@ -391,10 +391,10 @@ def _report_form() -> type[WireModel]:
 
 
 def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, ModeratorReport | None]:
-    """Create the block that adds the report of `moderator` to the state; `MISSING` adds None and settles nothing.
+    """Create the block that adds the report of `moderator` to the state; for `MISSING`, it adds None.
 
     The block accepts the report as a model, a dict with either key style, or text for `parse_report`; an invalid report
-    raises OutputError.
+    raises OutputError. A missing report does not settle the matter.
     """
 
     @handler(name=f"{name}-stash-report")

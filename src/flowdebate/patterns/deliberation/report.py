@@ -78,7 +78,7 @@ def parse_report(text: str) -> ModeratorReport:
     r"""Parse the report in any `text`, without ever raising an error.
 
     Sections begin with SUMMARY, STATUS or DECISION at the start of a line, in any order and case, possibly with
-    markdown, bullets or numbers around the keyword, and extend to the next one. Quoted lines (`>`, `|`, indented by
+    markdown, bullets or numbers around the keyword, and extend to the next section. Quoted lines (`>`, `|`, indented by
     four, in a code fence or in quotation marks) never begin a section. A missing, unclear, hedged or contradicted
     status becomes CONTINUE. Without a SUMMARY section, the summary is the text before the first section, or the whole
     text if there are no sections.
@@ -104,7 +104,7 @@ def parse_report(text: str) -> ModeratorReport:
 
 
 def _read_rendered(text: str) -> ModeratorReport | None:
-    """Parse a report rendered by `render_report`; None for any other text."""
+    """Parse a report rendered by `render_report`; return None for any other text."""
     match = _RENDERED.fullmatch(text)
     if match is None:
         return None

@@ -22,7 +22,7 @@ from flowdebate.resources.resource import StateResource
 DeliberationStopReason = Literal["settled", "max_rounds", "predicate"] | NamedStop
 """Reason why a deliberation ended: a settled matter, the maximum number of rounds, or `terminate_when`.
 
-A condition appears as "predicate", or by its name.
+A condition is recorded by its name, or as "predicate" if it has no name.
 """
 
 ReportStatus = Literal["SETTLED", "CONTINUE"]
@@ -138,14 +138,14 @@ class DeliberationOutput(PatternOutput):
     reports: list[ModeratorReport | None] = Field(default_factory=list)
     """The moderator's reports, one per closed round; a report is None if the moderator's provider failed."""
     stop_reason: DeliberationStopReason | None = None
-    """Reason why the rounds ended; None if they were cut short."""
+    """Reason why the rounds ended, or None if they were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None
 
     @property
     def answer(self) -> str | None:
-        """The final decision; None if there is none."""
+        """The final decision, or None if there is none."""
         return self.final_decision
 
     @property
@@ -160,12 +160,12 @@ class DeliberationOutput(PatternOutput):
 
     @property
     def decision_word(self) -> str | None:
-        """The word "settled" or "not settled"; None if the rounds were cut short."""
+        """The word "settled" or "not settled". It is None if the rounds were cut short."""
         if self.stop_reason is None:
             return None
         return "settled" if self.is_settled else "not settled"
 
     @property
     def decision_line(self) -> str | None:
-        """The beginning of the decision, or "not settled"; None if the rounds were cut short."""
+        """The beginning of the decision, or "not settled". It is None if the rounds were cut short."""
         return (brief(self.final_decision) if self.is_settled else None) or self.decision_word

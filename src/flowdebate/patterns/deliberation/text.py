@@ -39,8 +39,8 @@ def render_deliberation(output: DeliberationOutput, *, title: str | None = None)
     """Render `output` as a plain-text page.
 
     The page has a title, each round's contributions, the moderator's reports, the final decision, and the reason why
-    the deliberation ended. `title` is the first line; None stands for "DELIBERATION — " and the topic. No contribution
-    can be mistaken for a line of the layout, or affect a terminal.
+    the deliberation ended. `title` is the first line and defaults to "DELIBERATION — " followed by the topic. No
+    contribution can be mistaken for a line of the layout, or affect a terminal.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationOutput
     >>> page = render_deliberation(

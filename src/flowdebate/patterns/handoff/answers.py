@@ -1,8 +1,8 @@
 """Handoff answers: requested in one of three formats, parsed leniently from any of them, and validated.
 
 A model answers by calling `handoff`, in JSON with the same fields, or in text ending in "Transition to NAME". The
-schema allows only possible next speakers, but any answer is parsed: a wrong name merely costs another call, and no text
-is lost.
+schema allows only valid next speakers, but any answer is parsed: a wrong name merely costs another call, and no text is
+lost.
 """
 
 from __future__ import annotations
@@ -194,16 +194,16 @@ class HandoffDecision:
 
     text: str
     next_agent_name: str | None = None
-    """Next speaker; None if the answer names no possible speaker."""
+    """Next speaker, or None if the answer names no valid speaker."""
     chosen_by: ChosenBy | None = None
     problem: str | None = None
-    """Problem with the answer; None if there is none."""
+    """Problem with the answer, or None if there is none."""
     written_name: str | None = None
     """Name of the next speaker, as written in the answer."""
     cut_off: bool = False
     """True if the text is truncated."""
     speaker: Block[Any, Any] | None = field(default=None, repr=False, compare=False)
-    """Block to call again; None if it cannot be called a second time."""
+    """Block to call again, or None if it cannot be called a second time."""
 
     @property
     def flag(self) -> Flag | None:
@@ -235,7 +235,7 @@ def check_decision(
     chosen_by: ChosenBy = "speaker",
     speaker: Block[Any, Any] | None = None,
 ) -> HandoffDecision:
-    """Validate `answer`, noting a problem if it has no text or names no possible speaker after `agent_name`.
+    """Validate `answer`, noting a problem if it has no text or names no valid speaker after `agent_name`.
 
     >>> answer = HandoffAnswer(response="Well.", next_agent_name="pro")
     >>> check_decision(answer, agent_name="Pro", names=["Pro", "Con"]).problem
@@ -264,7 +264,7 @@ def check_decision(
 
 
 def _first_value(value: object, keys: Sequence[str]) -> object:
-    """Return the first non-None value that `value` has under one of `keys`; None if there is none."""
+    """Return the first non-None value that `value` has under one of `keys`, or None if there is no such value."""
     if isinstance(value, Mapping):
         return next((value[key] for key in keys if value.get(key) is not None), None)
     if isinstance(value, str):  # drop any extra attributes of a str subclass
@@ -273,7 +273,7 @@ def _first_value(value: object, keys: Sequence[str]) -> object:
 
 
 def spell_name(value: object) -> str | None:
-    """Return a name as written; for an enum member, return its value."""
+    """Return a name as written or, for an enum member, its value."""
     if isinstance(value, Enum):
         value = value.value
     return clean_text(str(value)) if isinstance(value, str) else None if value is None else short_repr(value)

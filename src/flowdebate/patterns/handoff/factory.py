@@ -144,19 +144,19 @@ class SpeakerTemplate(Template):
         "one line only: {choices}.",
         uses(*_AGAIN, "choices"),
     )
-    """Second request for a handoff in text, after an answer without a possible next speaker."""
+    """Second, text-based request for a handoff, sent when the first answer names no valid next speaker."""
     again_tool: str = part(
         "What you said has been recorded, but the next speaker is not clear: {problem}. Call the function handoff "
         "again: repeat what you said as its response, and choose its next_agent_name from: {others}.",
         uses(*_AGAIN),
     )
-    """Second request for a handoff by a tool call."""
+    """Second request for a handoff, asking for a tool call."""
     again_structured: str = part(
         "What you said has been recorded, but the next speaker is not clear: {problem}. Answer with a JSON object: "
         'repeat what you said as its "response", and choose its "next_agent_name" from: {others}.',
         uses(*_AGAIN),
     )
-    """Second request for a handoff in JSON."""
+    """Second request for a handoff, asking for JSON."""
     silent: str = part("Your last answer could not be used: {problem}.", uses("problem"))
     """Message to a speaker after an empty answer, followed by the turn's original task."""
 
@@ -184,7 +184,7 @@ CONCISE_SPEAKER = SpeakerTemplate(
     reply_reason='one sentence that begins with "I" and gives one new reason for what you think',
     text="Write this:\n1. {what}\n2. {reason}\n3. a last line, which is {choices}",
 )
-"""Prompt text for small models; when asked for several lines, these models forget the last one least often."""
+"""Prompt text for small models; when asked for several lines, these models forget the last line least often."""
 SPEAKERS = Profiles(
     full=SPEAKER, concise=CONCISE_SPEAKER, tasks=("opening", "opening_reason", "reply", "reply_reason", "text")
 )
@@ -265,8 +265,8 @@ def _choices(me: Identity) -> dict[str, object]:
 class Speaker(Block[Any, HandoffDecision]):
     """Block that asks a model for its contribution and the next speaker.
 
-    Given a `HandoffDecision` as input, it asks again. No answer is discarded: if one names no possible next speaker,
-    the output is a `HandoffDecision` with a `problem`.
+    Given a `HandoffDecision` as input, the block asks again. No answer is discarded: if an answer names no valid next
+    speaker, the output is a `HandoffDecision` with a `problem`.
     """
 
     def __init__(
@@ -433,14 +433,14 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     """Build a handoff, a discussion where each speaker names the next one: `await pattern.run("AI may decide")`.
 
     The handoff ends after `max_turns` turns, or when `terminate_when(ctx)` is true after a turn. The output is a
-    `HandoffOutput`: the turns, each with the next speaker and how it was chosen.
+    `HandoffOutput`: the turns, each with the next speaker and the origin of the choice.
 
-    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models. `{proposition}` in a
-      system prompt is replaced.
+    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models. System prompts may
+      contain `{proposition}`.
     - `first`: the first speaker; None selects the first debater.
     - `model`: the default model for all roles.
     - `transition`: how speakers hand over: "structured" in JSON, "tool" by a tool call, "text" by "Transition to NAME".
-    - `on_invalid`: what to do when a speaker names no possible next speaker: "retry" asks again, "random" draws one,
+    - `on_invalid`: what to do when a speaker names no valid next speaker: "retry" asks again, "random" draws one,
       "error" raises `RosterError`.
     - `failures`: what to do when a provider fails, and the time limit for a turn; `round_timeout` must be None.
     - All other options: see `debate()`.
@@ -487,7 +487,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
 def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
     """Build the current speaker's turn.
 
-    The block speaks, is called again if it names no possible next speaker, and hands over.
+    The block speaks, is called again if it names no valid next speaker, and hands over.
     """
     names, options = loop.names, loop.options
     turns = {

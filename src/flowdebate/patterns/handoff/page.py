@@ -126,7 +126,7 @@ class HandoffDocument(Document):
 
 
 def next_speaker(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
-    """Show the next speaker and how it was chosen, once that is decided."""
+    """Show the next speaker and how it was chosen, once the choice is made."""
     problem = f"{turn.next_agent_name} ({turn.problem})"
     choice = {
         "speaker": ("Hands over to", str(turn.next_agent_name)),
@@ -174,7 +174,7 @@ class HandoffLive(Live):
                 self._answer = event.output
             case TurnFinished():
                 yield from self._show_text(self._recorded)
-            case HandoffMade():  # the text may be that of a second answer
+            case HandoffMade():  # the text may come from a second answer
                 yield from self._show_text("" if self._answer is None else self._answer.response)
                 yield from next_speaker(event)
             case _:

@@ -23,14 +23,14 @@ TransitionForm = Literal["text", "tool", "structured"]
 """Form in which a speaker names the next speaker: in the last line of its text, by calling `handoff`, or in JSON."""
 
 OnInvalid = Literal["retry", "random", "error"]
-"""Policy for an answer that names no possible next speaker: ask once more and then draw at random, draw at once, or
-fail the run.
+"""Policy for an answer that names no valid next speaker: ask again, then draw a speaker at random if necessary; draw a
+speaker immediately; or fail the run.
 """
 
 HandoffStopReason = Literal["max_turns", "predicate"] | NamedStop
 """Reason why a handoff ended: the maximum number of turns, or `terminate_when`.
 
-A condition appears as "predicate", or by its name.
+A condition is recorded by its name, or as "predicate" if it has no name.
 """
 
 ChosenBy = Literal["speaker", "retry", "random"]
@@ -62,11 +62,11 @@ class HandoffEntry(Contribution):
     text: str
     """Contribution without the marker that names the next speaker; may be empty."""
     next_agent_name: str | None = None
-    """Next speaker; None if the run ended before the decision."""
+    """Next speaker, or None if the run ended before the decision."""
     chosen_by: ChosenBy | None = None
     """Origin of the choice of the next speaker."""
     problem: str | None = None
-    """Reason why the speaker's first choice did not count; None if it counted."""
+    """Reason why the speaker's first choice did not count, or None if it counted."""
 
 
 HandoffTranscript: TypeAlias = "StateResource[TranscriptState[HandoffEntry]]"
@@ -88,7 +88,7 @@ class HandoffState(PatternState):
     speaker: str = ""
     """Speaker of the turn in progress; between two turns, the next speaker."""
     stop_reason: HandoffStopReason | None = None
-    """Reason for stopping after the last turn; None until then."""
+    """Reason for stopping after the last turn, or None until then."""
 
 
 class HandoffOutput(PatternOutput):
@@ -98,10 +98,10 @@ class HandoffOutput(PatternOutput):
 
     proposition: str
     turns: int
-    """Number of turns, including those left without an answer by a failed provider."""
+    """Number of turns, including those without an answer because the provider failed."""
     transcript: list[HandoffEntry]
     stop_reason: HandoffStopReason | None = None
-    """Reason why the turns ended; None if they were cut short."""
+    """Reason why the turns ended, or None if they were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None

@@ -44,7 +44,7 @@ def record_contribution(
 
 
 def needs_second_call(value: object) -> bool:
-    """Check whether a turn's speaker has to be called again, and can be."""
+    """Check whether a turn's speaker must be called again, and whether this is possible."""
     return isinstance(value, HandoffDecision) and value.problem is not None and value.speaker is not None
 
 
@@ -97,7 +97,7 @@ def hand_over(
 
 
 def _refuse_problem(decision: HandoffDecision, other_names: Sequence[str], ctx: Context) -> None:
-    """Raise an error if the answer has a problem, naming the block that gave it."""
+    """Raise an error, naming the block that answered, if the answer has a problem."""
     if decision.problem is None:
         return
     block = ctx.block if decision.speaker is None else decision.speaker.name

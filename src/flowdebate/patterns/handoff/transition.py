@@ -16,12 +16,12 @@ class Transition:
     text: str
     """Answer without the marker, but otherwise unchanged."""
     name: str | None
-    """Name in the roster's spelling, or as written if it is unknown; None if there is no marker."""
+    """Name in the roster's spelling or, if it is unknown, as written; None if there is no marker."""
 
 
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
 _LEAD = f"{DECORATION}-+•>=#→⇒.0123456789 \t\r"
-"""Characters allowed before a marker on a line of its own: bullets, numbers, quotes, markdown."""
+"""Characters allowed before a marker on a separate line: bullets, numbers, quotes, markdown."""
 # maximum number of markers to examine, starting from the last, because a model can write any number of them
 _MAX_MARKERS = 50
 _MAX_NAME_LENGTH = 2_000  # maximum length in characters of a name with every character escaped

@@ -92,20 +92,20 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
     """Build a review, where reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
 
-    All reviewers read the `sources` at once. Findings that describe the same fault are merged. Then each reviewer
-    confirms or refutes the others' findings, and authors of refuted findings may answer. The output is a
+    All reviewers read the `sources` simultaneously. Findings that describe the same fault are merged. Then each
+    reviewer confirms or refutes the others' findings, and authors of refuted findings may answer. The output is a
     `ReviewRawOutput`.
 
     - `reviewers`: `Persona`s, dicts or models (default: Ada, Ben, Cleo). A single reviewer confirms nothing.
-    - `sources`: texts or paths to review.
+    - `sources`: strings or paths to review.
     - `gate`: a rule such as "no confirmed blocker"; the output says whether it holds.
     - `model`: the default model for all roles.
-    - `focus`: what to look for, for all or keyed by reviewer.
+    - `focus`: what to look for, as a string or dict keyed by reviewer.
     - `not_vendor`, `min_vendors`: excluded vendors, and the minimum number of vendors.
     - `earlier`: the `unresolved` findings of an earlier review.
     - `merger`: a block, a function or `SynthesizerOptions`; False merges by location and title only.
     - `max_concurrency`: the maximum number of concurrent reviewers.
-    - `failures`: by default, two reviewers are enough.
+    - `failures`: by default, two reviewers suffice.
     - All other options: see `debate()`.
 
     The input is a str, `{"question": str}` or a `ReviewInput`. Invalid options raise `ConfigurationError`.
@@ -197,7 +197,7 @@ def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:
 
 
 def _voice(loop: Loop[ReviewOptions], member: Persona) -> Any:  # noqa: ANN401 - a model, as a role takes it
-    """Return a reviewer's model; None for a human or a custom block."""
+    """Return a reviewer's model, or None for a human or a custom block."""
     block_options = role_options(member.block)
     if block_options is None:
         return None

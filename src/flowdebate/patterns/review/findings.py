@@ -88,7 +88,7 @@ def locate(
 
 
 def carry_over(draft: FindingDraft, sources: tuple[Source, ...]) -> Raised:
-    """Raise a finding from an earlier review again, at its current location.
+    """Report a finding from an earlier review again, at its current location.
 
     Lines move, so only the quote counts. If the file is not in the material, the location remains unknown.
     """
@@ -260,7 +260,7 @@ def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) ->
 
 
 def read_lines(sources: tuple[Source, ...], parts: Sequence[Sequence[Passage] | None]) -> dict[str, int]:
-    """Count the lines under review that the prompts contain, keyed by source; a part of None contains all lines."""
+    """Count the lines under review in the prompts, keyed by source; None among the `parts` stands for all lines."""
     counts: dict[str, int] = {}
     for source in sources:
         passages = [passage for part in parts for passage in part or () if passage.source == source.name]
@@ -276,7 +276,7 @@ def _lines_under_review(source: Source) -> tuple[Line, ...]:
     lines = [line for line in number_lines(source) if line.text.strip()]
     if all(line.number is not None for line in lines):  # not a diff: all lines are under review
         return tuple(lines)
-    # lines inside hunks do not include their signs
+    # lines inside hunks are stored without their +/- signs
     changed = (line for line in lines if source.text[line.start] in "+-")
     return tuple(line for line in changed if source.text.startswith(line.text, line.start + 1))
 
@@ -546,11 +546,11 @@ GATE = (
     'must be clauses joined by "and", each "no" or "at most N", optionally "confirmed" or "disputed", a severity or '
     '"finding", and optionally "or worse", such as "no confirmed blocker and at most 2 confirmed majors"'
 )
-"""Grammar of a gate."""
+"""Description of the syntax of a gate, for error messages."""
 
 
 def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ...]:
-    """Parse the rules of a gate; None yields no rules.
+    """Parse the rules of a gate; if the gate is None, there are none.
 
     Raises ConfigurationError for an invalid gate, and for a gate that always holds.
 
@@ -581,8 +581,8 @@ def hold_gate(
 ) -> GateResult:
     """Check the findings against the rules; if no rule is broken, a reason in `missing` leaves the gate undecided.
 
-    A finding whose location is not in the material never breaks a rule; if it otherwise would, the gate is undecided. A
-    finding confirmed by an earlier review may have lost its location, which its state then explains.
+    A finding whose location is not in the material never breaks a rule; if it would otherwise break one, the gate is
+    undecided. Findings confirmed by an earlier review are exempt from this, because their locations may be gone.
     """
     states = {
         finding.id: finding.state

@@ -149,7 +149,7 @@ def findings_sarif(document: Document) -> str:
 
 
 def _location(finding: Finding, raw: ReviewRawOutput) -> dict[str, Any] | None:
-    """Return the location of a result; by default, the first line under review in its file or the first file."""
+    """Return the location of a result, or else the first line under review in its file or in the first file."""
     place = finding.place
     files = {file.file: file for file in raw.coverage if file.left_out is None}
     first = next(iter(files.values()), None)

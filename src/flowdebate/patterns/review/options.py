@@ -18,6 +18,6 @@ class ReviewOptions(CommonOptions):
     """Options for a review."""
 
     gate: str | None
-    """Rules that the findings must satisfy; None if there is no gate."""
+    """Rules that the findings must satisfy, or None if there is no gate."""
     earlier: Sequence[FindingDraft] | None
     """Findings confirmed by an earlier review."""

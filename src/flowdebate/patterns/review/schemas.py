@@ -54,7 +54,7 @@ MAX_FINDINGS = 50
 """Maximum number of findings per reviewer."""
 _Text = Annotated[str, Field(max_length=4_000)]
 _Short = Annotated[str, Field(max_length=300)]
-# small models would write the title here; a grammar restricts them to the number, although brackets are accepted
+# without a grammar, small models would write the title here; numbers in brackets are accepted as well
 _Id = Annotated[
     str,
     Field(max_length=300, description="Its number", json_schema_extra={"pattern": "^F[0-9]{1,4}$"}),
@@ -96,7 +96,7 @@ class Place(WireModel):
 
     @property
     def text(self) -> str:
-        """The location in readable notation: "app.py:3-5"; "" if there is none."""
+        """The location in readable notation, such as "app.py:3-5", or "" if there is none."""
         last = f"-{self.end_line}" if self.end_line and self.end_line != self.line else ""
         return f"{self.file or ''}{f':{self.line}{last}' if self.line else ''}"
 
@@ -247,7 +247,7 @@ class FileCoverage(WireModel):
 
 
 def unread_files(coverage: Iterable[FileCoverage]) -> list[str]:
-    """List the files with unread parts, and describe these gaps; files excluded by the user are left out."""
+    """List the files with unread parts, and describe these gaps, omitting files excluded by the user."""
     return [f"{file.file} ({file.gap})" for file in coverage if not file.is_read and not file.excluded]
 
 
@@ -276,7 +276,7 @@ class ReviewState(PatternState):
     reports: dict[str, list[Raised]] = Field(default_factory=new_dict)
     """Reports keyed by reviewer, in order of arrival."""
     voices: dict[str, str] = Field(default_factory=new_dict)
-    """Each reviewer's model; the reviewer's name for a custom block."""
+    """Each reviewer's model, or the reviewer's name for a custom block."""
     lines: dict[str, dict[str, int]] = Field(default_factory=new_dict)
     """Number of lines under review in the prompts, keyed by reviewer and file."""
     findings: list[Finding] | None = None
@@ -297,7 +297,7 @@ class ReviewRawOutput(PatternOutput):
     reviewers: dict[str, str] = Field(default_factory=new_dict)
     """Model of each reviewer with an answer, or the reviewer's name for a human or a custom block."""
     gate: GateResult | None = None
-    """Result of the gate; None without a gate."""
+    """Result of the gate, or None if there is no gate."""
     coverage: list[FileCoverage] = Field(default_factory=new_list)
     """Coverage of each file, in the order of the sources."""
     uncompared_pairs: int = 0
@@ -321,7 +321,10 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def answer(self) -> str | None:
-        """Result in one sentence: "2 confirmed (1 blocker, 1 minor), 1 refuted"; None if there is no result."""
+        """Result in one sentence, such as "2 confirmed (1 blocker, 1 minor), 1 refuted".
+
+        It is None if there is no result.
+        """
         if self.stop_reason is None:
             return None
         parts = []
@@ -343,7 +346,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def coverage_note(self) -> str:
-        """Write a sentence stating how many files were read in full, and naming the others; "" without files."""
+        """Write a sentence stating how many files were read in full, and naming the others; return "" without files."""
         if not self.coverage:
             return ""
         parts = [self._files_read]
@@ -355,7 +358,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def places_note(self) -> str:
-        """Write a sentence about findings whose locations are not in the material; "" if there are none."""
+        """Write a sentence about findings whose locations are not in the material; return "" if there are none."""
         unlocated = [
             f"{finding.id} ({finding.place.problem})"
             for finding in self.findings
@@ -374,7 +377,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def empty_note(self) -> str:
-        """Write a sentence about the number of empty findings, by reviewer; "" if there are none."""
+        """Write a sentence about the number of empty findings, by reviewer; return "" if there are none."""
         counts = ", ".join(f"{count} of {name}" for name, count in self.empty.items())
         return f"Findings left out, without a title or a claim: {counts}" if counts else ""
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 Parts: TypeAlias = "Sequence[Sequence[Passage] | None]"
-"""Parts into which the sources are divided, each shown in full; None for all sources at once."""
+"""Parts into which the sources are divided, each shown in full, or None for all sources at once."""
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Function that replaces names in a string with aliases."""
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
@@ -309,7 +309,7 @@ class Merging(Wrapped):
             self._loop.open_round(ctx, 2)
 
     def _raise_earlier(self, ctx: Context) -> list[Raised]:
-        """Raise the findings from an earlier review again."""
+        """Report the findings from an earlier review again."""
         material = self._loop.material
         sources = () if material is None else material.of_run(ctx)
         return [carry_over(draft, sources) for draft in self._loop.options.earlier or ()]
@@ -317,7 +317,7 @@ class Merging(Wrapped):
     async def _compare(
         self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
     ) -> list[tuple[int, int]]:
-        """Return the pairs that the merger considers identical in both orders; if it does not answer, return none."""
+        """Return the pairs that the merger considers identical in both orders; return none if it does not answer."""
 
         def render(at: int) -> str:
             [finding] = join([groups[at]], [])
@@ -405,7 +405,7 @@ def check_reviewers(
 
 
 def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
-    """Create the tap between examining and answering, which gives each its own time limit."""
+    """Create the tap between examining and answering, so that each phase has a separate time limit."""
 
     @handler(name=f"{loop.name}-open-defence")
     def open_(_: object, ctx: Context) -> None:

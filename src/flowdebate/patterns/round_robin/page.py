@@ -70,7 +70,7 @@ class RoundRobinDocument(RoundsDocument):
     debaters: list[Speaker] = Field(default_factory=list)
     raw: RoundRobinOutput
     output: Any = None
-    """The synthesizer's output as plain JSON data; None if there is none."""
+    """The synthesizer's output as plain JSON data, or None if there is none."""
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         for entry in self.raw.transcript:

@@ -77,7 +77,7 @@ def _render_audit(audit: RefereeAudit, *, scores: bool) -> list[str]:
 
 
 def issues_of(assessment: Assessment) -> str:
-    """Join the issues of an argument; return "" if there are none."""
+    """Join the issues of an argument, or return "" if there are none."""
     return "; ".join(quoted(issue) for issue in assessment.issues if issue.strip())
 
 
@@ -139,7 +139,7 @@ class RoundRobinDebaterTemplate(Template):
     )
     """Task once another debater has spoken; `{other}` stands for the latest speaker."""
     alone: str = part("Nobody else has spoken yet. Add something new that your answer still lacks.", uses(*_TURN))
-    """Task for a debater when only it has spoken so far."""
+    """Task for a debater after its own contribution, when nobody else has spoken."""
 
 
 DEBATER = RoundRobinDebaterTemplate()

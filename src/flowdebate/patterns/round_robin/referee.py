@@ -194,7 +194,7 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
             list[assessment],
             Field(
                 max_length=len(roster),
-                json_schema_extra={"minItems": len(roster)},  # otherwise small models leave out some debaters
+                json_schema_extra={"minItems": len(roster)},  # otherwise, small models omit some debaters
                 description="One assessment for each member",
             ),
         ),

@@ -24,7 +24,7 @@ from flowdebate.resources.resource import StateResource
 RoundRobinStopReason = Literal["max_rounds", "predicate"] | NamedStop
 """Reason why a round robin ended: the maximum number of rounds, or `terminate_when`.
 
-A condition appears as "predicate", or by its name.
+A condition is recorded by its name, or as "predicate" if it has no name.
 """
 
 
@@ -94,11 +94,14 @@ class RoundRobinState(PatternState):
     audits: list[RefereeAudit] = Field(default_factory=list)
     """The referee's audits so far; empty without a referee."""
     stop_reason: RoundRobinStopReason | None = None
-    """Reason why the loop ended; None until then."""
+    """Reason why the loop ended, or None until then."""
 
     @property
     def audit(self) -> RefereeAudit | None:
-        """Audit of the round in progress; None before the audit, after a provider failure, or without a referee."""
+        """Audit of the round in progress.
+
+        It is None before the audit, after a provider failure, or without a referee.
+        """
         last = self.audits[-1] if self.audits else None
         return last if last is not None and last.round == self.round else None
 
@@ -112,7 +115,7 @@ class RoundRobinOutput(PatternOutput):
     audits: list[RefereeAudit] = Field(default_factory=list)
     """The referee's audits, one per round, except for rounds in which its provider failed."""
     stop_reason: RoundRobinStopReason | None = None
-    """Reason why the rounds ended; None if they were cut short."""
+    """Reason why the rounds ended, or None if they were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None

@@ -24,7 +24,7 @@ log-odds.
 """
 MIN_LOG_ODDS = 0.1  # minimum lead for a clear winner, based on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]
-"""Policy for a flipped verdict: one model picked different winners in different views."""
+"""Policy for a flipped verdict, in which one model picked different winners in different views."""
 LogOdds = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """One side's share of a ballot; the shares of all sides add up to 1."""
@@ -206,7 +206,7 @@ class Decision(NamedTuple):
     scores: dict[str, float]
     """Shares of the sides, in declared order; they add up to 1."""
     winner: str | None
-    """Side with the largest share; None in case of a tie."""
+    """Side with the largest share, or None in case of a tie."""
     flipped: bool
     """True if any model picked different winners in different views."""
 
@@ -306,7 +306,7 @@ def firsts_of(ballot: JudgeBallot, *, sides: Sequence[str]) -> list[str]:
 
 
 def leader_of(scores: Mapping[str, float]) -> str | None:
-    """Return the side with the highest score; None in case of a tie.
+    """Return the side with the highest score, or None in case of a tie.
 
     >>> leader_of({"yes": 0.7, "no": 0.3}), leader_of({"yes": 0.5, "no": 0.5})
     ('yes', None)

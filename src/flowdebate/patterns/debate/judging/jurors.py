@@ -180,7 +180,7 @@ def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type
 
 
 def _scored_base(names: tuple[str, ...]) -> type[WireModel]:
-    """Build the base class for answers with scores; if they are missing, the winner gets all the points.
+    """Build the base class for answers with scores; if the scores are missing, the winner gets all the points.
 
     Models trained on other judge prompts name a winner even when asked for scores.
     """
@@ -215,13 +215,13 @@ class JudgeInput:
     entries: Sequence[DebateContributionEntry]
     """Arguments in view order, with aliases instead of names and labels instead of stances."""
     notes: Sequence[str] = ()
-    """Line to show below each argument; empty if an argument has none."""
+    """Line to show below each argument, or an empty string for an argument without a note."""
     places: Sequence[int]
     """Indexes of the arguments in the transcript."""
     number: int = 0
     """Number of the view in the judge's schedule, from 0."""
     model: str | None = None
-    """Model on the panel; None for the judge's own model."""
+    """Model on the panel, or None for the judge's own model."""
     reasons: str = ""
     """Reasons given by the model before it is asked for a letter."""
 
@@ -238,7 +238,7 @@ class JurorSetup:
     has_sources: bool
     template: JudgeTemplate
     fit: LetterFit | None
-    """Fit for letter ballots; None for the answering model's built-in fit."""
+    """Fit for letter ballots, or None for the answering model's built-in fit."""
     criteria: Mapping[str, float] | None
     """Rubric criteria and their weights."""
     transcript: Transcript
@@ -248,12 +248,12 @@ class JurorSetup:
     """Function for rendering the text that follows a label; use `frame` for material other than arguments."""
 
     def of_panel(self, model: Model | str | None) -> JurorSetup:
-        """Return the setup for `model`, a member of the panel; None selects the judge's own model."""
+        """Return the setup for `model`, a member of the panel, or for the judge's own model if `model` is None."""
         return self if model is None else replace(self, options={**self.options, "model": model})
 
     @staticmethod
     def voter(model: Model | str | None) -> str | None:
-        """Return the name of a model on the panel; None for the judge's own model."""
+        """Return the name of a model on the panel, or None for the judge's own model."""
         return model if model is None or isinstance(model, str) else model.name
 
     def render(self, case: JudgeInput) -> str:
@@ -430,7 +430,7 @@ class LetterJuror:
         return self._choose(self._system, self._turn, self._letters, self._setup.options, resources)
 
     async def cast(self, case: JudgeInput, ctx: Context) -> JudgeBallot:
-        """Cast the ballot for one view; its `problem` is set if the letters are inconclusive."""
+        """Cast the ballot for one view, setting its `problem` if the letters are inconclusive."""
         setup = self._setup
         if self._reasons:
             hidden: FilledOptions = {**setup.options, "visibility": _HIDDEN}
@@ -520,7 +520,7 @@ class LetterJuror:
 
 
 def notes_on_escapes(case: JudgeInput) -> list[str]:
-    """Return a note for each argument, explaining its escaped characters; empty if it has none."""
+    """Return a note for each argument, explaining its escaped characters, or an empty string if it has none."""
     return [explain_escapes(entry.text) for entry in case.entries]
 
 

@@ -82,7 +82,7 @@ class JudgeOptions:
     asks a person.
     """
     labels: bool | Sequence[str] = False
-    """True to show sides as "A", "B", … instead of their stances; or custom labels.
+    """True to show sides as "A", "B", … instead of their stances, or a list of custom labels.
 
     Labels are rotated against the slots. A judge answering with letters always uses them as labels, following the slots
     unless `crossed_labels` is set.
@@ -106,17 +106,19 @@ class JudgeOptions:
     correlation: float | None = None
     """Correlation between the errors of a panel's models, from 0 to 1, for computing the effective n.
 
-    `flowdebate eval audit` measures it. The default is 0.4375, the value for a published panel of nine judges worth
-    two.
+    `flowdebate eval audit` measures it. The default is 0.4375, the value for a published panel of nine judges
+    equivalent to two independent judges.
     """
     ask: Ask | None = None
-    """Function that asks a person if on_flip="human", as in `human(ask=…)`; None suspends the run instead."""
+    """Function that asks a person if on_flip="human", as in `human(ask=…)`. If it is None, the run is suspended
+    instead.
+    """
     model: Model | str | None = None
-    """Model for a single judge; None for the debate's model. A panel has its own models."""
+    """Model for a single judge, or None for the debate's model. A panel has its own models."""
     template: JudgeTemplate | None = None
-    """Prompt templates for the judge; None for the default ones."""
+    """Prompt templates for the judge, or None for the default ones."""
     profile: Profile | None = None
-    """Profile for the judge's default prompt; None for the debate's profile."""
+    """Profile for the judge's default prompt, or None for the debate's profile."""
     instructions: TextSlot | None = None
     """Text appended to the judge's system message, replacing the debate's instructions. Likewise, each of the following
     options overrides the debate's.
@@ -126,7 +128,7 @@ class JudgeOptions:
     context: MessagesSlot | None = None
     settings: ModelSettings | None = None
     visibility: Visibility | Mapping[str, bool] | None = None
-    """Visibility of the judge's output; None for `judge_visibility`."""
+    """Visibility of the judge's output, or None for `judge_visibility`."""
     plan: Schedule = field(init=False, repr=False, compare=False)
     """The parsed `schedule`."""
 
@@ -240,7 +242,7 @@ class JudgeOptions:
 
 
 def as_judge_options(value: object, *, location: str) -> JudgeOptions | None:
-    """Convert `JudgeOptions` or a schedule, as passed to `debate(judge=…)`, to options; None for anything else."""
+    """Convert `JudgeOptions` or a schedule to options; return None for other values of `debate(judge=…)`."""
     if isinstance(value, JudgeOptions):
         return value
     if not isinstance(value, (str, Schedule)):

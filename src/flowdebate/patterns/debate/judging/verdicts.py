@@ -1,4 +1,4 @@
-"""Verdicts in words: the conclusion drawn from a count, and statements quoted from the debate.
+"""Wording of verdicts: the conclusion drawn from a count, and statements quoted from the debate.
 
 The text is assembled from the verdict's data, so it cannot contradict the winner. The judge picks statements by letter
 from the sentences of the debate, so every quote is verbatim.
@@ -24,7 +24,7 @@ _UNDECIDED = {
     "tie": "A tie: the judge found otherwise when it was shown the same arguments in another order.",
 }
 _PARAGRAPH = "\n\n"
-_TWO = 2  # two sides or orders take a comparative, larger numbers a superlative
+_TWO = 2  # use a comparative for two sides or orders, and a superlative for more
 
 
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
@@ -65,7 +65,7 @@ def _explain_tie(judging: Judging, used: Sequence[JudgeBallot]) -> str:
 
 
 def order_effect(judging: Judging) -> str | None:
-    """Describe how the order of the sides affected the verdict; None if it did not.
+    """Describe how the order of the sides affected the verdict; return None if it did not.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
@@ -105,7 +105,7 @@ def letter_verdict(winner: str | None, sides: int, *, usable: bool) -> str:
 
 
 def letter_reasoning(judging: Judging, *, hint: bool) -> str:
-    """Quote the statement the judge picked for each side, along with the other side's reply."""
+    """Quote the statement the judge picked for each side, along with a later statement by another side."""
 
     def format_statement(statement: Statement) -> str:
         return f"(turn {statement.turn}): “{' '.join(statement.text.split())}”"
@@ -125,7 +125,7 @@ def letter_reasoning(judging: Judging, *, hint: bool) -> str:
 
 
 def describe_lead(judging: Judging) -> str | None:
-    """Describe the leading side's margin, before and after discounting length; None if it is unknown."""
+    """Describe the leading side's margin, before and after discounting length; return None if it is unknown."""
     used = balanced(judging.ballots)
     if judging.decided_by != "log_odds" or not any(ballot.fit for ballot in used):
         return None
@@ -195,7 +195,7 @@ _WORD = re.compile(r"\w+")
 
 
 def sentences_of(text: str) -> list[str]:
-    """Split `text` into sentences, each a substring of it.
+    """Split `text` into sentences, each a substring of `text`.
 
     >>> sentences_of("Dr. Lee counted 3.5 cases. Nobody replied!")
     ['Dr. Lee counted 3.5 cases.', 'Nobody replied!']
@@ -220,9 +220,9 @@ def statements_of(
 ) -> list[Statement]:
     """List a side's sentences, in order, as candidates for a quote.
 
-    Statements that quote one of the `sources` verbatim take precedence, because a small model would rather pick a
-    fluent invention. Short statements are used only if there are no others. If there are more statements than letters,
-    only the last ones are kept.
+    Statements that quote one of the `sources` verbatim take precedence, because a small model tends to prefer a fluent
+    invention. Short statements are used only if there are no others. If there are more statements than letters, only
+    the last ones are kept.
     """
     every = [
         Statement(entry=index, text=sentence)
@@ -247,9 +247,9 @@ def reply_to(
 ) -> Statement | None:
     """Find the later sentence by another side with the most words in common with `statement`.
 
-    The first one wins a tie; None if no other side spoke later. Shared words do not make the sentence an answer, and
-    the verdict does not call it one. If the sides of a round spoke simultaneously, only sentences from later rounds
-    count.
+    In a tie, the first sentence wins. Returns None if no other side spoke later. Shared words do not make the sentence
+    an answer, so the verdict does not call it one. If the sides of a round spoke simultaneously, only sentences from
+    later rounds count.
     """
 
     def fold_words(text: str) -> set[str]:

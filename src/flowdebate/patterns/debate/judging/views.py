@@ -39,7 +39,7 @@ class JudgeView:
     order: tuple[str, ...]
     """Sides in slot order: in each round, the first side's arguments come first."""
     labels: Mapping[str, str] | None = None
-    """Label of each side; None if sides are identified by their stances."""
+    """Label of each side, or None if sides are identified by their stances."""
 
     def named(self, side: str) -> str:
         """Return the label of `side`, or its stance if it has no label."""
@@ -55,7 +55,7 @@ class Schedule:
     - "cyclic": as many orders as there are sides, forming a Latin square: each side occupies each slot once, so that a
       bias towards a slot benefits all sides equally.
     - "full": every order, for at most four sides.
-    - "sampled(n)": n random orders, reducing noise, but bias only on average.
+    - "sampled(n)": n random orders, which reduce noise, but cancel bias only on average.
     """
 
     kind: ScheduleKind = "single"
@@ -307,7 +307,7 @@ class BlindReading:
     def of(
         cls, raw: DebateRawOutput, *, view: int, names: Sequence[str] = (), models: Sequence[str] = ()
     ) -> BlindReading:
-        """Create one of a debate's `blind_views`, replacing `names` and `models` with aliases."""
+        """Create a reading of one of the debate's `blind_views`, replacing `names` and `models` with aliases."""
         views = blind_views(raw)
         view_shown = views[view % len(views)]
         spoke = dict.fromkeys([*names, *(entry.agent_name for entry in raw.transcript)])
@@ -327,7 +327,10 @@ class BlindReading:
 
 
 def blind_views(raw: DebateRawOutput) -> tuple[JudgeView, ...]:
-    """Return the orders for reading a debate blind, each labeling its first side A; empty for a single side."""
+    """Return the orders for reading a debate blind, each labeling its first side A.
+
+    The result is empty for a single side.
+    """
     sides = list(dict.fromkeys(entry.stance for entry in raw.transcript))
     if len(sides) < 2:  # noqa: PLR2004 - nothing to choose from
         return ()
