@@ -158,7 +158,7 @@ def test_rebuilding_a_pattern_creates_no_new_schema(name: str, monkeypatch: pyte
 
 
 def test_a_finished_pattern_is_garbage_collected() -> None:
-    """Whatever was cached for its next run is freed with it."""
+    """Whatever a pattern has cached for its next run is freed with it."""
     pattern = build_debate(2, 1)
     pattern.run_sync("What should we pay for?", model=make_model(2))
     reference = weakref.ref(pattern)

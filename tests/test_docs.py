@@ -153,7 +153,7 @@ def test_every_output_field_of_other_patterns_is_in_a_table(output: type[BaseMod
 
 @pytest.mark.parametrize("page", SIBLING_OUTPUTS.values())
 def test_each_event_of_other_patterns_is_on_its_page(page: str) -> None:
-    """Readers can then look up every event of a run."""
+    """Readers must be able to look up every event of a run."""
     try:
         events_module = importlib.import_module(f"flowdebate.patterns.{page}.events")
     except ModuleNotFoundError:
@@ -169,7 +169,7 @@ def test_every_field_of_a_debater_is_in_its_table() -> None:
 
 
 def test_every_field_of_the_raw_output_is_in_its_table() -> None:
-    """Readers of the wire form then find an explanation of each key, and of each reason for which a debate can end."""
+    """Readers of the wire form need an explanation of each key, and of each reason for which a debate can end."""
     assert set(DebateRawOutput.model_fields) <= first_cells("debate.md")
     assert all(f'`"{reason}"`' in TEXTS[ROOT / "docs" / "debate.md"] for reason in get_args(get_args(StopReason)[0]))
 
@@ -259,7 +259,7 @@ def test_every_benchmark_is_described() -> None:
 
 
 def test_documented_make_targets_exist() -> None:
-    """Readers must be able to copy these commands."""
+    """Readers must be able to copy the documented commands."""
     files = (ROOT / "Makefile", ROOT / "scripts" / "maintenance.mk")
     targets = re.findall(r"^([a-z0-9.%-]+):.*##", "\n".join(file.read_text("utf-8") for file in files), re.MULTILINE)
     named_targets = {command.split()[1] for _, command in commands("make")} | set(
@@ -318,7 +318,7 @@ def test_architecture_links_lead_to_definitions(owner: str, name: str, path: str
 
 
 def test_the_call_stack_has_the_documented_depth() -> None:
-    """Readers of tracebacks can then tell which layers lie between a run and its model."""
+    """Readers of tracebacks want to know which layers lie between a run and its model."""
     stacks: list[list[str]] = []
 
     def reply(_: ModelRequest) -> str:

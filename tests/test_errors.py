@@ -61,7 +61,6 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", errors.__all__)
 def test_an_error_survives_pickling_and_copying(name: str) -> None:
-    """The class, the message, the notes and every attribute are compared."""
     arguments, options = ARGUMENTS.get(name, (("message",), {}))
     error = getattr(errors, name)(*arguments, **options)
     error.add_note("in block 'x'")

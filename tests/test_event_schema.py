@@ -63,7 +63,7 @@ def find_definition(kind: type[BaseEvent]) -> dict[str, Any]:
 
 
 def test_the_published_schema_matches_the_classes() -> None:
-    """Reviewers then see changes to the wire form as changes to the file."""
+    """Reviewers see changes to the wire form as changes to the published file."""
     assert SCHEMA.read_text("utf-8") == schema_text(), REMEDY
 
 
@@ -88,7 +88,6 @@ def test_each_call_returns_a_separate_schema() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 def test_each_event_and_each_field_is_described(kind: type[BaseEvent]) -> None:
-    """Path, time and kind are always present. Descriptions use the terms of JSON."""
     part = find_definition(kind)
     assert event_schema()["discriminator"]["mapping"][kind.kind] == f"#/$defs/{kind.__name__}"
     assert part["properties"]["kind"]["const"] == kind.kind
@@ -353,7 +352,6 @@ def _doubled(times: int) -> Any:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_value_without_a_json_form_is_written_by_name(name: str) -> None:
-    """Nothing raises, hangs or uses much memory, and iterators are not consumed."""
     value = HOSTILE[name]()
     wire = send_and_receive(wire_of(value))
     assert wire == {"kind": "custom", "name": type(value).__name__}
@@ -416,7 +414,6 @@ _ODD = st.recursive(
 
 @given(value=_JSON.filter(lambda value: "\0" not in json.dumps(value) and "\\u0000" not in json.dumps(value)))
 def test_json_data_is_written_unchanged(value: Any) -> None:
-    """The recipient gets equal data."""
     assert send_and_receive(wire_of(value))["value"] == value
     assert json_data(value) == value
 

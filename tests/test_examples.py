@@ -107,7 +107,6 @@ def test_the_feature_debate_returns_a_decision(capsys: pytest.CaptureFixture[str
 
 
 def test_the_feature_debate_can_be_moderated(capsys: pytest.CaptureFixture[str]) -> None:
-    """The moderator selects the speakers and stops before the maximum. The decision has the same type."""
     example = load_script("feature_debate")
     replies = make_model(None, decision="wait", rationale="nobody measured")
 
@@ -148,7 +147,6 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
 
 
 def test_the_briefing_of_the_moderator_uses_its_tool(capsys: pytest.CaptureFixture[str]) -> None:
-    """The briefing is what the tool returns. The moderator ends the debate before the maximum."""
     example = load_script("moderated_debate")
     raw = example.main(make_model(None))
     assert [decided.next_speakers for decided in raw.moderator_decisions] == [["mover", "stayer"], ["mover"]]
@@ -186,7 +184,7 @@ def test_a_handler_debates_from_the_shared_transcript(capsys: pytest.CaptureFixt
     ("calls", "rounds", "reason"), [(1, 1, "predicate"), (4, 2, "predicate"), (99, 4, "max_rounds")]
 )
 def test_the_guard_ends_the_debate_at_its_budget(calls: int, rounds: int, reason: str) -> None:
-    """After the round that reaches the budget, there is no other one. If no round does, the maximum applies."""
+    """No round follows the one that reaches the budget. If no round does, the maximum applies."""
     raw = load_script("budget_guard").main(make_model(None), calls=calls)
     assert (raw.rounds, raw.stop_reason) == (rounds, reason)
 
@@ -209,7 +207,6 @@ def test_the_stream_prints_text_as_it_arrives(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_local_server_is_called_at_its_address(capsys: pytest.CaptureFixture[str]) -> None:
-    """Creating the model for the address makes no call, and the model can be replaced."""
     example = load_script("own_server")
     assert resolve_model(example.server()).name == "gemma3"
     assert example.main(make_model("a hot dog is a sandwich")).verdict.winner == "a hot dog is a sandwich"
@@ -240,7 +237,6 @@ def test_the_resilient_debate_uses_its_fallback(capsys: pytest.CaptureFixture[st
 
 
 def test_the_resilient_debate_reports_its_failures(capsys: pytest.CaptureFixture[str]) -> None:
-    """A side that cannot be reached is skipped, and a limit ends the debate with a partial result."""
     good = make_model(None)
 
     async def partly(request: ModelRequest) -> Any:
@@ -256,7 +252,6 @@ def test_the_resilient_debate_reports_its_failures(capsys: pytest.CaptureFixture
 
 
 def test_the_recorded_debate_is_replayed_without_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The replay has the same result, and the cassette is at the path requested."""
     calls: list[str] = []
     replies = make_model("meetings should stay unrecorded")
 

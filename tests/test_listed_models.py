@@ -247,7 +247,7 @@ def test_a_debate_accepts_one_model_or_one_per_debater() -> None:
 
 
 def test_a_model_object_can_be_combined_with_named_members() -> None:
-    """In a list that mixes both, no model becomes the default of the others."""
+    """In a list of model objects and named members, no model becomes the default of the others."""
     model = FunctionModel(lambda request: "Wait.", name="gemini/c")
     ship = council(name="ship", members=[model, {"name": "Ben"}, {"model": model}], review="none")
     custom = FunctionModel(

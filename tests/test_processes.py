@@ -29,7 +29,7 @@ _RUN = ("run", "check_output", "check_call")
 
 
 def test_every_wait_for_a_process_has_a_timeout() -> None:
-    """A process that hangs under load then fails its own test instead of the whole suite."""
+    """A process that hangs under load must fail its own test instead of the whole suite."""
     unbounded = []
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         text = path.read_text("utf-8")

@@ -176,7 +176,7 @@ def is_exported(kind: type) -> bool:
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_everything_public_is_documented(name: str) -> None:
-    """For classes exported by packages, this includes methods and properties."""
+    """Methods and properties of the classes exported by packages need documentation too."""
     module = MODULES[name]
     assert module.__doc__
     undocumented = [item for item, value in public_definitions(module) if not value.__doc__]
@@ -211,7 +211,7 @@ POSITIONAL = {
 
 
 def test_public_dataclasses_are_keyword_only() -> None:
-    """New fields can then be added without breaking any caller."""
+    """New fields must not break any caller."""
     positional = [
         name
         for name in dir(flowdebate)
@@ -300,7 +300,7 @@ def run_interpreter(code: str) -> str:
     ],
 )
 def test_hovering_over_a_pattern_shows_common_options(pattern: str, first: list[str]) -> None:
-    """Each overload begins with them. The docstring fits in a hover and begins with the promise."""
+    """Each overload begins with the common options, and the docstring fits in a hover."""
     function: Any = getattr(flowdebate, pattern)
     signatures = [inspect.signature(overload_) for overload_ in (function, *get_overloads(inspect.unwrap(function)))]
     assert [list(signature.parameters)[: len(first)] for signature in signatures] == [first] * len(signatures)
@@ -310,6 +310,5 @@ def test_hovering_over_a_pattern_shows_common_options(pattern: str, first: list[
 
 
 def test_speaker_options_have_a_public_type() -> None:
-    """`DebaterOptions` can be imported from the package."""
     for kind in (flowdebate.Debater, flowdebate.Persona):
         assert inspect.signature(kind).parameters["options"].annotation == "DebaterOptions | None"

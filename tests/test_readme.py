@@ -62,7 +62,7 @@ def test_figures_match_their_pages(claim: str) -> None:
 
 
 def test_the_faults_and_attacks_are_counted() -> None:
-    """Faults are the rows in a table, and attacks those on the page. Both counts must agree with the README."""
+    """The README's counts must agree with the table of faults and with the attacks on their page."""
     faults = (ROOT / "evidence" / "records" / "faults.md").read_text("utf-8").split("<!-- faults -->")[1]
     rows = [line for line in faults.splitlines() if line.startswith("| ") and not line.startswith("| Fault |")]
     assert f"{len(rows)} server faults" in README
@@ -87,10 +87,6 @@ def test_the_package_page_consists_of_existing_parts() -> None:
 
 
 def test_the_first_sentence_describes_the_library() -> None:
-    """The sentence says what the library is, what it is for, and what it returns.
-
-    The text before the list of pages is short.
-    """
     first = " ".join(README.split("\n\n")[1].split())
     assert first.startswith("flowdebate is a Python library for debates between language models:")
     assert len(README.partition("\n## Where to go next")[0].split()) <= 900

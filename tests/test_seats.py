@@ -277,7 +277,7 @@ def test_one_vendor_for_all_roles_is_reported(vendor_stubs: Found, monkeypatch: 
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
 @pytest.mark.parametrize("name", PATTERNS)
 def test_role_keys_match_those_of_the_pattern(name: str) -> None:
-    """The function that builds the pattern accepts a model for each of these roles, and for no other."""
+    """The function that builds the pattern accepts a model for each role key, and for no other."""
     info = PATTERNS[name]
     page = info.load_page()
     on = {role: True for role in page.options.ROLES if role in page.options.model_fields}
@@ -328,7 +328,7 @@ _MODELS = st.sampled_from(["a/1", "b/2", "c/3"])
 
 @given(st.dictionaries(st.sampled_from(["default", "chat", "synthesize", "debater", "judge", "ann", "ben"]), _MODELS))
 def test_the_most_specific_key_applies(choice: dict[str, str]) -> None:
-    """The order is name, role, intent, default."""
+    """A name takes precedence over a role, a role over an intent, and an intent over the default."""
     seats = seat_models(
         choice, {"ann": None, "ben": "own"}, ["judge"], speaker="debater", location="x", check=lambda *_, **__: None
     )
@@ -389,7 +389,7 @@ def test_a_role_without_a_key_is_an_error_before_any_call(vendor_stubs: Found, m
 def test_a_role_without_a_model_is_an_error_before_any_call(
     vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The calls for the other roles would be wasted. An invalid name in the environment is reported too."""
+    """Calls for the other roles would be wasted."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
@@ -423,7 +423,7 @@ def test_a_key_that_gemini_rejects_is_an_authentication_error(
 async def test_an_unusable_agent_cli_is_an_error_before_any_call(
     vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A CLI may be missing, or may report that it is not signed in. This includes runs started over MCP."""
+    """A CLI may be missing, or may report that it is not signed in."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     seats = ("openai/gpt-5-mini", "con=cli/claude")

@@ -136,7 +136,6 @@ def test_the_reason_is_a_true_condition(shape: Shape, true: dict[str, bool]) -> 
 
 
 def test_the_reason_has_one_member_of_or_and_both_of_and() -> None:
-    """If a member is itself a combination, its true part is named."""
     a, b, c = map(make_leaf, NAMES)
     assert evaluate(a | b, {"a": True, "b": True}) == "a"
     assert evaluate(a | b, {"a": False, "b": True}) == "b"
@@ -301,7 +300,7 @@ def test_a_measure_without_its_library_is_rejected_immediately(
 
 
 def test_stop_is_imported_on_first_use() -> None:
-    """`import flowdebate` does not import it, and `flowdebate.stop` is the module."""
+    """`import flowdebate` does not import stop conditions, and `flowdebate.stop` is the module."""
     assert flowdebate.stop is stop
     code = "import sys, flowdebate; assert 'flowdebate.stop' not in sys.modules; str(flowdebate.stop.rounds(2))"
     subprocess.run([sys.executable, "-c", code], timeout=60, check=True)  # noqa: S603 - its own code

@@ -90,7 +90,6 @@ def list_panels(page: str) -> list[str]:
 
 
 def test_options_are_listed_in_panels() -> None:
-    """The panels of the pattern come first, then the shared ones, then options without a panel, then the examples."""
     listed = CliRunner().invoke(app, ["debate", "--help"]).stdout
     panels = ["Sides:", "Rounds:", "Judge:", "Model:", "Prompts:", "Limits:", "Storage:", "Output:", "Options:"]
     assert list_panels(listed) == ["Usage:", "Arguments:", *panels, "More examples:"]
@@ -107,7 +106,6 @@ def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("command", list(EXAMPLES))
 def test_no_line_of_help_is_wider_than_the_terminal(command: str, columns: int) -> None:
-    """No text is cut off, and descriptions wrap between words."""
     arguments = [*split_words(command), "--help"]
     page = CliRunner().invoke(app, arguments, terminal_width=columns).stdout
     assert max(map(len, page.splitlines())) <= columns
@@ -134,7 +132,6 @@ def test_every_help_page_begins_with_two_usage_forms(command: str) -> None:
 
 @pytest.mark.parametrize("command", [name for name in EXAMPLES if name not in GROUPS])
 def test_every_help_page_ends_with_exit_codes_and_a_pointer(command: str) -> None:
-    """The pointer names a page in the documentation."""
     page = CliRunner().invoke(app, [*split_words(command), "--help"]).stdout
     assert "Exit codes: 0 done" in page
     title = re.search(r"See .*?page “(.+?)” of the documentation\Z", " ".join(page.split()))
@@ -150,7 +147,6 @@ def test_every_command_has_usage_forms() -> None:
 
 @pytest.mark.parametrize("example", [example for examples in EXAMPLES.values() for example in examples])
 def test_examples_are_accepted_by_the_parser(example: str) -> None:
-    """No example contains an unknown option or omits an option's value."""
     command: Any = get_command(app)
     arguments = shlex.split(example.partition(" > ")[0], comments=True)[1:]
     while arguments and hasattr(command, "commands"):
@@ -177,7 +173,6 @@ def test_width_and_colors_are_options_of_the_command(monkeypatch: pytest.MonkeyP
 
 
 def test_question_without_a_command_suggests_the_command() -> None:
-    """The suggestion is the command that debates the question."""
     result = CliRunner().invoke(app, ["Should we cap rents?"])
     assert result.exit_code == 2
     assert 'flowdebate debate "…"' in result.stderr

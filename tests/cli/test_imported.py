@@ -115,7 +115,7 @@ def test_repeated_options_replace_references(sender_stage: Stage, private_file: 
 
 
 def test_a_repeated_server_is_sufficient_without_other_references(sender_stage: Stage, tmp_path: Path) -> None:
-    """Source texts and schemas are included in the export, so they need no further reference."""
+    """Source texts and schemas are part of the export, so no other reference is needed for them."""
     content: dict[str, Any] = {
         "sources": {"report": "Homes first."},
         "output_schema": {"type": "object"},
@@ -133,7 +133,6 @@ def test_a_repeated_server_is_sufficient_without_other_references(sender_stage: 
 def test_imported_run_starts_no_program_without_consent(
     verb: str, sender_stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error names the program, and `--trust-plan` permits starting it."""
     program = tmp_path / "bin" / "opencode"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
@@ -166,7 +165,7 @@ def test_the_terminal_lists_the_references_and_asks(sender_stage: Stage, tmp_pat
 def test_answer_to_an_imported_run_contacts_no_server_without_consent(
     sender_stage: Stage, private_file: Path, tmp_path: Path
 ) -> None:
-    """The answer is recorded, but resuming the run requires the same consent as `resume`."""
+    """Although the answer is recorded, resuming the run still requires consent."""
     store = ("--store", str(tmp_path / "theirs.db"))
     result = run_command(
         *sender_stage.options("--human", "pro", *SIDES, "--max-rounds", "1", "--suspend", "--json", *store)
@@ -205,7 +204,7 @@ def test_showing_an_imported_run_reads_no_file_of_its_plan(
 
 
 def test_local_run_is_resumed_without_consent(sender_stage: Stage) -> None:
-    """The plan of a local run was written by the user."""
+    """The user wrote the plan of a local run."""
     run_id = run_to_limit(sender_stage)
     assert run_command("resume", run_id, "--max-calls", "9").exit_code == 0
 
@@ -241,7 +240,6 @@ def test_malformed_plan_is_an_error(change: dict[str, Any], sender_stage: Stage,
 
 @pytest.mark.parametrize("version", ["2", None])
 def test_a_plan_with_another_version_is_not_imported(version: str | None, sender_stage: Stage, tmp_path: Path) -> None:
-    """The error names the format of the plan, and nothing is stored."""
     run_id, file = export_forged_run(sender_stage, tmp_path)
     change_plan(file, {"format": version})
     result = run_command("import", str(file))

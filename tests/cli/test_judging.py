@@ -68,10 +68,6 @@ def test_a_panel_of_two_models_votes() -> None:
 
 
 def test_rubric_scores_are_in_page_report_and_document(tmp_path: Path) -> None:
-    """The page shows each criterion's mean over both orders.
-
-    The weighted mean decides, even if a plan file sets the rubric.
-    """
     report, plan = tmp_path / "report.md", tmp_path / "plan.toml"
     plan.write_text('criteria = ["evidence=3", "clarity"]\nschedule = "swap"\n')
     by = {"cap rents": {"evidence": 80, "clarity": 40}, "free rents": {"evidence": 30, "clarity": 70}}
@@ -105,10 +101,6 @@ def _likely(prompt: str) -> dict[str, float]:
 
 
 def test_a_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
-    """Each order has its log-odds and share, and the quotes are shown once.
-
-    The document and the stored run include all of them.
-    """
     report = tmp_path / "report.md"
     with Stage(letters=_likely) as stage:
         plain = _run(stage, "--answer-form", "letter", "--seed", "1", "--markdown", str(report))
@@ -129,7 +121,6 @@ def test_a_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
 
 
 def test_letter_form_can_be_set_in_every_way(tmp_path: Path) -> None:
-    """Both options and plan files can set the slots, the reasons and the rule, and the stored plan keeps them."""
     plan = tmp_path / "plan.toml"
     plan.write_text('answer_form = "letter"\nschedule = "single"\n')
     ways = {
@@ -149,7 +140,7 @@ def test_letter_form_can_be_set_in_every_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("threshold", "winner"), [((), None), (("--min-log-odds", "0"), "cap rents")])
 def test_winning_margin_can_be_set(threshold: tuple[str, ...], winner: str | None) -> None:
-    """By letter, a small lead names no winner unless the run is configured to accept any lead."""
+    """A small lead names no winner when a judge answers by letter, unless the run accepts any lead."""
 
     def barely(prompt: str) -> dict[str, float]:
         con_is_first = "Build more." in prompt.partition("Side B")[0]
@@ -243,7 +234,6 @@ def test_quotes_and_baselines_are_reported_at_the_end(tmp_path: Path) -> None:
 
 
 def test_unreadable_source_is_named(tmp_path: Path) -> None:
-    """Missing files, empty files and duplicate file names end the command with code 2 before any call."""
     empty, twice = tmp_path / "empty.txt", tmp_path / "more" / "empty.txt"
     empty.write_text(" ")
     twice.parent.mkdir()

@@ -42,7 +42,6 @@ def test_marks_become_styles() -> None:
 
 
 def test_a_table_is_aligned_in_columns() -> None:
-    """Numbers are right-aligned and the header is bold. A table that is too wide is left as it is."""
     text = "| Option | Cost |\n|---|---:|\n| **Postgres** | $5 |\n| `a\\|b` | $1,200 |\n\nSo: wait."
     rows = ["Option      Cost", "────────  ──────", "Postgres      $5", "a|b       $1,200", "", "So: wait."]
     lines = style_characters([text])

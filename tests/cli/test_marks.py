@@ -38,10 +38,6 @@ def page_and_report(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
 
 @pytest.mark.parametrize("verb", SHORT)
 def test_truncated_contribution_is_marked_everywhere(verb: str, tmp_path: Path) -> None:
-    """On the live page, on the saved page and in the report, a single mark follows the contribution.
-
-    The run does not count as failed.
-    """
     options, location = SHORT[verb]
     chair = {"answer": "Cap them.", "dissent": None}
     with serve_stage(cut_off={0}, output=chair) as on:

@@ -191,10 +191,6 @@ class CheckStub:
 
 
 def test_check_shows_abilities_and_recommended_settings(tmp_path: Path) -> None:
-    """The results for the given address are shown on the page and in JSON.
-
-    The number of calls is announced before the first one.
-    """
     record = tmp_path / "check.jsonl"
     with CheckStub(Stub(refuses=["temperature", "schema"], words="Not with this model.")) as played:
         options = ("check", "m", "--base-url", played.base_url)
@@ -280,7 +276,7 @@ def test_ctrl_c_shows_partial_results() -> None:
 
 
 def test_python_m_runs_the_command() -> None:
-    """The program name in its output is that of the command."""
+    """The program calls itself by the name of the command."""
     arguments = [sys.executable, "-m", "flowdebate", "--help"]
     process = subprocess.run(arguments, env=clean_environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own
     assert process.stdout.startswith("Usage:\n  flowdebate debate ")

@@ -101,7 +101,6 @@ def test_truncated_text_is_marked() -> None:
 
 
 def test_tool_calls_are_shown_briefly() -> None:
-    """The page shows the call and the beginning of its result."""
     output = render_turn(ToolCalled(block="a", tool="lookup", arguments='{"q": 1}', result="x" * 5000))
     assert "".join(output.split()) == f'anna:Tool:lookup({{"q":1}})={"x" * 200}…(5,000)'  # true at any width
 
@@ -136,7 +135,6 @@ def render_events(events: list[Any]) -> str:
 
 
 def test_the_counted_answer_is_marked() -> None:
-    """A void answer is marked as soon as possible, while the valid one is shown in full."""
     retried = CallRetried(block="a", model="m", attempt=2, error="Copied", message="it copies", wait=0.0)
     events = [
         TextDelta(block="a", text="First.", path="a", at=0.0),

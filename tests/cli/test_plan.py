@@ -191,7 +191,6 @@ def test_schema_paths_are_relative_to_the_plan_file(tmp_path: Path) -> None:
 
 
 def test_model_names_reach_a_base_url_unchanged() -> None:
-    """Each name creates one object. The embedded model has no address."""
     plan = make_plan(
         DEBATE, {"question": "Why?", "model": ["a/b", "synthesize=a/b"], "base_url": "http://127.0.0.1:1/v1"}
     )
@@ -232,7 +231,6 @@ def test_a_side_is_parsed_or_rejected(name: str, stance: str) -> None:
     ],
 )
 def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
-    """The message goes to stderr before any call, without a traceback or terminal control characters."""
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert result.stdout == ""

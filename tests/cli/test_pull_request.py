@@ -141,7 +141,7 @@ def test_a_change_to_excluded_files_passes(hub_with_pull_request: Hub, scripted_
 
 @pytest.mark.parametrize("how", ["author", "edited", "state", "other"])
 def test_a_foreign_comment_is_ignored(hub_with_pull_request: Hub, scripted_models: Models, how: str) -> None:
-    """The state stored in such a comment is not used, and the whole change is reviewed."""
+    """The state stored in a foreign comment is ignored, and the whole change is reviewed."""
     scripted_models.flaws = []
     assert run_review(*GATE).exit_code == 0
     comment = hub_with_pull_request.reviews[0]
@@ -169,7 +169,7 @@ def test_a_foreign_comment_is_ignored(hub_with_pull_request: Hub, scripted_model
 def test_a_rewritten_branch_is_reviewed_in_full_and_keeps_its_findings(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
-    """Findings follow a file to its new name."""
+    """A finding follows its file to a new name."""
     assert run_review(*GATE).exit_code == 4
     hub_with_pull_request.head = hub_with_pull_request.commit(
         "r1", "m1", app__py=None, main__py=BAD, docs__md="# Shop\n"
@@ -220,7 +220,6 @@ def test_omitted_patches_are_reviewed(hub_with_pull_request: Hub, scripted_model
 
 
 def test_pagination_and_rate_limits_are_handled(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """The command waits if the limit is short. If it is long, an error states how long."""
     hub_with_pull_request.page = 2
     hub_with_pull_request.head = hub_with_pull_request.commit(
         "h2", "h1", **{f"file{number}__py": f"n = {number}\n" for number in range(7)}
@@ -237,7 +236,7 @@ def test_pagination_and_rate_limits_are_handled(hub_with_pull_request: Hub, scri
 def test_a_read_only_token_puts_the_review_in_the_summary(
     hub_with_pull_request: Hub, scripted_models: Models, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """GitHub gives such a token to pull requests from forks. The exit code shows that nothing was posted."""
+    """GitHub gives pull requests from forks a read-only token. The exit code shows that nothing was posted."""
     scripted_models.flaws = []
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     hub_with_pull_request.can_write = False
@@ -255,7 +254,6 @@ def test_a_read_only_token_puts_the_review_in_the_summary(
 def test_failed_run_is_reported_and_keeps_confirmed_findings(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
-    """The same applies to missing models and invalid options."""
     assert run_review(*GATE).exit_code == 4
     hub_with_pull_request.head = hub_with_pull_request.commit("h2", "h1", other__py="a = 2\n")
     failed = run_review("--post", "--gate", "be nice")
@@ -268,7 +266,7 @@ def test_failed_run_is_reported_and_keeps_confirmed_findings(
 
 
 def test_a_finding_outside_the_diff_is_only_in_the_comment(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """GitHub may also reject a comment on a line that it displayed before."""
+    """GitHub may even reject a comment on a line that it displayed before."""
     hub_with_pull_request.hidden.add("app.py")  # none of its lines are in GitHub's diff
     assert run_review(*GATE).exit_code == 4
     assert "app.py" in hub_with_pull_request.reviews[0]["body"]

@@ -72,7 +72,6 @@ def render_page(value: dict[str, Any]) -> str:
 
 
 def test_saved_debate_is_rendered_like_the_live_one() -> None:
-    """All parts of the debate are shown as plain lines."""
     assert render_page(DOCUMENT) == snapshot("""\
 Question: Cap rents?
   anna: cap rents (tenant)
@@ -188,7 +187,6 @@ BAD = [
 
 @pytest.mark.parametrize("depth", [100, 400, 900, 5_000])
 def test_deep_nesting_causes_no_traceback(depth: int, tmp_path: Path) -> None:
-    """A deeply nested output is either shown or rejected."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps({**DOCUMENT, "output": "DEEP"}).replace('"DEEP"', "[" * depth + "]" * depth))
     result = CliRunner().invoke(app, ["runs", "render", str(path), "--markdown", str(tmp_path / "report.md")])
@@ -208,7 +206,6 @@ def test_invalid_file_gives_one_error_with_line_or_field(text: str, message: str
 
 
 def test_undecodable_bytes_are_reported_with_a_line(tmp_path: Path) -> None:
-    """A missing file is an error too."""
     path = tmp_path / "saved.json"
     path.write_bytes(b'{\n"\xff"}')
     with pytest.raises(BadFile, match="line 2: not valid UTF-8"):

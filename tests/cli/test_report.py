@@ -111,7 +111,6 @@ def test_a_quote_shows_the_text(text: str) -> None:
 
 @given(FOREIGN)
 def test_inline_text_is_shown_unchanged_on_one_line(text: str) -> None:
-    """Each name and each stance takes up a single line of its list item."""
     tokens = list(list_tokens(f"- **x**: {escaped(text)}"))
     assert [token.type for token in tokens if token.nesting == 1] == [
         "bullet_list_open",

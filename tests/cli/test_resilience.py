@@ -103,7 +103,6 @@ def test_limit_ends_the_debate_with_a_partial_result(limit: tuple[str, str], mes
 
 
 def test_fallback_model_is_used_after_a_failure() -> None:
-    """`--fallback` accepts the server's model names and applies only to the failed call. A notice is printed."""
     options = (*SIDES, "--max-rounds", "1", "--attempts", "1", "--fallback", "spare")
     with Stage(broken={0}) as stage:
         result = run_command(stage, *options, "--json")

@@ -100,10 +100,6 @@ def test_proposed_sides_are_paid_for_once() -> None:
 
 @pytest.mark.parametrize("ends", ["by itself", "killed"])
 def test_a_run_in_another_process_is_awaited(ends: str, store: Path) -> None:
-    """The command waits for the run to end and shows it.
-
-    If the other process is killed, it continues from the journal.
-    """
     with Stage(turns=SAID, hold=(1, 0)) as on:
         line = on.options(*SIDES, "--max-rounds", "1", *NAMED)
         with start_on_pipes(*line) as first:
@@ -123,7 +119,6 @@ def test_a_run_in_another_process_is_awaited(ends: str, store: Path) -> None:
 
 
 def test_a_fork_is_continued_by_its_id() -> None:
-    """The same command forks, resumes and shows a run, but rejects a different fork with the same id."""
     with Stage(turns=SAID) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "1", "--run-id", "rents"))
         calls = len(on.bodies)

@@ -192,7 +192,6 @@ def test_quiet_shows_only_the_result() -> None:
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_lines_are_complete_at_any_terminal_width(columns: int) -> None:
-    """The first line names the model, and the last ones show the tokens and the cost with its currency."""
     with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--price", "1/2"), columns=columns) as terminal:
         assert terminal.end() == 0
     lines = terminal.screen.split("\n")
@@ -202,7 +201,6 @@ def test_lines_are_complete_at_any_terminal_width(columns: int) -> None:
 
 
 def test_models_are_listed_with_their_roles() -> None:
-    """Sides, panel and judge can each have a separate model. A recording lists none."""
     sides = [{"name": "anna", "stance": "a", "model": "openai/gpt-5"}, {"name": "ben", "stance": "b"}]
     options = {"question": "Q?", "model": ["ollama/gemma3", "judge=openai/gpt-5"]}
     plan = make_plan(PATTERNS["debate"], options, file={"debaters": sides})
@@ -213,7 +211,6 @@ def test_models_are_listed_with_their_roles() -> None:
 
 
 def test_a_price_applies_to_all_models_or_to_one() -> None:
-    """The local model is free. A cost limit requires prices for all models."""
     usage = Usage(calls=1, prompt_tokens=1_000_000, completion_tokens=1_000_000)
     price: Any = prices_of(["1/2", "big=10/20"])
     assert [price(model, usage) for model in ("small", "big", "local")] == [3.0, 30.0, 0.0]

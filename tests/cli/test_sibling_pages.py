@@ -225,7 +225,6 @@ The lot names: Neutral ('Opponent' handed over to itself)
 
 @pytest.mark.parametrize("transition", ["text", "tool", "structured"])
 def test_each_handoff_form_can_be_selected(transition: str) -> None:
-    """The next speaker can be named in the last line of an answer, in a function call or in JSON. Anyone can start."""
     answers = {"next_agent_name": {"response": "So I say.", "next_agent_name": "Neutral"}}
     with Stage(turns=(("So I say.\n", "Transition to neutral"),), answers=answers) as on:
         result = run_pattern(
@@ -280,7 +279,6 @@ Summary
 
 
 def test_a_panel_can_have_a_synthesized_result() -> None:
-    """A synthesizer writes the text unless it is disabled. If it fails, there is no result and the exit code is 3."""
     with serve_stage() as on:
         plain, bare = run_pattern(on, "round-robin"), run_pattern(on, "round-robin", "--no-synthesizer")
     with serve_stage(broken={4}) as on:
@@ -395,7 +393,6 @@ def test_a_late_answer_counts_as_failed() -> None:
 
 
 def test_consensus_options_reach_the_pattern(tmp_path: Path) -> None:
-    """The critique topology, the stopping rule and the vote counting are options, whereas weights are set in a file."""
     plan = tmp_path / "plan.toml"
     plan.write_text('voting = "weighted"\nconvergence = false\n[weights]\nGuardian = 9.0\n')
     star = ("--topology", "star", "--hub", "Maker", "--seed", "5")
@@ -475,7 +472,6 @@ def test_a_truncated_answer_is_marked_among_simultaneous_speakers() -> None:
 
 @each_pattern
 def test_raw_output_names_its_speakers(pattern: str, tmp_path: Path) -> None:
-    """Without the document around it, the page and the report show whatever is available."""
     path, report_path = tmp_path / "raw.json", tmp_path / "report.md"
     path.write_text(json.dumps(build_document("Homes first.")[pattern]["raw"]))
     run_document = read_document(str(path))

@@ -106,7 +106,6 @@ def _snake(value: Any) -> Any:
 
 @each_verb
 def test_plan_file_can_set_every_option(verb: str, tmp_path: Path) -> None:
-    """Speakers have roles, system prompts and models. Options override the file."""
     (key,) = {"debaters", "agents"} & set(_parameters(verb))
     subject = next(iter(_parameters(verb)))
     file = tmp_path / "plan.toml"
@@ -215,7 +214,6 @@ def test_ctrl_c_keeps_the_transcript(verb: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["deliberation", "consensus"])
 def test_a_terminated_run_leaves_its_document(verb: str) -> None:
-    """After SIGTERM before the first answer, the exit code is 143 and the document can be rendered."""
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--json")
     with serve_stage(hold=(0, 0)) as on, start_on_pipes(*on.options(*options, verb=verb)) as process:
         on.wait_for_turn(1)
@@ -326,7 +324,6 @@ def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
     ],
 )
 def test_an_unknown_pattern_in_a_document_is_one_error(pattern: object, problem: str, tmp_path: Path) -> None:
-    """The error lists the known patterns, or suggests a similar one."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps({"pattern": pattern, "raw": {}}))
     result = CliRunner().invoke(app, ["runs", "render", str(path)])
@@ -349,7 +346,6 @@ def test_plan_files_in_the_docs_are_valid(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_every_option_is_documented_under_its_command(verb: str) -> None:
-    """Each option is listed in the section for its command or among the common ones."""
     page = DOCS.read_text("utf-8")
     shared = page.split("## Options of all patterns")[1].split("\n## ")[0]
     if verb in OWN_PAGES:

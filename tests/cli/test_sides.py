@@ -77,7 +77,6 @@ def test_proposals_are_recorded_and_replayed(tmp_path: Path) -> None:
 
 
 def test_invalid_options_are_rejected_before_sides_are_proposed(tmp_path: Path) -> None:
-    """An unusable store and an unwritable report are rejected at this point as well."""
     (tmp_path / "file").write_text("no database")
     wrong = [
         ("--human", "nobody"),
@@ -115,7 +114,6 @@ def test_invalid_proposed_sides_end_the_command(tmp_path: Path) -> None:
 def test_a_terminal_asks_before_the_debate(
     store: Path, typed: str | None, code: int, stances: list[str] | None
 ) -> None:
-    """The answer y starts the debate, n or Ctrl-C ends the command at no cost, and edit replaces the sides."""
     with sides_stage() as on, OnTerminal(*debate_arguments(on)) as terminal:
         terminal.until("[Y/n/edit]")
         if typed is None:
@@ -138,7 +136,6 @@ def test_the_yes_option_skips_the_question() -> None:
 
 
 def test_a_batch_proposes_missing_sides(tmp_path: Path) -> None:
-    """Repeating the command makes no call. Questions that state their own sides need no proposal."""
     (tmp_path / "q.txt").write_text(f"Should we cap rents?\n{ASKED}\n")
     with sides_stage() as on:
         options = [

@@ -132,7 +132,6 @@ def test_a_killed_run_is_resumed_to_the_same_result(store: Path) -> None:
 
 @pytest.mark.parametrize("verb", ALL)
 def test_each_command_is_resumed_from_its_stored_plan(verb: str, tmp_path: Path) -> None:
-    """A limit ends the run, and a higher limit continues it. The document, page, report and exit code are the same."""
     options = (*ALL[verb][1], "--seed", "5")
     if verb == "consensus":  # without a store, it has no archive
         options = (*options, "--no-archive")
@@ -307,7 +306,6 @@ async def _make_text() -> str:
 
 
 def test_other_programs_runs_are_shown_and_resumed_there(store: Path) -> None:
-    """The error explains how to resume them there, and their text cannot control the terminal."""
     block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
     table, run_page = run_command("runs"), run_command("show", "my-run")
@@ -321,7 +319,6 @@ def test_other_programs_runs_are_shown_and_resumed_there(store: Path) -> None:
 
 
 def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
-    """The message suggests what to do, and the run stays unchanged."""
     with Stage() as on:
         run_to_limit(on)
         like = newest_run(store)
@@ -442,10 +439,6 @@ def test_the_list_shows_the_command_for_the_next_page(store: Path, tmp_path: Pat
 
 
 def test_a_page_starts_after_a_stored_run(store: Path) -> None:
-    """The run can be given by a prefix of its id.
-
-    An unknown id is an error, and the page after the last run is empty.
-    """
     with Stage() as on:
         like = store_template(on, store)
     copy_run(store, "0123abcd-older", like=like, header={"created_at": 1e9})
@@ -479,7 +472,6 @@ def test_a_run_is_shown_step_by_step(store: Path) -> None:
 
 
 def test_a_note_is_saved_and_shown(store: Path) -> None:
-    """A new note replaces the old one, and a blank note deletes it. A note that is too long is rejected."""
     with Stage() as on:
         run_id = run_to_limit(on)
     assert "Note: Without **figures**." in run_command("show", run_id, "--note", "Without **figures**.").stdout
@@ -563,7 +555,6 @@ def test_labeled_runs_are_listed_and_deleted(store: Path) -> None:
 
 
 def test_the_terminal_asks_before_it_deletes(store: Path) -> None:
-    """The runs are shown first, and any answer other than yes keeps them."""
     with Stage() as on:
         run_id = run_to_limit(on)
     for answer, code, remains in (("n", 1, True), ("y", 0, False)):

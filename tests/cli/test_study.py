@@ -97,7 +97,6 @@ def test_a_study_is_registered_run_and_reported(study_folder: Path) -> None:
 
 
 def test_a_failed_control_stops_the_study(study_folder: Path) -> None:
-    """The error names the column. An unknown column is an error too. The models in this test ignore notes."""
     rows = [json.loads(line) for line in (study_folder / "facts.jsonl").read_text().splitlines()]
     noted = [{**row, "notes": f"It is {row['answer']}."} for row in rows]
     (study_folder / "facts.jsonl").write_text("\n".join(map(json.dumps, noted)))
@@ -123,7 +122,6 @@ def test_changes_since_the_registration_are_reported(study_folder: Path) -> None
 
 
 def test_debaters_read_the_sources_of_their_row_and_the_judge_does_not(study_folder: Path) -> None:
-    """The baselines do not see the sources either. Changed sources are reported."""
     rows = [json.loads(line) for line in (study_folder / "facts.jsonl").read_text().splitlines()]
     for number, row in enumerate(rows):
         row["sources"] = {"notes.txt": f"The gauge of row {number} stood at zero."}
@@ -174,7 +172,7 @@ def test_an_interrupted_study_shows_how_to_continue(study_folder: Path) -> None:
 
 
 def test_a_debate_started_with_other_options_is_reported(study_folder: Path) -> None:
-    """No option of a study can combine both kinds, so the error suggests a remedy."""
+    """A study has no option that combines both kinds of debates, so the error suggests a remedy."""
     with School() as school:
         run_study(school, "facts.toml", "--limit", "1")
         (study_folder / "facts.answers.jsonl").unlink()
@@ -185,7 +183,6 @@ def test_a_debate_started_with_other_options_is_reported(study_folder: Path) -> 
 
 
 def test_budget_applies_to_all_questions(study_folder: Path) -> None:
-    """No further question starts once the budget is used up, and the answers so far are reported."""
     with School() as school:
         result = run_study(school, "facts.toml", "--max-total-calls", "5", "--max-concurrency", "1", "--json")
         assert 5 <= len(school.bodies) < 20  # a debate that has started is finished

@@ -92,7 +92,7 @@ def test_characters_needed_by_scripts_and_emoji_are_kept(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["a\u200db", "\u200d", "👩\u200d", "👩\u200d\u200d👩", "\u200c👩", "pay\u200cpal"])
 def test_isolated_joiners_are_escaped(text: str) -> None:
-    """Between other characters, a joiner could only serve to hide something."""
+    """An isolated joiner could only serve to hide something."""
     assert not set(printable(text)) & set(JOINERS)
 
 

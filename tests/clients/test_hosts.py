@@ -157,7 +157,6 @@ def test_a_host_without_a_key_gets_an_error_and_stores_no_run(host: str, desk: D
 
 
 def test_codex_asks_for_approval_by_default(desk: Desk) -> None:
-    """The page mentions the approval, and the documented command passes the key on."""
     desk.run(documented_command("codex"))
     desk.run(f"{ASK['codex']} -c mcp_servers.flowdebate.required=true")
     assert "requires approval" in desk.result()
@@ -176,7 +175,6 @@ def test_gemini_disables_the_server_in_an_untrusted_folder(desk: Desk) -> None:
 
 @pytest.mark.parametrize("part", ['"--model"', '"--app"'])
 def test_the_desktop_configuration_starts_a_debate(part: str, desk: Desk) -> None:
-    """Other hosts also accept `mcpServers`. The configuration may include an application's own patterns."""
     desk.write("my_debates.py", block("py", "# my_debates.py").replace('"runs.sqlite3"', f'"{desk.home}/runs.sqlite3"'))
     entry = block("json", part).replace("/home/ann/debates", str(desk.home)).replace("your key", KEY)
     desk.write("entry.json", entry)

@@ -46,7 +46,6 @@ def answer(request: ModelRequest) -> Any:
     ],
 )
 def test_an_unmodified_client_gets_the_answer_of_a_debate(client: str, expected: str, tmp_path: Path) -> None:
-    """The client sends an ordinary question with its default settings, and a model proposes the sides."""
     program = Path(__file__).with_name("python_program.py")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LLM_USER_PATH": str(tmp_path / "llm")}
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer)), openai=True) as stage:

@@ -27,7 +27,6 @@ def panel_choice(pair: Judged, judges: list[str]) -> str:
 
 @pytest.mark.parametrize("name", [*escalation.REPLAYS])
 def test_a_replay_matches_a_manual_count(name: str, tmp_path: Path) -> None:
-    """The count covers who decided each case and how often each of the two methods is right."""
     pairs = escalation.read_pairs(write_llmbar(tmp_path))
     first, second, judges = escalation.REPLAYS[name]
     report = asyncio.run(escalation.replay(pairs, first, second, judges))

@@ -52,7 +52,7 @@ def make_rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
 
 
 def test_page_generation_is_deterministic() -> None:
-    """The clock, the machine and earlier random draws change not a single bit of the page."""
+    """The page is the same to the last bit, whatever the clock, the machine and earlier random draws."""
     first = page.page("-", scale=0.002)
     assert page.page("-", scale=0.002) == first
 
@@ -110,7 +110,7 @@ def test_slot_bias_and_accuracy_are_distinguished() -> None:
 
 
 def test_incompletely_judged_pairs_are_excluded() -> None:
-    """The results of an interrupted run thus stay balanced."""
+    """Excluding such pairs keeps the results of an interrupted run balanced."""
     pairs = [make_pair(number) for number in range(9)]
     assert "8 pairs in three views, 26 calls" in real(make_rows(pairs, slot_only=True)[:-1], pairs)
     assert real([], pairs).endswith("yet.")
@@ -144,7 +144,7 @@ def test_the_sections_of_the_page_match_the_stored_ballots() -> None:
 
 
 def test_the_figures_of_the_page_match_the_records() -> None:
-    """Every row with a measured interval matches word for word."""
+    """Every row with a measured interval matches the records word for word."""
     root = Path(__file__).parents[2]
     records = "\n".join(path.read_text("utf-8") for path in (root / "evidence" / "records").glob("*.md"))
     page = (root / "docs" / "evidence.md").read_text("utf-8")
@@ -241,7 +241,7 @@ def test_a_pair_has_three_views() -> None:
 
 
 def test_the_pairs_are_unchanged() -> None:
-    """There are 260 pairs of statements, shuffled because the package's own order would reveal the truth."""
+    """The package's own order of the 260 pairs would reveal the truth."""
     try:
         pairs = fact_pairs()
     except ModuleNotFoundError as missing:

@@ -66,10 +66,6 @@ def test_the_replay_reproduces_published_figures(tmp_path: Path) -> None:
 
 
 def test_a_leaderboard_is_audited(tmp_path: Path) -> None:
-    """The audit finds the ranking and the judge that favors a side.
-
-    It finds no effect of length, which is irrelevant here.
-    """
     clone = write_debate(tmp_path)
     matchups, ballots = read_matchups(clone)
     assert (len(matchups), len(ballots)) == (120, 720)

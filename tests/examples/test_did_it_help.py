@@ -10,7 +10,6 @@ from tests.test_examples import load_script
 
 @pytest.mark.slow
 def test_a_vote_matches_the_debate_at_equal_token_cost(capsys: pytest.CaptureFixture[str]) -> None:
-    """The debate beats a single call, but the report rules out a gain over a vote. A real gain is reported as well."""
     example = load_script("did_it_help")
     with forbid_real_models():
         report = example.main()

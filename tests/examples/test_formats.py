@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 
 def test_the_audience_decides_and_a_reader_asks_a_question(capsys: pytest.CaptureFixture[str]) -> None:
-    """The debate includes a cross-examination, and each listener votes before and after it.
-
-    One more round costs only its own calls.
-    """
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:

@@ -49,7 +49,6 @@ async def test_requests_from_other_sites_are_rejected(tmp_path: Path, headers: d
 
 
 async def test_a_client_discovers_the_server_by_its_card(tmp_path: Path) -> None:
-    """The card is served without a token, to local requests only, and has the name used in registries."""
     service, _ = make_service(tmp_path)
     async with service, serve_on_socket(service) as url, httpx2.AsyncClient() as client:
         response = await client.get(f"{url}/server-card")
@@ -78,7 +77,6 @@ async def test_an_enclosing_application_can_allow_more_hosts(tmp_path: Path) -> 
 
 
 async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> None:
-    """The command prints its address, and lets calls in flight finish when it is stopped."""
     started = parameters(tmp_path, "--http", "--port", "0")
     process = await asyncio.create_subprocess_exec(
         started.command,

@@ -49,7 +49,6 @@ def test_no_text_can_imitate_a_result_line(pattern: str, text: str, more: str) -
 @pytest.mark.anyio
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> None:
-    """The host can set its own sides, and it can read the texts and the outcome."""
     from mcp import Client
 
     async with (
@@ -69,7 +68,7 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
 
 @pytest.mark.anyio
 async def test_a_user_of_the_host_can_argue_a_side(tmp_path: Path) -> None:
-    """Setting the side to `human` is sufficient."""
+    """Setting a side to `human` is sufficient."""
     async with open_client(tmp_path) as client:
         sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
         run = structured_output(

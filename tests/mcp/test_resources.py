@@ -93,7 +93,6 @@ async def test_prompts_carry_their_argument_as_data(local_stage: Stage) -> None:
 
 
 async def test_tools_declare_their_effects(local_stage: Stage) -> None:
-    """The list includes hints and result schemas, and declares that texts are data."""
     async with local_stage.connect() as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     hints: dict[str, Any] = {name: tool.annotations for name, tool in tools.items()}

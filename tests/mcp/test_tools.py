@@ -46,10 +46,6 @@ def fit_schema(request: ModelRequest) -> Any:
 
 
 async def test_a_debate_can_be_started_awaited_and_read(stage: Stage) -> None:
-    """Progress messages name the speaker.
-
-    The report has the arguments and the verdict, and omits parts that the client has already seen.
-    """
     noted: list[tuple[float, float | None, str | None]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
@@ -87,7 +83,6 @@ async def test_a_debate_can_be_started_awaited_and_read(stage: Stage) -> None:
     ],
 )  # fmt: skip
 async def test_a_depth_takes_the_documented_number_of_calls(tool: str, depth: str, calls: int) -> None:
-    """Each depth takes more calls than the one before it, and the result states the usage."""
     service = Service(store="memory:", model=FunctionModel(fit_schema))
     async with service, Client(create_server(service)) as client:
         (described,) = [entry.description for entry in (await client.list_tools()).tools if entry.name == tool]
@@ -173,7 +168,6 @@ async def test_an_unanswered_request_changes_nothing(local_stage: Stage, action:
 
 
 async def test_without_form_support_the_model_gets_instructions(local_stage: Stage) -> None:
-    """`take_turn` tells the model to ask the user, and `answer_turn` accepts what the user answers."""
     async with local_stage.connect() as client:
         run = structured_output(
             await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"})
@@ -243,7 +237,6 @@ async def test_a_run_is_cancelled_resumed_forked_and_deleted(local_stage: Stage)
 
 
 async def test_a_note_is_written_read_and_deleted(local_stage: Stage) -> None:
-    """The command line and the page show the same note, and none of its lines can pass for the tool's own."""
     async with local_stage.connect() as client:
         run = structured_output(
             await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 30})
@@ -260,7 +253,6 @@ async def test_a_note_is_written_read_and_deleted(local_stage: Stage) -> None:
 
 
 async def test_a_finished_debate_can_be_continued(stage: Stage) -> None:
-    """Adding rounds or a new question repeats no call. A council cannot be continued."""
     arguments = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
     async with stage.connect() as client:
         run_arguments = {"run_id": structured_output(await client.call_tool("start_debate", arguments))["run_id"]}
@@ -357,7 +349,7 @@ def test_published_schemas_drop_unchecked_bounds(schema: dict[str, Any], value: 
 
 @pytest.mark.anyio
 async def test_unknown_arguments_are_rejected_by_name(local_stage: Stage) -> None:
-    """The error suggests a valid name, since every schema forbids additional properties."""
+    """Each schema forbids additional properties, and the error suggests a valid name."""
     async with local_stage.connect() as client:
         for tool in (await client.list_tools()).tools:
             assert tool.input_schema["additionalProperties"] is False

@@ -219,7 +219,6 @@ async def test_thinking_blocks_are_sent_back_with_tool_results(monkeypatch: pyte
 
 
 async def test_stop_reasons_and_refusals_are_read() -> None:
-    """A refusal quotes the vendor's message, and a full context produces a truncated answer."""
     refused = {"type": "refusal", "category": "bio", "explanation": "against policy"}
     with pytest.raises(Refused, match="policy"):
         await send_request(reply_with(message(content=[], stop_reason="refusal", stop_details=refused)))

@@ -118,7 +118,7 @@ async def test_invalid_log_probabilities_are_malformed(logprobs: Any) -> None:
 
 
 async def test_a_clean_answer_is_returned_unchanged() -> None:
-    """The common case copies nothing."""
+    """In the common case, nothing is copied."""
     response = ModelResponse(text="fine")
     assert await ask(Returning(response), question()) is response
 
@@ -183,7 +183,6 @@ async def test_structured_data_is_the_validated_object(response: ModelResponse) 
     ids=["a field is missing", "no JSON", "a lone surrogate", "wrong data", "cut off", "blank", "deep nesting"],
 )
 async def test_invalid_structured_answers_are_errors(response: ModelResponse, error: type[ModelError]) -> None:
-    """Each kind of mismatch has a separate error class, and the error names the model and the block."""
     with pytest.raises(error) as caught:
         await ask(Returning(response), question(output=Verdict))
     assert (caught.value.model, caught.value.block) == ("scripted", "judge")
@@ -291,7 +290,7 @@ class OneSlot:
 
 
 async def test_queue_time_does_not_count_towards_the_deadline() -> None:
-    """A call that misses its deadline does not keep those queued behind it, or their retries, from an answer."""
+    """Calls queued behind one that misses its deadline are still answered, and so are their retries."""
     model = OneSlot()
     calls = [replace(question(timeout=0.1), block="long"), *(question(timeout=0.1) for _ in range(3))]
     start = asyncio.get_running_loop().time()

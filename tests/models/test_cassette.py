@@ -366,13 +366,12 @@ async def test_apparent_keys_are_redacted_in_errors(path: Path) -> None:
 
 
 def test_only_model_errors_can_be_restored() -> None:
-    """The classes that a file may name are those in `flowdebate.errors` that inherit from ModelError."""
+    """A cassette may name only classes in `flowdebate.errors` that inherit from ModelError."""
     assert all(issubclass(kind, ModelError) and kind.__module__ == errors.__name__ for kind in CLASSES.values())
     assert "BadFile" not in CLASSES
 
 
 async def test_a_cassette_is_replayed_as_recorded(path: Path) -> None:
-    """The replay restores answers, tool calls, errors with their fields, and requests."""
     path.write_bytes(CASSETTE)  # noqa: ASYNC240 - a moment
     replayed = ReplayModel(path)
     requests = sample_requests()
@@ -441,7 +440,7 @@ async def test_a_cassette_with_exchanges_has_no_host_or_user_names(text: str, pa
 
 @pytest.mark.parametrize("piece", slow_but_first(["[a:", "a", "a-", "a.", "a:", "/", "a@", "1-", "org-"]))
 async def test_a_long_answer_without_spaces_is_recorded_in_linear_time(piece: str, path: Path) -> None:
-    """A quadratic search for addresses would take minutes."""
+    """The search for addresses must not take quadratic time."""
     text = piece * (150_000 // len(piece))
     async with ChatServer({}, otherwise=lambda exchange: exchange.json(completion(text))) as server:
         inner = OpenAIModel("m", base_url=server.base_url, api_key=KEY, retry=None)

@@ -358,7 +358,6 @@ async def test_structured_answers_are_requested_in_the_prompt_and_validated(inst
 
 
 def test_two_programs_can_debate(install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge is a custom command. What the programs cannot do is reported before the first call."""
     monkeypatch.setenv("GEMINI_API_KEY", "key")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
     install_fake("claude", CLAUDE)

@@ -75,13 +75,12 @@ def test_request_hash_includes_the_choices() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_survives_storage(error: Exception) -> None:
-    """The class, the message and every field are restored."""
     decoded = failure_of(failure_text(error))
     assert (type(decoded), str(decoded), vars(decoded)) == (type(error), str(error), vars(error))
 
 
 def test_request_hash_includes_opening_words_and_sentence_limits() -> None:
-    """Requests that differ only in these have different hashes."""
+    """Two requests that differ only in their opening words or sentence limit have different hashes."""
     plain = ModelRequest(messages=[{"role": "user", "content": "Why?"}], block="b")
     prefixed = ModelRequest(messages=plain.messages, block="b", begins="Because")
     bounded = ModelRequest(messages=plain.messages, block="b", sentences=3)

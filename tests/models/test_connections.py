@@ -61,7 +61,7 @@ async def stalling(exchange: Exchange) -> None:
 
 
 async def test_an_open_model_reuses_one_connection() -> None:
-    """A run holds the model open, and its end closes the connection."""
+    """A run keeps its model open, and the connection closes when the run ends."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         async with model.open_connections():
@@ -175,7 +175,7 @@ async def test_the_deadline_ends_a_call_to_a_dripping_server() -> None:
 
 
 async def test_the_shorter_deadline_applies() -> None:
-    """`settings.timeout` of the model applies unless it has the default value."""
+    """The model's `settings.timeout` applies unless it has the default value."""
     async with ChatServer({"silent": silent}) as server:
         model = OpenAIModel("silent", base_url=server.base_url, retry=None, settings=ModelSettings(timeout=0.2))
         with pytest.raises(ModelTimeout, match=r"0\.2 s"):

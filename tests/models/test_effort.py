@@ -67,7 +67,7 @@ async def test_the_effort_of_the_model_is_the_default() -> None:
 
 
 async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
-    """The local model and servers without such a field reject it, and so do the settings if the level is unknown."""
+    """The local model and servers without such a field reject an effort. Settings reject an unknown level."""
     async with ChatServer() as server:
         with pytest.raises(ConfigurationError, match="`effort` is not supported by this model"):
             await ask(OpenAIModel("m", base_url=server.base_url, effort=None), question(effort="low"))
@@ -88,7 +88,7 @@ async def test_a_rejected_effort_is_omitted(vendor_servers: dict[VendorName, Ven
 
 
 async def test_a_strict_model_raises_the_rejection_of_an_effort(vendor_servers: dict[VendorName, Vendor]) -> None:
-    """The error quotes what the provider said."""
+    """The error quotes the provider's message."""
     strict = OpenAIModel(
         "gpt-4o", base_url=vendor_servers["openai"].base_url, api_key=vendor_servers["openai"].key, strict=True
     )

@@ -59,7 +59,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("ending", "reason"), [(name, word) for name in WORDS for word in WORDS[name].split()])
 def test_finish_reasons_of_all_vendors_are_read(ending: str, reason: str) -> None:
-    """Reasons are compared without regard to case."""
+    """Finish reasons are compared without regard to case."""
     assert ending_of(reason) == ending
     if reason == reason.lower():
         assert ending_of(reason.upper()) == ending
@@ -111,8 +111,6 @@ def text_ending_for(reason: Any, text: str = TEXT, **more: Any) -> dict[str, Any
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_all_clients_agree_on_endings(client: str, *, streamed: bool) -> None:
-    """Truncated text is marked, a filter or a failure raises an error, and an unknown reason sets a flag."""
-
     async def asked(reason: Any) -> ModelResponse:
         replies = text_ending_for(reason)
         return await ask_server(client, body=replies["whole"], stream=replies["stream"] if streamed else None)
@@ -152,7 +150,7 @@ async def test_a_stream_without_a_finish_reason_is_truncated(client: str) -> Non
 
 
 async def test_the_native_reason_of_a_router_is_used_as_a_fallback() -> None:
-    """The reason can also be an object."""
+    """A router's reason can also be an object."""
     body = text_ending_for("unknown")["whole"]
     body["choices"][0]["native_finish_reason"] = "MAX_TOKENS"
     assert (await ask_server("aiohttp", body=body)).finish == "length"

@@ -100,7 +100,6 @@ TOOL = ToolSpec(name="look_up", description="Look up.", parameters={"type": "obj
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_all_arguments_fit_the_installed_sdk(client: str, mode: str, stream: bool) -> None:  # noqa: FBT001
-    """The client accepts every parameter that the library can send, and passes it on to the server."""
     settings: dict[str, Any] = {"temperature": 0.3, "max_tokens": 500, "effort": "low", "extra": {"seed": 7}}
     async with serving(client, answer_any) as server:
         model = make_model(client, server, structured=mode)
@@ -205,10 +204,6 @@ async def test_tool_messages_are_sent_back_unchanged(client: str, stream: bool) 
 
 @pytest.mark.parametrize("client", OPENAI)
 async def test_tool_history_is_stored_with_the_run(client: str) -> None:
-    """A resumed run sends the same message.
-
-    Keys that a server echoes are removed from it, and plain calls have no history.
-    """
     plain = completion("", finish="tool_calls", tool_calls=[tool_call("look_up", "{}")], annotations=[], audio=None)
     request = question()
     request.tools = [ToolSpec(name="look_up", description="Look up.", parameters={"type": "object"})]
@@ -298,8 +293,6 @@ async def test_a_complete_prompt_is_not_reported_as_truncated(usage: Any) -> Non
 
 
 async def test_the_result_reports_a_truncated_prompt() -> None:
-    """The remark about it names the model."""
-
     async def serve(exchange: Exchange) -> None:
         verdict = "winner" in json.dumps(exchange.body.get("response_format", ""))
         body = completion(json.dumps(VERDICT) if verdict else LONG[:30_000])
@@ -340,6 +333,6 @@ async def test_an_answer_that_stops_during_thinking_is_reported() -> None:
 
 @pytest.mark.parametrize("client", OPENAI)
 async def test_a_refusal_part_is_a_refusal(client: str) -> None:
-    """The error quotes what the model said."""
+    """The error quotes the model's refusal."""
     with pytest.raises(Refused, match="I would rather not"):
         await ask_model(client, completion([{"type": "refusal", "refusal": "I would rather not."}]))

@@ -127,8 +127,6 @@ REFUSALS = [
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.id)
 async def test_each_status_raises_its_error(case: Refusal, *, stream: bool) -> None:
-    """Streamed or not, the error has its details. If no other form of the request would help, only one is made."""
-
     async def refuse(exchange: Exchange) -> None:
         await exchange.json(case.body, status=case.status, headers=case.headers)
 
@@ -261,7 +259,6 @@ async def test_a_stream_that_breaks_is_an_error(handler: Handler, errors: tuple[
 
 
 async def test_an_unreachable_endpoint_is_unavailable_and_named() -> None:
-    """The error contains the address."""
     async with ChatServer() as server:
         base_url = server.base_url
     with pytest.raises(ModelUnavailable, match=base_url) as caught:
@@ -443,7 +440,7 @@ def test_a_future_date_is_a_wait_and_a_past_one_is_not() -> None:
     st.text(),
 )
 def test_every_foreign_exception_is_classified(kind: type[Exception], message: str) -> None:
-    """Whatever its class, its message can send no control sequences to a terminal."""
+    """No message of a foreign exception can send control sequences to a terminal."""
     error = map_error(kind(message))
     assert isinstance(error, FlowDebateError)
     assert str(error).isprintable()
@@ -481,7 +478,7 @@ def replace_at(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
 
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), structured=st.booleans())
 def test_no_answer_raises_an_unexpected_error(*, changes: list[tuple[tuple[Any, ...], Any]], structured: bool) -> None:
-    """With any value anywhere in it, an answer is either read or raises a library error."""
+    """An answer with any value in any place is either read or raises a library error."""
     answers = [replace_at(completion("[1]"), place, replacement) for place, replacement in changes]
 
     async def run() -> None:

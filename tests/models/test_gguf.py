@@ -43,7 +43,6 @@ def write_files(folder: Path, blocks: list[bytes]) -> list[Path]:
 
 @given(st.lists(st.binary(max_size=50), max_size=5))
 def test_the_parts_are_joined_in_order(tmp_path_factory: pytest.TempPathFactory, blocks: list[bytes]) -> None:
-    """The joined file is complete and has its final name, with no other file next to it."""
     folder = tmp_path_factory.mktemp("join")
     target = folder / "cache" / "model.gguf"
     join_parts(write_files(folder, blocks), target, sha256=hashlib.sha256(b"".join(blocks)).hexdigest())
@@ -88,10 +87,7 @@ def hashed_files(paths: list[Path]) -> Iterator[None]:
 
 
 def test_a_file_is_rehashed_only_when_its_size_or_times_change(tmp_path: Path) -> None:
-    """The file is hashed at first, after one of its bytes changes, and after a touch.
-
-    Any other file is hashed each time.
-    """
+    """The file is hashed at first, after a byte changes and after a touch."""
     path = tmp_path / "model.gguf"
     read: list[Path] = []
     path.write_bytes(b"GGUF whole")
@@ -143,7 +139,6 @@ def test_a_missing_file_is_not_verified(tmp_path: Path) -> None:
 
 
 def test_a_damaged_model_is_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model is joined again from its packages, whereas an intact model is used as it is."""
     parts, joined = write_files(tmp_path, [b"GGUF", b" whole"]), tmp_path / "cache" / "model.gguf"
     monkeypatch.delenv("FLOWDEBATE_LOCAL_MODEL", raising=False)
     monkeypatch.setattr(gguf, "_SHA256", hashlib.sha256(b"GGUF whole").hexdigest())
@@ -162,7 +157,7 @@ def test_a_damaged_model_is_joined_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_environment_selects_any_gguf_file(tmp_path: Path) -> None:
-    """The variable takes precedence over the packages."""
+    """The environment variable takes precedence over the packages."""
     path = tmp_path / "mine.gguf"
     path.write_bytes(b"GGUF and so on")
     with set_path(path):

@@ -23,13 +23,11 @@ def allowed(base_url: str | None) -> bool:
 
 
 def test_without_a_guard_every_call_is_allowed() -> None:
-    """By default, the library forbids nothing."""
     assert allowed(REMOTE)
     assert allowed(None)
 
 
 def test_the_innermost_guard_applies_until_its_block_ends() -> None:
-    """Nested guards leave nothing behind."""
     with forbid_real_models():
         assert not allowed(REMOTE)
         assert not allowed(LOCAL)

@@ -187,7 +187,6 @@ async def test_text_is_streamed_piece_by_piece(model_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_text_begins_with_the_opening_words(model_path: Path, *, stream: bool) -> None:
-    """The opening words are the first piece of the answer, and the model writes only what follows."""
     pieces: list[str] = []
     listener = pieces.append if stream else None
     answered = await ask(LocalModel(model_path), question(begins="Trams are quiet, because ", on_text=listener))
@@ -248,7 +247,6 @@ async def test_a_structured_answer_fits_its_schema_at_any_temperature(model_path
 
 
 async def test_a_truncated_structured_answer_is_retried_once_with_a_higher_limit(model_path: Path) -> None:
-    """The retried answer is then reported as truncated."""
     schema = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}, "minItems": 20}}}
     model = LocalModel(model_path, retry=None)  # a retry would double the limit once more
     with pytest.raises(OutputTruncated):
@@ -268,7 +266,6 @@ async def test_tools_are_offered_before_the_schema_is_requested(model_path: Path
 
 
 async def test_a_shared_prompt_prefix_is_reused(model_path: Path) -> None:
-    """Cached tokens are reported, and they make up most of the prompt."""
     model = LocalModel(model_path)
     beginning = "Trams are quiet. " * 10
     await ask(model, question(beginning, max_tokens=1))

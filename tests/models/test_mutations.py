@@ -153,7 +153,6 @@ def test_answer_check_can_fail(broken: tuple[ModelResponse, str]) -> None:
     ],
 )
 def test_error_check_can_fail(error: MalformedResponse, problem: str) -> None:
-    """The length of an error is checked, as are keys, control sequences and names in it."""
     with pytest.raises(AssertionError, match=problem):
         check_error(error)
 

@@ -86,10 +86,6 @@ def stream_events(*events: Any, done: bool = True) -> Handler:
 
 
 async def test_a_text_call_sends_messages_unchanged() -> None:
-    """The prompts are sent byte for byte, in a single request without streaming or a retry header.
-
-    Text and usage are read from the response.
-    """
     async with ChatServer() as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None, api_key="sk-1")
         answered = await ask(
@@ -117,10 +113,6 @@ async def test_model_settings_are_defaults_for_requests() -> None:
 
 
 async def test_text_is_streamed_to_a_listener() -> None:
-    """Each piece is cleaned and passed on as it arrives.
-
-    The answer is their sum, with the usage from the last event.
-    """
     events = [chunk("Tr"), chunk("ams\x00 \ud83d"), {**chunk(), "choices": []}, chunk("\ude42"), chunk(finish="stop")]
     pieces: list[str] = []
     async with ChatServer({"s": stream_events(*events, usage_chunk())}) as server:
@@ -170,7 +162,6 @@ async def test_an_exception_in_a_listener_is_raised_and_frees_the_connection() -
 
 
 async def test_tool_calls_are_read_completely() -> None:
-    """Tools are offered in the API's format, and the calls are read unchanged."""
     calls = [tool_call("lookup", '{"q": "x"}'), tool_call("other", "not json", "call_b")]
     async with ChatServer({"t": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         answered = await ask(OpenAIModel("t", base_url=server.base_url, retry=None), make_request(tools=[LOOKUP]))
@@ -183,8 +174,6 @@ async def test_tool_calls_are_read_completely() -> None:
 
 
 async def test_streamed_tool_calls_are_assembled() -> None:
-    """The interleaved pieces of two calls are put together again."""
-
     def piece(index: int, **call: Any) -> Any:
         return chunk(tool_calls=[{"index": index, **call}])
 
@@ -318,7 +307,6 @@ BAD = [
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
 async def test_an_unusable_answer_raises_a_specific_error(case: Bad) -> None:
-    """A single request raises a single typed error."""
     async with ChatServer({"bad": reply_with(case.body)}) as server:
         with pytest.raises(case.error) as caught:
             await ask(OpenAIModel("bad", base_url=server.base_url, retry=None), make_request())
@@ -393,7 +381,6 @@ def structured_reply(mode: StructuredMode, text: str = VERDICT, **options: Any) 
 async def test_a_structured_answer_is_an_object_of_the_application(
     mode: StructuredMode, *, available_modes: bool
 ) -> None:
-    """After a single request, each mode returns the same value of the same class. Templates are unchanged."""
     async with ChatServer({"v": reply_with(structured_reply(mode))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
         answered = await ask(model, make_request(output=Verdict))
@@ -446,7 +433,7 @@ async def test_any_output_schema_works_in_every_mode(
 async def test_an_invalid_answer_is_requested_once_and_names_the_field(
     mode: StructuredMode, text: str, field: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SchemaViolation is raised after one request, and no part of the answer is logged or printed."""
+    """SchemaViolation is raised after a single request. No part of the answer is logged or printed."""
     async with ChatServer({"v": reply_with(structured_reply(mode, text))}) as server:
         with pytest.raises(SchemaViolation) as caught:
             await ask(
@@ -646,7 +633,7 @@ async def test_placeholder_log_probabilities_are_ignored(logprobs: Any) -> None:
 
 
 async def test_rejected_log_probabilities_are_omitted() -> None:
-    """OpenAI rejects them for reasoning models, in varying words. They are not requested a second time."""
+    """OpenAI rejects log-probabilities for reasoning models, in varying words. They are not requested a second time."""
     refusal = {"error": {"message": "Quux is not for you.", "code": None}}
 
     async def answer(exchange: Any) -> None:

@@ -93,7 +93,6 @@ FORMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_output_type_has_an_object_as_its_json_schema(form: str) -> None:
-    """The schema is valid, so servers can enforce it, and so is that of the model created for it."""
     schema = OutputSchema.of(FORMS[form])
     assert schema.json_schema["type"] == "object"
     assert "$ref" not in schema.json_schema
@@ -106,7 +105,6 @@ def test_every_output_type_has_an_object_as_its_json_schema(form: str) -> None:
 
 @given(INTS, st.sampled_from(["a", "b"]))
 def test_valid_answers_become_the_requested_type(x: int, tag: Any) -> None:
-    """An answer can be data, JSON text or an instance."""
     data = {"x": x, "tag": tag}
     for form, expected in ((Point, Point(x=x, tag=tag)), (Place, Place(x, tag)), (Spot, data), (PLAIN, data)):
         schema = OutputSchema.of(form)
@@ -147,7 +145,7 @@ def test_any_answer_is_valid_or_a_violation(value: Any) -> None:
 
 @given(st.lists(INTS, max_size=4))
 def test_non_object_schemas_are_wrapped_in_an_object(values: list[int]) -> None:
-    """Servers constrain only objects, so the value is wrapped under `value` and unwrapped again."""
+    """Servers constrain only objects, so any other value is wrapped in an object, under `value`."""
     schema = OutputSchema.of(list[int])
     assert list(schema.json_schema["properties"]) == ["value"]
     assert schema.validate({"value": values}) == values
@@ -330,7 +328,6 @@ def test_internal_references_are_followed(reference: str) -> None:
 
 
 def test_a_json_schema_can_have_definitions() -> None:
-    """Definitions are sent unchanged and enforced. Two schemas that differ only in them are distinguished."""
     schema = {
         "type": "object",
         "properties": {"side": {"$ref": "#/$defs/side"}},

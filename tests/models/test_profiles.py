@@ -68,7 +68,7 @@ def test_a_fallback_gets_the_prompts_of_its_first_model() -> None:
 
 
 def test_a_replayed_model_gets_the_recorded_prompts(tmp_path: Path) -> None:
-    """The cassette has no other prompts. Cassettes of models with full prompts are unchanged."""
+    """The cassette contains no other prompts."""
     small, large = tmp_path / "small.jsonl", tmp_path / "large.jsonl"
     assert profile_of(RecordingModel(Small(), small)) == profile_of(ReplayModel(small)) == "concise"
     assert profile_of(RecordingModel(ScriptedModel(), large)) == profile_of(ReplayModel(large)) == "full"

@@ -186,7 +186,7 @@ NO_CHOICES += ["~~cap rents~~", "cap-rents", "[]", "A", "1", "rents", 0, True, {
 @pytest.mark.anyio
 @pytest.mark.parametrize("written", NO_CHOICES)
 async def test_other_answers_are_requested_again_with_the_choices(written: object) -> None:
-    """Substrings, similar words and hidden names do not count as a choice. The reason quotes the choices."""
+    """Substrings, similar words and hidden names do not count as a choice."""
     with pytest.raises(SchemaViolation, match='"cap rents" or "free rents"'):
         await read_answer({**VERDICT, "winner": written}, JUDGE)
 
@@ -283,7 +283,6 @@ VALUES: list[tuple[str, OutputSchema, object, object]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize(("output", "raw", "right"), [case[1:] for case in VALUES], ids=[case[0] for case in VALUES])
 async def test_values_may_be_spelled_differently(output: OutputSchema, raw: object, right: object) -> None:
-    """Numbers, lines, lists, severities and rankings are accepted in the forms that models write."""
     if isinstance(raw, dict) and output in (SCORES, VOTE):
         raw = {"reasoning": "r", **raw, **({"verdict": "v"} if output is SCORES else {})}
     response = await read_answer(raw, output)
@@ -327,13 +326,12 @@ async def test_a_dropped_item_is_counted() -> None:
     ],
 )
 async def test_unreadable_values_are_requested_again(output: OutputSchema, raw: object) -> None:
-    """Examples are a list with only bad items, half a ranking, and a number on an unknown scale."""
     with pytest.raises(SchemaViolation):
         await read_answer(raw, output)
 
 
 def test_a_shared_position_identifies_no_debater() -> None:
-    """If two debaters share a position, the schema has no synonym for it."""
+    """A position shared by two debaters has no synonym in the schema."""
     output = OutputSchema.of(decision_among(("ann", "bob")))
     with pytest.raises(SchemaViolation):
         _repair('{"nextSpeakers": ["cap rents"]}', output)
@@ -431,7 +429,6 @@ def test_reading_is_deterministic(text: str) -> None:
 
 
 def test_repairs_are_stored_with_the_call() -> None:
-    """The journal restores the repairs. Calls without repairs lack the field."""
     repaired = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN), repaired=("code fence", "trailing comma"))
     plain = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN))
     body = json_text(call_row(repaired, (), seconds=0.0, output=JUDGE))
@@ -485,7 +482,7 @@ async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_name_counts_if_the_judge_sees_names(transport: Any) -> None:
-    """Bob's name then stands for the position that he defends. A judge that sees no names is called again."""
+    """Bob's name stands for the position that he defends. A judge that sees no names is called again."""
     answer = _answers(lambda _: json.dumps({**VERDICT, "winner": "Bob"}))
     async with ChatServer({"m": answer, "judge": answer}) as server:
         models = [OpenAIModel(n, base_url=server.base_url, api_key="k", transport=transport) for n in ("m", "judge")]
@@ -513,7 +510,6 @@ async def test_a_moderator_can_name_positions() -> None:
 
 @pytest.mark.anyio
 async def test_reviewers_rank_by_letters_on_a_line() -> None:
-    """Each of the council's three members ranks all answers."""
     panel = council(name="panel", members=[{"name": name} for name in ("ann", "bob", "cy")], review="all")
     result, repaired = await _run(panel, lambda name: "Answer C > A > B" if name == "Ranking" else '{"Answer": "Cap."}')
     assert len(result.raw.reviews) == 3
@@ -522,7 +518,6 @@ async def test_reviewers_rank_by_letters_on_a_line() -> None:
 
 @pytest.mark.anyio
 async def test_a_settlement_is_accepted_in_any_case() -> None:
-    """The deliberation therefore ends in its first round."""
     report = json.dumps({"Summary": "They agree.", "status": "Settled.", "decision": "Cap."})
     talk = deliberation(name="talk", debaters=[{"name": "ann"}, {"name": "bob"}], max_rounds=3)
     result, _ = await _run(talk, lambda _: f"```json\n{report}\n```")
@@ -534,7 +529,6 @@ async def test_a_settlement_is_accepted_in_any_case() -> None:
     ("text", "count"), [("No issues found.", 0), (json.dumps([{**FINDING, "severity": "HIGH"}, {}]), 1)]
 )
 async def test_a_review_keeps_valid_findings(text: str, count: int) -> None:
-    """A bare list, another tool's severity levels, and a bad item next to a good one are all accepted."""
     change = review(name="change", reviewers=[{"name": "ann"}])
     result, repaired = await _run(change, lambda _: text)
     assert len(result.raw.findings) == count

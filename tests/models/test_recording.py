@@ -140,10 +140,6 @@ def assert_same(one: RunResult[Any], two: RunResult[Any]) -> None:
 
 
 def test_a_debate_is_replayed_exactly(path: Path) -> None:
-    """A replay makes no call.
-
-    Moderator, tool calls, debaters, judge and deliverable produce the same output and events.
-    """
     live = pattern().run_sync("Should it move?", model=RecordingModel(FunctionModel(answer_next), path), seed=7)
     before = path.read_bytes()
     with forbid_real_models():
@@ -172,7 +168,6 @@ async def test_a_streamed_debate_is_replayed_in_whole_texts(path: Path) -> None:
 
 @given(losses=st.lists(st.sampled_from(["fine", "down", "refused", "blank"]), min_size=1, max_size=8))
 def test_a_debate_with_failures_is_replayed_exactly(losses: list[str]) -> None:
-    """Retries, attempts, failures and usage are the same, and so are their events."""
     outcomes = iter(losses * 40)
 
     def faulty(request: ModelRequest) -> Any:
@@ -389,7 +384,6 @@ SHAPES = [
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: case.id)
 async def test_a_structured_answer_is_replayed_as_an_equal_value(case: Shape, path: Path) -> None:
-    """The value has the same type, text and flags, whether it was recorded as text or as data."""
     live = await ask(RecordingModel(FunctionModel(lambda _: case.reply), path), make_request(output=case.output))
     response = await ask(ReplayModel(path), make_request(output=case.output))
     assert response == live
@@ -472,7 +466,7 @@ CHANGES: dict[str, Callable[[], ModelRequest]] = {
 async def test_a_mismatch_shows_the_difference_from_the_recording(
     change: Callable[[], ModelRequest], path: Path
 ) -> None:
-    """Everything that may affect an answer is compared. The error shows the difference, and no model is called."""
+    """Everything that may affect an answer is compared, and no model is called."""
     await ask(RecordingModel(Leaf(), path), make_request())
     request = change()
     with pytest.raises(CassetteMismatch) as caught:
@@ -498,7 +492,6 @@ async def test_irrelevant_fields_are_not_compared(path: Path) -> None:
 
 
 async def test_the_displayed_difference_is_always_short(path: Path) -> None:
-    """The error shows the block's most similar recorded call and the line that differs, in a few printable lines."""
     lines = [f"line {n} " + "x" * 300 for n in range(3_000)]
     model = RecordingModel(Leaf(), path)
     await ask(model, make_request(messages=[{"role": "user", "content": "something else"}]))
@@ -565,7 +558,6 @@ def test_an_empty_recording_can_be_replayed(path: Path) -> None:
 
 
 async def test_a_recorder_around_retries_writes_one_line(path: Path) -> None:
-    """The line contains the attempts with their durations and events. The replay takes no time."""
     naps = Naps()
     events: list[Any] = []
     live = make_request(events=events)

@@ -205,10 +205,7 @@ OPTIONAL = [
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("case", OPTIONAL, ids=lambda case: case.id)
 async def test_a_debate_continues_without_a_rejected_part(case: OptionalPart, transport: Any) -> None:
-    """The refusal does not use up an attempt, and later debates omit the part.
-
-    If a user's setting is rejected, this is reported once.
-    """
+    """A refusal does not use up an attempt, and later debates omit the rejected part."""
     picky = PickyServer(case.refuses, case.status, case.body)
     async with picky.server() as server:
         for number in range(2):
@@ -732,7 +729,7 @@ BODIES = st.one_of(
 @settings(max_examples=example_count(10))
 @given(piece=st.sampled_from(PIECES), code=st.sampled_from(CODES), body=BODIES)
 async def test_a_debate_completes_whichever_part_is_rejected(way: Any, piece: Piece, code: int, body: Any) -> None:
-    """The server may reject it with any inconclusive status and with a wording that the library does not know."""
+    """The server may use any inconclusive status, and wording that the library does not know."""
     learned_of.cache_clear()  # an earlier example's server may have used this port
     picky = PickyServer(piece.matches, code, body)
     async with picky.server(anthropic=way == "anthropic") as server:

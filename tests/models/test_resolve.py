@@ -65,7 +65,6 @@ def environment(**values: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("provider", sorted(PROVIDERS))
 def test_models_of_each_provider_can_be_named(provider: str) -> None:
-    """The part after the provider may contain slashes. Errors use the name as the user wrote it."""
     model = resolve_model(f"{provider}/some/model:7b")
     assert isinstance(model, AnthropicModel if provider == "anthropic" else OpenAIModel)
     assert model.name == f"{provider}/some/model:7b"
@@ -122,7 +121,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_an_intent_uses_the_first_configured_model(case: Case) -> None:
-    """The order is the run's override, a block's own choice, the run's model, the environment, and OpenAI."""
+    """The run's override comes first, then the block's own choice, the run's model, the environment, and OpenAI."""
     with environment(**case.environment):
         assert ModelResolver(case.run_model).resolve(case.block_model).name == case.name
 
@@ -250,10 +249,7 @@ def test_a_local_server_is_the_default_without_a_key(local_servers: Servers) -> 
 
 @pytest.mark.parametrize("name", ["ollama", "lmstudio"])
 def test_an_embedding_model_is_never_the_default(name: str, local_servers: Servers) -> None:
-    """The order of the server's list does not matter.
-
-    Ollama reports embedding models even if their names do not reveal them.
-    """
+    """Ollama reports embedding models even if their names do not reveal them."""
     listed = ["bge-m3:latest", "all-minilm:latest", "paraphrase-multilingual:latest", "BAAI/bge-large", "newvec:1b"]
     local_servers.answers = {name: list_models(*listed[: None if name == "ollama" else 4], "qwen3:14b")}
     local_servers.abilities = {"newvec:1b": ["embedding"], "qwen3:14b": ["completion", "tools"]}
@@ -283,7 +279,7 @@ def test_an_address_for_the_anthropic_api_requires_its_sdk(monkeypatch: pytest.M
 
 
 def test_an_invalid_address_names_its_variable() -> None:
-    """The rules are those for an address passed as an option."""
+    """The rules are the same as for an address passed as an option."""
     with environment(GROQ_BASE_URL="groq.example"), pytest.raises(ConfigurationError, match="GROQ_BASE_URL"):
         resolve_model("groq/m")
 
@@ -475,10 +471,6 @@ def test_a_name_that_implies_its_provider_needs_no_prefix(name: str, full: str) 
     [("qwen3:14b", "ollama/qwen3:14b"), ("gemma3", "ollama/gemma3:latest"), ("phi4", "ollama/phi4:mini")],
 )
 def test_a_local_ollama_model_needs_no_prefix(name: str, full: str, local_servers: Servers) -> None:
-    """The model is found by its tag, by the latest tag, or because it is the only one.
-
-    If there are several tags, they are listed.
-    """
     local_servers.answers = {"ollama": list_models("qwen3:14b", "qwen3:8b", "gemma3:latest", "gemma3:1b", "phi4:mini")}
     assert full_name(name) == full
     with pytest.raises(ConfigurationError, match="matches several models: ollama/qwen3:14b, ollama/qwen3:8b"):
@@ -499,7 +491,7 @@ def test_a_proprietary_model_name_probes_no_server(local_servers: Servers) -> No
 
 @pytest.mark.parametrize("name", ["mistral-small", "deepseek-r1"])
 def test_a_model_with_public_weights_can_be_local_or_hosted(name: str, local_servers: Servers) -> None:
-    """Whichever is available is used. If none is, the error names both, or that of the maker."""
+    """A local server is used if it has the model. If the maker's key is set as well, the error names both."""
     maker = name.partition("-")[0]
     with environment():
         assert full_name(name) == f"{maker}/{name}"
@@ -540,7 +532,7 @@ def test_an_ambiguous_name_lists_its_full_forms(
 
 
 def test_a_bare_name_without_its_key_names_the_missing_variable() -> None:
-    """The error is the one for the full name."""
+    """The error is the same as for the full name."""
     with environment(), pytest.raises(AuthenticationFailed, match=r"set OPENAI_API_KEY, .*model 'openai/gpt-5-mini'"):
         debate(name="rent", debaters=[Debater("pro", "cap"), Debater("con", "free")], model="gpt-5-mini").run_sync(
             "Cap?"

@@ -101,7 +101,6 @@ def test_thinking_is_removed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", TOKENS)
 def test_template_tokens_at_the_end_are_removed(kind: str) -> None:
-    """No template token is part of the answer."""
     separated = separate_thinking(TOKENS[kind])
     assert separated.text.endswith("Trams are quiet.")
     assert (separated.tokens, separated.thought) == (True, 0)
@@ -206,7 +205,7 @@ def test_words_are_passed_on_as_they_arrive() -> None:
 
 
 async def test_thinking_counts_as_reasoning_unless_the_provider_reports_it() -> None:
-    """If the server counts the answer's tokens, the reasoning's share of them is its share of the text."""
+    """If the server counts the answer's tokens, they are divided in proportion to the text."""
     text = "<think>" + "word " * 100 + "</think>" + "Trams " * 20
     reply = ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=5, completion_tokens=130))
     request = ModelRequest(messages=[], block="b")

@@ -119,7 +119,7 @@ async def test_a_resumed_run_sends_back_the_same_fields() -> None:
 
 @pytest.mark.parametrize("words", ["property 'reasoning_details' is unsupported", "Bad Request"])
 async def test_fields_rejected_by_another_server_are_omitted(words: str) -> None:
-    """A fallback may belong to another vendor. The rejected fields are remembered."""
+    """A fallback may belong to another vendor. Rejected fields are remembered."""
 
     async def refuse(exchange: Exchange) -> None:
         if any("reasoning_details" in message for message in exchange.body["messages"]):

@@ -22,7 +22,6 @@ READ = ToolCall(id="call_0", name="lookup", arguments='{"q": "x"}')
     ],
 )
 def test_text_that_is_only_tool_calls_is_read_as_tool_calls(text: str, count: int) -> None:
-    """The formats are those in which small models write their calls."""
     read = with_tool_calls(ModelResponse(text=text), REQUEST)
     assert (read.text, read.finish, len(read.tool_calls)) == ("", "tool_calls", count)
     assert read.tool_calls[0] == READ

@@ -56,7 +56,6 @@ def open_notebook(chromium: Browser, address: str, name: str) -> Iterator[Page]:
 
 @pytest.mark.browser
 def test_a_user_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """The run is shown live, the form takes input without triggering shortcuts, and the report contains the answer."""
     from playwright.sync_api import expect
 
     folder, address = lab

@@ -97,7 +97,7 @@ def test_a_debate_runs_in_a_thread(stage: Stage) -> None:
 
 
 def test_the_next_run_of_a_thread_sees_the_conversation(stage: Stage) -> None:
-    """The thread continues with another debate, and its debaters can read the previous one."""
+    """The thread continues with another debate, whose debaters can read the previous one."""
     first = continue_thread(stage, "rent", AgUiClient("chat", "1"))
     second = continue_thread(stage, "rent", AgUiClient("chat", "2", before=first), question="And in Berlin?")
     assert len(second.said()) == 6
@@ -166,7 +166,6 @@ def test_an_interrupt_is_answered_by_the_next_run(stage: Stage) -> None:
 
 
 def test_an_invalid_answer_is_requested_again(stage: Stage) -> None:
-    """The new interrupt contains the error, and the debate still waits."""
     first = continue_thread(stage, "judged", AgUiClient("judy", "1"))
     (interrupt,) = run_outcome(first)["interrupts"]
     resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"winner": 7}}]

@@ -72,7 +72,6 @@ def final_tasks(run: Followed) -> dict[str, dict[str, Any]]:
 
 
 def test_a_debate_is_a_conversation_of_its_debaters() -> None:
-    """Each turn is a message with the speaker's name, each round is a step, and each decision is an activity."""
     model = ScriptedModel("Homes first.", "Supply first.", VERDICT, "Cap them, then build.")
     client = single_view(debate(name="rent", debaters=SIDES, max_rounds=1), model)
     assert client.said() == [
@@ -97,10 +96,7 @@ def test_a_debate_is_a_conversation_of_its_debaters() -> None:
 
 @given(debate_plays(hostile=True))
 def test_any_debate_is_a_valid_sequence(play: Play) -> None:
-    """The run starts, everything that is opened is closed, and the run finishes exactly once.
-
-    This holds for any models and blocks.
-    """
+    """Whatever the models and blocks, everything that is opened is closed, and the run finishes exactly once."""
     runs = carry_out(play)
     (client,) = replay_run(runs)
     assert client.state["flowdebate"]["tasks"] == final_tasks(runs[0])

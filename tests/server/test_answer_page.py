@@ -36,7 +36,7 @@ def make_pending(text: str, schema: dict[str, Any] | None = None) -> PendingInpu
 
 
 def test_the_judge_page_hides_names(stage: Stage) -> None:
-    """Sides have letters instead, and no colors. The winner is chosen from their stances."""
+    """Sides have letters instead of names, and no colors. The winner is chosen from their stances."""
     run_id = waiting_run(stage, **WITH_JUDGE)
     page = stage.http.get(f"/runs/{run_id}/answer").text
     article = page.partition("<main")[2]
@@ -50,7 +50,6 @@ def test_the_judge_page_hides_names(stage: Stage) -> None:
 
 
 def test_the_debater_page_has_a_text_field(stage: Stage) -> None:
-    """The page shows the debater's name and stance, and a single field without a label."""
     run_id = waiting_run(stage)
     page = stage.http.get(f"/runs/{run_id}").text
     place = stage.get(f"/runs/{run_id}/requests").json()[0]["place"]
@@ -64,7 +63,7 @@ def test_the_debater_page_has_a_text_field(stage: Stage) -> None:
 
 
 def test_every_participant_gets_a_link(stage: Stage) -> None:
-    """Participants who join later get one too, but nobody does after the run."""
+    """Participants who join later get a link too, but nobody does after the run."""
     run_id = waiting_run(stage, options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     page = stage.http.get(f"/runs/{run_id}").text
     assert re.findall(r'data-link="&#34;(.*?)&#34;"', page) == ["debate-debater-Ann", "debate-judge"]
@@ -89,7 +88,6 @@ def test_participants_other_than_judges_see_names() -> None:
 
 
 def test_a_schema_becomes_a_form() -> None:
-    """Each type of value gets a suitable kind of field, or else a field for JSON."""
     schema = {
         "$defs": {"Why": {"type": "object", "properties": {"text": {"type": "string"}, "sure": {"type": "boolean"}}}},
         "required": ["why", "score"],

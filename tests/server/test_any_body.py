@@ -146,7 +146,7 @@ def test_no_bytes_make_the_server_fail(shared_stage: Stage, content: bytes) -> N
 @example(path="/runs/ended", query={"wait": "nan"})
 @example(path="/events", query={"runs": "ended,waiting", "after": "1-a,%00"})
 def test_no_query_makes_the_server_fail(shared_stage: Stage, path: str, query: dict[str, str]) -> None:
-    """Whatever its parameters, the response is never a 500."""
+    """Whatever the query parameters are, the response is never a 500."""
     check_status(shared_stage.get(path, params=query))
 
 

@@ -59,7 +59,6 @@ def finish_run(http: Any, run_id: str, task: str = TASK, **options: Any) -> dict
 
 
 def test_recorded_outcomes_weight_the_next_vote(archive_stage: Stage) -> None:
-    """The second debate sees the dissent and the outcome of the first, and both are in the archive in the end."""
     (entry,) = archive_stage.get("/archive").json()
     assert (entry["task"], entry["winner"], entry["agents"]) == (TASK, "ann", ["ann", "bob", "cy"])
     assert [opinion["reasoning"] for opinion in entry["dissent"]] == ["cy says so."]
@@ -76,14 +75,14 @@ def test_recorded_outcomes_weight_the_next_vote(archive_stage: Stage) -> None:
 
 
 def test_a_request_can_skip_the_archive(archive_stage: Stage) -> None:
-    """The debate then sees no entry and adds none."""
+    """A debate without the archive sees no entry and adds none."""
     SEEN.clear()
     assert finish_run(archive_stage.http, "second", archive=False)["context"]["pastDebates"] == []
     assert len(archive_stage.get("/archive").json()) == 1
 
 
 def test_an_archived_debate_can_be_deleted(archive_stage: Stage) -> None:
-    """Deleting it keeps the run."""
+    """Deleting an archive entry keeps its run."""
     assert archive_stage.http.delete("/api/v1/archive/first:consensus").status_code == 204
     assert archive_stage.get("/archive").json() == []
     assert archive_stage.get("/runs/first").json()["status"] == "complete"
@@ -125,7 +124,7 @@ def test_users_see_and_change_only_their_own_archive() -> None:
 
 
 def test_a_read_only_server_changes_nothing(archive_stage: Stage) -> None:
-    """Not even the page has forms."""
+    """The page of a read-only server has no forms."""
     assert "<form" in get_page(archive_stage, "/archive")
     with staged(lambda: Service(store="memory:", model=model(answer_vote)), read_only=True) as stage:
         assert stage.http.patch("/api/v1/archive/first:consensus", json={"right": "cy"}).status_code == 403

@@ -47,7 +47,6 @@ def read_counts(page: str) -> dict[str, str]:
 
 
 def test_the_audit_of_an_empty_server_is_empty() -> None:
-    """Without any run, there are neither figures nor claims."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first))) as stage:
         assert "These runs have no ballots of a judge yet." in get_page(stage, "/audit")
 

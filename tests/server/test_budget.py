@@ -93,6 +93,5 @@ def test_a_budget_is_shared_between_servers_and_survives_a_restart(tmp_path: Pat
 
 
 def test_a_server_without_a_budget_reports_none(stage: Stage) -> None:
-    """The list of budgets is empty."""
     stage.finished()
     assert read_budget(stage) == []

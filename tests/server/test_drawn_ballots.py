@@ -44,7 +44,6 @@ def test_a_single_ballot_is_drawn_once() -> None:
 
 
 def test_a_verdict_reports_that_the_order_decided() -> None:
-    """The page and the report say so in a sentence. The suggested fork makes as many calls as announced."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:

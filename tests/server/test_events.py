@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 def test_a_run_is_followed_from_its_first_event_to_its_end(stage: Stage) -> None:
-    """Recorded events have distinct ids, `end` comes last, and the data follows the published schema."""
     frames = stage.frames(f"/runs/{stage.begin()}/events")
     kinds = [frame.event for frame in frames]
     assert (kinds[0], kinds[-2:]) == ("run_started", ["run_finished", "end"])
@@ -171,7 +170,6 @@ def test_several_runs_share_a_connection(stage: Stage) -> None:
 
 @pytest.mark.parametrize("runs", ["", ",", ",".join(f"r{number}" for number in range(21))])
 def test_a_connection_can_follow_twenty_runs(stage: Stage, runs: str) -> None:
-    """An empty list and too many runs are rejected."""
     assert stage.get(f"/events?runs={runs}").status_code == 422
 
 
@@ -182,7 +180,7 @@ def test_unknown_runs_cannot_be_followed(stage: Stage) -> None:
 
 
 def test_a_quiet_stream_sends_heartbeats(gate: Gate) -> None:
-    """Comments are sent at intervals, and so is the retry time."""
+    """Comments and the retry time are sent at intervals."""
     with staged(lambda: Service(store="memory:", model=gate), ping=0.05) as stage:
         run_id = stage.begin()
         with stage.http.stream("GET", f"/api/v1/runs/{run_id}/events") as response:
@@ -218,7 +216,7 @@ def test_the_number_of_readers_is_limited(gate: Gate) -> None:
 
 
 def test_a_server_with_readers_can_stop(gate: Gate) -> None:
-    """Readers are disconnected first, so they do not delay the shutdown, and their runs are interrupted."""
+    """Readers are disconnected first, so they do not delay the shutdown."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         run_id = stage.begin()
         gate.wait_for_call()

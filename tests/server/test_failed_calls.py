@@ -40,7 +40,6 @@ def read_trace(page: str) -> tuple[int, list[str]]:
 
 @pytest.mark.parametrize(("refusals", "status"), [(1, "complete"), (3, "no_verdict")])
 def test_rejected_answers_are_in_the_trace(refusals: int, status: str) -> None:
-    """Each answer is shown, whether or not the call succeeded later, and the total matches the run list."""
     with staged(lambda: Service(store="memory:", model=model_with_invalid_winners(refusals))) as stage:
         run_id = stage.begin(options=OPTIONS)
         run = stage.get(f"/runs/{run_id}?wait=30").json()

@@ -221,7 +221,7 @@ def test_the_browser_path_is_guarded_like_any_other(shared_stage: Stage) -> None
 
 
 def test_links_and_code_for_others_omit_the_browser_path(shared_stage: Stage) -> None:
-    """All users of the machine can see personal links and shell commands, so these must not contain it."""
+    """All users of the machine can see personal links and shell commands, so the path must not be in them."""
     root = browser_root(TOKEN)
     begun = shared_stage.http.post(
         f"{root}/api/v1/runs", json={**BRIEF, "options": {"max_rounds": 1, "humans": ["judge"]}}
@@ -448,9 +448,9 @@ LOCAL = ("ollama/x", "vllm/x", "lmstudio/x", "llama-server/x")
 
 @pytest.mark.parametrize("model", LOCAL)
 def test_a_request_cannot_name_a_local_server(shared_stage: Stage, model: str) -> None:
-    """Any service on that port would receive the request.
+    """Any service on a local port would receive the request.
 
-    Every option that takes model names is checked, also in forks.
+    Every option that takes model names is checked, even for forks.
     """
     run_id = shared_stage.finished()
     sides = [{"name": "Ann", "stance": "a", "model": model}, {"name": "Ben", "stance": "b"}]

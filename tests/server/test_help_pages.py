@@ -60,7 +60,7 @@ def test_a_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> N
 
 
 def test_references_are_urls_if_a_public_address_is_set() -> None:
-    """`ADDRESS` is the only definition of it."""
+    """`ADDRESS` is the only definition of the public address."""
     address = "https://docs.example/"
     assert cite("models#effort", address=address) == "https://docs.example/models/#effort"
     assert cite("cli", address=address) == "https://docs.example/cli/"
@@ -77,9 +77,9 @@ def test_every_referenced_section_exists() -> None:
 
 
 def test_no_text_names_a_documentation_file() -> None:
-    """Installed packages do not contain these files.
+    """Installed packages do not contain documentation files.
 
-    Only comments and docstrings, which address readers of the source, may name them.
+    Comments and docstrings may name them, since they address readers of the source.
     """
     for file in (ROOT / "src").rglob("*"):
         if file.suffix in (".html", ".js"):

@@ -40,7 +40,6 @@ def answer(request: Any) -> Any:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 @pytest.mark.parametrize("text", [PAGE, (ROOT / "README.md").read_text("utf-8")], ids=["docs/http.md", "README.md"])
 def test_curl_examples_run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands run in order, and the server rejects none of them."""
     monkeypatch.setenv("OPENAI_API_KEY", "none-is-asked")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     lines = extract_commands(text)
@@ -58,7 +57,6 @@ def test_curl_examples_run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_endpoint_table_is_complete() -> None:
-    """The table lists all endpoints and nothing else."""
     with staged(lambda: Service(store="memory:")) as stage:
         rows = PAGE.split("## All endpoints")[1].split("## Errors")[0]
         for path in stage.spec["paths"]:
@@ -67,7 +65,6 @@ def test_the_endpoint_table_is_complete() -> None:
 
 
 def test_the_documented_problem_matches_a_real_one() -> None:
-    """The example equals a response from the server."""
     import json
 
     example = json.loads(PAGE.split("```json\n")[1].split("```")[0])

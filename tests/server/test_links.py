@@ -45,10 +45,6 @@ def test_a_human_answers_over_http(stage: Stage) -> None:
 
 
 def test_an_invalid_answer_is_rejected(stage: Stage) -> None:
-    """Status 422 names each invalid field.
-
-    Status 409 says that no such request is pending, and lists those that are.
-    """
     run_id = waiting_run(stage, **WITH_JUDGE)
     response = stage.post(f"/runs/{run_id}/answers", {"answer": {"winner": "Zoe", "verdict": ""}})
     assert response.status_code == 422
@@ -62,7 +58,6 @@ def test_an_invalid_answer_is_rejected(stage: Stage) -> None:
 
 
 def test_a_link_shows_one_request_and_takes_its_answer(stage: Stage) -> None:
-    """GET shows the request without a token, and POST answers it once."""
     run_id = waiting_run(stage)
     response = stage.post(f"/runs/{run_id}/links", {"seconds": 60})
     assert response.status_code == 201
@@ -160,7 +155,7 @@ def test_an_unchanged_page_is_not_sent_again(stage: Stage) -> None:
 
 
 def test_a_role_link_gives_no_other_access(stage: Stage) -> None:
-    """Requests for other roles and other runs stay closed. With a link for one request, later ones do too."""
+    """Requests for other roles and other runs stay closed."""
     run_id, other = waiting_run(stage, **WITH_BOTH), waiting_run(stage, **WITH_JUDGE)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()
     judging = stage.get(f"/runs/{other}/requests").json()[0]

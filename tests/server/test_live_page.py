@@ -102,7 +102,7 @@ async def test_rendering_work_does_not_grow_with_the_readers(
 
 
 async def test_late_and_slow_readers_get_the_whole_page() -> None:
-    """A single message replaces the ones that such a reader has missed."""
+    """A single message replaces all those that a late or slow reader has missed."""
     halfway, go_on, calls = asyncio.Event(), asyncio.Event(), itertools.count(1)
 
     async def gated_answer(request: Any) -> Any:

@@ -88,7 +88,6 @@ def test_an_agui_client_asks_a_natural_question(stage: Stage, question: str) -> 
 @pytest.mark.anyio
 @pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
 async def test_an_mcp_host_asks_a_natural_question(question: str) -> None:
-    """Without `sides`, the report has speakers who defend the proposed positions."""
     service = Service(store="memory:", model=FunctionModel(answer))
     async with service, Client(create_server(service)) as client:
         arguments = {"question": question, "max_rounds": 1, "wait": 50}

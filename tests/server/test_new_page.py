@@ -63,7 +63,6 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_a_prefilled_form_starts_a_run(pattern: str) -> None:
-    """Submitted with its example, the form starts a run that finishes."""
     with staged(lambda: Service(store="memory:", model=ExampleModel(Example()))) as stage:
         request = json.loads(
             shlex.split(code_texts(stage.http.get(f"/new?pattern={pattern}&example=true").text)["curl"])[-1]
@@ -98,7 +97,6 @@ def test_the_question_is_kept_when_switching_patterns(shared: Stage) -> None:
 
 
 def test_a_registered_pattern_has_a_form() -> None:
-    """The form shows the pattern's steps and the application's own options. There is no plan file."""
     rent = debate(name="rent", debaters=[Debater("ann", "cap rents"), Debater("bob", "build more")])
     with staged(lambda: Service({"rent": rent}, store="memory:", model=FunctionModel(answer_debate))) as stage:
         page = stage.http.get("/new?pattern=rent").text
@@ -147,7 +145,6 @@ REQUEST: dict[str, Any] = {
 
 
 def test_generated_code_forms_are_equivalent(shared: Stage) -> None:
-    """The plan file is readable, the program runs, and the command sends the same body."""
     answer = shared.post("/plans", REQUEST).json()
     plan_file = {**tomllib.loads(answer["toml"])}
     assert plan_file.pop("pattern") == "debate"

@@ -129,7 +129,6 @@ def test_built_in_patterns_can_be_disabled() -> None:
 
 
 def test_a_completion_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
-    """The completion contains the transcript, the verdict and the output, and its id is that of the run."""
     completion = ask(client)
     choice = completion.choices[0]
     assert choice.message.content == WHOLE
@@ -141,7 +140,6 @@ def test_a_completion_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> 
 
 
 def test_streamed_text_equals_the_completion(client: openai.OpenAI) -> None:
-    """Joined together, the pieces are the completion."""
     chunks = list(ask(client, stream=True))
     assert len({chunk.id for chunk in chunks}) == 1
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == WHOLE
@@ -236,14 +234,14 @@ def test_text_is_streamed_live() -> None:
 
 
 def test_metadata_and_user_are_labels(stage: Stage, client: openai.OpenAI) -> None:
-    """Runs can be found by these labels. The seed is passed on to the run."""
+    """Runs can be found by their metadata and user. The seed is passed on to the run."""
     run = find_run(stage, ask(client, metadata={"ticket": "7"}, user="ann", seed=11))
     assert run["labels"] == {"ticket": "7", "user": "ann"}
     assert run["seed"] == 11
 
 
 def test_a_chat_before_the_question_is_data() -> None:
-    """Debaters read it after the question, and none of its lines can look like part of the prompt."""
+    """Debaters read the earlier chat after the question, and none of its lines can look like part of the prompt."""
     prompts: list[str] = []
 
     def listening(request: ModelRequest) -> Any:
@@ -273,7 +271,6 @@ ASKED = "Should rents be capped?"
 
 
 def test_a_response_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
-    """The Responses API returns the same text for the same run."""
     response = client.responses.create(model=RENT, input=ASKED, temperature=0.2, metadata={"team": "x"})
     assert (response.output_text, response.status, response.model) == (WHOLE, "completed", RENT)
     run = stage.get(f"/runs/{response.id.removeprefix('resp_')}").json()
@@ -299,7 +296,6 @@ def test_a_response_streams_its_text(client: openai.OpenAI) -> None:
 
 
 def test_a_response_supports_instructions_schema_and_usage() -> None:
-    """The debaters receive instructions and earlier messages as data, and the synthesizer fills in the schema."""
     from flowdebate.models.base import ModelResponse, Usage
 
     prompts: list[str] = []
@@ -367,7 +363,7 @@ def test_a_failed_or_incomplete_response_has_a_status() -> None:
 def test_unsupported_response_parameters_are_rejected(
     client: openai.OpenAI, options: dict[str, Any], param: str | None
 ) -> None:
-    """The same rules apply as for chat completions."""
+    """The rules are the same as for chat completions."""
     with pytest.raises(openai.BadRequestError) as caught:
         client.responses.create(**{"model": RENT, "input": ASKED, **options})
     body: Any = caught.value.body
@@ -398,7 +394,6 @@ def test_unsupported_response_parameters_are_rejected(
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_unsupported_parameters_are_rejected(client: openai.OpenAI, options: dict[str, Any], param: str | None) -> None:
-    """The error names the parameter and explains why it is not supported."""
     with pytest.raises(openai.BadRequestError) as caught:
         ask(client, **options)
     body: Any = caught.value.body
@@ -408,7 +403,7 @@ def test_unsupported_parameters_are_rejected(client: openai.OpenAI, options: dic
 
 
 def test_parameters_without_effect_are_accepted(client: openai.OpenAI) -> None:
-    """Clients send default values for such parameters."""
+    """Many clients send default values for parameters without effect."""
     neutral: dict[str, Any] = {"temperature": 1, "top_p": 1, "n": 1, "presence_penalty": 0, "logprobs": False}
     neutral |= {"tools": [], "tool_choice": "auto", "response_format": {"type": "text"}, "store": False, "stop": None}
     neutral |= {"prompt_cache_key": "k", "safety_identifier": "s", "parallel_tool_calls": True}
@@ -416,7 +411,7 @@ def test_parameters_without_effect_are_accepted(client: openai.OpenAI) -> None:
 
 
 def test_ignored_sampling_parameters_are_reported(client: openai.OpenAI) -> None:
-    """Ordinary clients always send them. A header names those that would normally have an effect, even for a stream."""
+    """Ordinary clients always send sampling parameters. A header names those that would normally have an effect."""
     parameters: dict[str, Any] = {
         "temperature": 0.2,
         "top_p": 1,
@@ -460,7 +455,7 @@ FORCED: Any = {"type": "function", "function": {"name": "plan"}}
 
 @pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}, {"tool_choice": "none"}])
 def test_optional_tools_are_ignored_and_reported_in_a_header(client: openai.OpenAI, choice: dict[str, Any]) -> None:
-    """Editors and agents send them with every request. The choice "auto" permits an answer in text."""
+    """Editors and agents send tools with every request. The choice "auto" permits an answer in text."""
     raw = client.chat.completions.with_raw_response.create(model=RENT, messages=QUESTION, tools=[TOOL], **choice)
     assert raw.headers["x-flowdebate-ignored"] == "tools"
     assert raw.parse().choices[0].message.content == WHOLE
@@ -525,7 +520,6 @@ HIDDEN: dict[str, list[tuple[str, str]]] = {
 
 
 def test_a_hidden_task_makes_one_call_and_no_run() -> None:
-    """For any pattern, the messages are passed on unchanged, with and without a stream, and also as a response."""
     requests: list[ModelRequest] = []
 
     def titled(request: ModelRequest) -> str:
@@ -673,7 +667,6 @@ def test_a_failed_run_is_an_error_without_a_retry() -> None:
 
 
 def test_a_run_ended_by_a_limit_is_marked_incomplete() -> None:
-    """The finish reason is `length`, and the text so far is returned."""
     with staged(lambda: make_service(limits=Limits(calls=1)), openai=True) as stage, make_client(stage) as client:
         choice = ask(client).choices[0]
         assert choice.finish_reason == "length"
@@ -721,7 +714,7 @@ def test_leaving_before_the_answer_cancels_the_run() -> None:
 
 
 def test_a_run_can_continue_without_its_reader() -> None:
-    """An option in the request permits this."""
+    """An option in the request lets the run continue."""
     gate = Gate(answer)
     with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:
         stream = ask(client, stream=True, metadata={"flowdebate_on_disconnect": "continue"})

@@ -152,7 +152,7 @@ def test_the_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client
 
 @pytest.mark.parametrize("question", [BRIEF["question"], "Something else?"])
 def test_run_ids_of_other_users_are_unavailable(ann: httpx2.Client, ben: httpx2.Client, question: str) -> None:
-    """Starting or forking a run with such an id returns 409, and the response does not describe the other run."""
+    """Starting or forking a run with another user's id returns 409, and the response does not describe that run."""
     run_id = start_run(ann, new_id())
     response = ben.post("/runs", json={**BRIEF, "question": question, "runId": run_id})
     assert (response.status_code, response.json()["type"]) == (409, "urn:flowdebate:error:RunExists")

@@ -44,7 +44,6 @@ class Parts(HTMLParser):
 
 
 def test_the_run_list_links_to_the_runs(stage: Stage) -> None:
-    """Each page of the list links to the next one. Empty filters are ignored."""
     assert "No runs yet" in stage.http.get("/").text
     run_id = stage.finished()
     listed = stage.http.get("/?text=&status=&pattern=")
@@ -75,7 +74,10 @@ def test_a_run_has_a_page(stage: Stage) -> None:
 
 
 def test_the_full_question_is_on_the_run_page(stage: Stage) -> None:
-    """Lists shorten it to one line. Run and vote pages show all of it, including the joiners of its script."""
+    """Lists shorten the question to one line.
+
+    Run and vote pages show all of it, including the joiners of its script.
+    """
     question = "क्\u200dया हम बदलें?\n\n" + "The build takes long. " * 60 + "Should we move to a monorepo?"
     sides = [{"name": "one", "stance": "One repository"}, {"name": "many", "stance": "Many"}]
     run_id = stage.finished(question=question, options={"max_rounds": 1, "debaters": sides})
@@ -89,7 +91,6 @@ def test_the_full_question_is_on_the_run_page(stage: Stage) -> None:
 
 @pytest.mark.parametrize("name", list(assets()))
 def test_page_assets_are_served(shared: Stage, name: str) -> None:
-    """Each asset has the right type, and a link to it works without a token."""
     answer = shared.http.get(f"/static/{name}", headers={"authorization": ""})
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith(("text/css", "text/javascript", "image/"))
@@ -103,7 +104,6 @@ def test_pages_are_small() -> None:
 
 
 def test_other_files_are_not_served(stage: Stage) -> None:
-    """The server returns nothing else, whatever the path."""
     for name in ("../app.py", "..%2Fapp.py", "templates", "%2Fetc%2Fpasswd", "style.css%00"):
         assert stage.http.get(f"/static/{name}").status_code in (404, 422)
 

@@ -48,7 +48,6 @@ def test_every_error_has_a_status(kind: type[FlowDebateError]) -> None:
 
 
 def test_the_table_has_only_library_errors() -> None:
-    """The table contains no class twice and no class of others. It is ordered from general to specific."""
     assert set(STATUSES) <= set(CLASSES)
 
 
@@ -164,7 +163,6 @@ def test_invalid_fields_are_listed(shared: Stage, body: dict[str, Any], fields: 
     ],
 )
 def test_invalid_json_bodies_are_rejected(shared: Stage, content: bytes, message: str) -> None:
-    """The response is a client error with a readable message."""
     answer = shared.http.post("/api/v1/runs", content=content, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert message in answer.text

@@ -75,7 +75,6 @@ def proxied_browser(prefix: str, end: str, header: str, host: str, **options: An
 def test_pages_and_streams_work_under_a_prefix(
     prefix: str, end: str, header: str, host: str, options: dict[str, Any]
 ) -> None:
-    """The addresses of all pages, assets, redirects, cookies, posts, streams and links begin with the prefix."""
     with proxied_browser(prefix, end, header, host, **options) as http:
         assert http.get(f"{prefix}/").status_code == 401
         entrance = http.get(f"{prefix}/", params={"token": TOKEN})

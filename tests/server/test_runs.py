@@ -76,7 +76,6 @@ def test_a_request_with_an_id_starts_one_run(stage: Stage) -> None:
 
 
 def test_simultaneous_requests_with_one_id_start_one_run(gated: Stage, gate: Gate) -> None:
-    """Ten such requests all get the same run."""
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(lambda _: gated.post("/runs", {**BRIEF, "runId": "ship"}), range(10)))
     assert {answer.status_code for answer in answers} <= {200, 201}
@@ -100,7 +99,6 @@ def test_runs_are_listed_in_pages(stage: Stage) -> None:
 
 
 def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
-    """Cancelling interrupts the run, and resuming continues it after the answers already recorded."""
     run_id = gated.begin()
     gate.wait_for_call()
     gate.let()
@@ -114,7 +112,7 @@ def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
 
 
 def test_matching_runs_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
-    """One request is sufficient. It returns the runs that it changed, and explains why the others are unchanged."""
+    """A single request returns the runs that it changed, and the reasons why others are unchanged."""
     ids = [gated.begin(runId=f"{team}-run", labels={"team": team}) for team in ("red", "blue")]
     gate.wait_for_call()
     cancelled = gated.post("/runs/cancel", {"labels": {"team": "red"}}).json()
@@ -162,7 +160,6 @@ def test_a_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
 
 
 def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
-    """DELETE returns 409 during the run, then 204, then 404."""
     run_id = gated.begin()
     gate.wait_for_call()
     assert gated.http.delete(f"/api/v1/runs/{run_id}").status_code == 409

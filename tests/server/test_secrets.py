@@ -32,7 +32,6 @@ def collect_output(stage: Stage, run_id: str) -> str:
 
 
 def test_no_output_contains_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """The environment has keys, an allowed address has a password, a run fails, and a request is rejected."""
     caplog.set_level(logging.DEBUG)
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MISTRAL_API_KEY"):
         monkeypatch.setenv(name, KEY)

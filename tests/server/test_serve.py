@@ -83,7 +83,6 @@ def test_an_occupied_port_is_reported_with_a_remedy(tmp_path: Path) -> None:
 
 
 def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
-    """The process prints its address with a fresh token, and stops on SIGTERM even while a reader follows a run."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "3600"))
     with start_server(tmp_path, "--app", "application:service") as (process, url, token):
         assert len(token) > 32
@@ -192,7 +191,6 @@ def test_servers_started_simultaneously_share_one_token(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["readable", "linked", "short"])
 def test_an_exposed_token_is_rejected(tmp_path: Path, how: str) -> None:
-    """The message names the file and the problem, and explains how to replace the token."""
     path = tmp_path / "flowdebate" / "token"
     path.parent.mkdir()
     path.write_text("short" if how == "short" else "the-token-of-this-test")
@@ -235,7 +233,7 @@ def test_an_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
 def test_a_local_server_allows_all_models_of_its_providers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, is_custom_code: bool
 ) -> None:
-    """Nobody else can reach such a server. With an option that admits others, only configured models are allowed."""
+    """Nobody else can reach a local server. With an option that admits others, only configured models are allowed."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     with start_server(tmp_path, *arguments) as (_, url, token), make_client(url, token) as http:
         assert ("openai/*" in http.get("/api/v1/models").json()["allowed"]) == is_custom_code

@@ -40,7 +40,6 @@ def share_run(stage: Stage, run_id: str, shows: str = "run", **changes: Any) -> 
 
 
 def test_a_public_link_shows_the_run_and_search_engines_skip_it(stage: Stage, stranger: httpx2.Client) -> None:
-    """The page has the transcript and the result, with a title and a summary for posts, but not the owner's notes."""
     run_id = stage.finished(labels=LABELS)
     stage.http.put(f"/api/v1/runs/{run_id}/note", json={"note": NOTE})
     page = share_run(stage, run_id)["page"]

@@ -65,7 +65,6 @@ def test_the_run_page_links_to_its_steps(stage: Stage) -> None:
 
 
 def test_forks_are_listed(stage: Stage) -> None:
-    """Each fork is listed with its changes, the newest first, and links to the comparison with its parent."""
     run_id = stage.finished()
     assert "None yet." in get_page(stage, f"/runs/{run_id}/travel")
     stage.finished(runId="other")
@@ -79,7 +78,6 @@ def test_forks_are_listed(stage: Stage) -> None:
 
 
 def test_edited_data_is_validated_before_the_fork_starts(stage: Stage) -> None:
-    """Each invalid field is named, and no run is created."""
     run_id = stage.finished()
     for text, fields in (
         ("no JSON", {""}),
@@ -96,7 +94,6 @@ def test_edited_data_is_validated_before_the_fork_starts(stage: Stage) -> None:
 
 
 def test_a_human_answer_is_a_step(stage: Stage) -> None:
-    """The answer can be edited as text or as data, and the list of forks shows the edit."""
     stage.begin(options={"max_rounds": 1, "humans": ["judge", "pro"], "synthesizer": False}, runId="people")
     stage.get("/runs/people?wait=30")
     stage.post("/runs/people/answers", {"answer": "I say it."})
@@ -119,7 +116,6 @@ def test_a_human_answer_is_a_step(stage: Stage) -> None:
 
 
 def test_a_comparison_shows_differences(stage: Stage) -> None:
-    """Equal steps are collapsed to one line, and changed words are marked. Both results and costs are shown."""
     run_id = stage.finished()
     text = "debate-debater-con is not sure.\nSo it is."
     stage.post(f"/runs/{run_id}/fork", {"forkId": "fork", "edits": {CON: text}})

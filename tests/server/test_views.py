@@ -88,7 +88,6 @@ def test_a_run_can_be_downloaded_in_three_formats(stage: Stage) -> None:
 
 
 def test_a_report_is_self_contained_and_verifiable(stage: Stage) -> None:
-    """The report's policy permits only the report's own style. The page of the run links to it."""
     run_id = stage.finished()
     report = stage.get(f"/runs/{run_id}/report.html")
     assert report.headers["content-type"] == "text/html; charset=utf-8"

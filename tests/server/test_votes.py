@@ -112,7 +112,6 @@ def test_a_vote_is_counted_once() -> None:
     ],
 )
 def test_invalid_votes_are_rejected(body: dict[str, Any], field: str) -> None:
-    """The error names the field, and no vote is counted."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         response = stage.post("/runs/d/votes", body)
@@ -122,7 +121,7 @@ def test_invalid_votes_are_rejected(body: dict[str, Any], field: str) -> None:
 
 
 def test_only_finished_debates_accept_votes(stage: Stage) -> None:
-    """Patterns without sides and waiting runs accept none, and their pages say so."""
+    """Patterns without sides and waiting runs accept no votes, and their pages say so."""
     stage.begin(pattern="consensus", options={}, runId="other")
     stage.get("/runs/other?wait=30")
     stage.begin(options={"max_rounds": 1, "humans": ["judge"]}, runId="waits")

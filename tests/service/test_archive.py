@@ -62,7 +62,6 @@ async def archived_tasks(archive: StoredArchive) -> list[str]:
 
 
 async def test_a_later_debate_sees_earlier_findings_and_dissent() -> None:
-    """The later debate sees the answer, the dissent, and the recorded outcome."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(answer_vote, calls=calls)) as service:
         first = await finish_debate(service)
@@ -142,7 +141,7 @@ async def change_archive(make_service: Service, run_id: str) -> None:
 
 
 async def test_a_resumed_run_sees_the_same_archived_context() -> None:
-    """Later corrections and deletions do not affect it."""
+    """Later corrections and deletions do not affect the resumed run."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(answer_vote, calls=calls)) as service:
         first = await finish_debate(service, "Rents?")

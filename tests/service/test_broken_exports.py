@@ -90,9 +90,9 @@ def replace_value(value: Any, path: tuple[Any, ...], to: Any) -> Any:
 
 @pytest.mark.parametrize("index", slow_but_first(LINES))
 def test_an_invalid_value_breaks_only_its_run(index: int) -> None:
-    """Values of wrong types replace every value of an export.
+    """Every value of an export is replaced by values of wrong types.
 
-    Either the import is rejected and names the location, or the run can be listed, shown and verified. `make
+    Either the import rejects the export and names the location, or the run can be listed, shown and verified. `make
     soak-attacks` tries every combination.
     """
 
@@ -208,8 +208,6 @@ def test_an_outcome_with_a_wrong_type_is_rejected_with_its_field(path: str, wron
 
 
 def test_a_stored_run_with_a_broken_outcome_breaks_no_list() -> None:
-    """The run is listed without the unreadable part, and its page reports the problem."""
-
     async def listed() -> tuple[Any, ...]:
         [(run, rows, _)] = read_runs(await exported_lines(), "export")
         store = MemoryStore()

@@ -52,7 +52,7 @@ async def run_status(service: Service, **options: Any) -> str:
 
 
 def test_runs_share_the_budget() -> None:
-    """The run that exhausts it ends with a partial result. Nothing can be started, resumed or forked from then on."""
+    """The run that exhausts the budget ends with a partial result."""
 
     async def run() -> None:
         model = CountingModel()
@@ -230,7 +230,7 @@ def test_a_cancelled_store_access_keeps_the_figures_correct(tmp_path: Path) -> N
 def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exhausted budget does not affect other owners.
 
-    The error says when the budget starts again, and it does so then, even for a slow clock.
+    The error says when the budget starts again, even for a slow clock.
     """
     now = 1_000.5 * 86_400
     monkeypatch.setattr("flowdebate.runs.limits.time.time", lambda: now)

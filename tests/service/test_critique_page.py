@@ -86,7 +86,6 @@ def test_the_answer_is_read_from_a_file_or_stdin_but_not_from_a_plan(tmp_path: P
 
 
 def test_people_answer_later_in_every_role(tmp_path: Path) -> None:
-    """The run is suspended once for each role, and the judge sees no names."""
     store = str(tmp_path / "runs.sqlite3")
     pattern = critique(
         name="lease",
@@ -134,7 +133,6 @@ def test_a_document_has_the_layout_of_the_live_run() -> None:
 
 @pytest.mark.anyio
 async def test_mcp_hosts_have_a_critique_tool() -> None:
-    """The host sends an answer, and the result lists the claims that hold."""
     async with (
         Service(store="memory:", model=model_of()) as service,
         Client(create_server(service)) as client,

@@ -80,7 +80,6 @@ async def test_a_disputed_auto_run_ends_at_the_last_depth() -> None:
 
 @pytest.mark.anyio
 async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
-    """Each step is shown after its debate, together with its cost."""
     async with Service(store="memory:", model=judged_model(["balanced"])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "auto", **DEBATE})
         events = [update.event async for update in service.follow(begun.run_id) if update.kind == "event"]
@@ -157,7 +156,7 @@ def test_auto_is_rejected_with_single_debate_options(option: dict[str, Any]) -> 
     ("pattern", "field", "counts"), [("council", "members", [3, 3, 5]), ("review", "reviewers", [2, 3, 5])]
 )
 def test_each_depth_of_a_panel_has_separate_members(pattern: str, field: str, counts: list[int]) -> None:
-    """Members whom the user has named take part in every step instead."""
+    """Members named by the user take part in every step instead."""
     blocks = str(build_plan(pattern, depth="auto").pattern().outline())
     plan = build_plan(pattern, depth="auto", **{field: [{"name": "Zoe"}, {"name": "Yan"}]})
     names = ("Ada", "Ben", "Cleo", "Dan", "Eve")

@@ -87,7 +87,6 @@ def test_a_model_without_effort_support_is_rejected_before_any_call() -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_pattern_accepts_efforts(name: str) -> None:
-    """Each front end has the option."""
     options = PATTERNS[name].load_page().options
     assert "effort" in options.model_fields
     assert "effort" not in options.WITHOUT

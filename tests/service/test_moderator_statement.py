@@ -29,7 +29,6 @@ def answer(request: Any) -> Any:
 
 @pytest.mark.parametrize("front_end", ["Markdown", "MCP", "HTML", "a notebook"])
 def test_every_front_end_has_the_briefing_and_the_angle(front_end: str) -> None:
-    """The briefing and the angle appear exactly once in each front end."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, moderator=True, synthesizer=False)
     result = rent.run_sync("Should rents be capped?", model=FunctionModel(answer))
     document = document_of(result.raw.to_wire(), location="test")
@@ -44,7 +43,7 @@ def test_every_front_end_has_the_briefing_and_the_angle(front_end: str) -> None:
 
 
 def test_an_excerpt_shortens_briefing_and_angle() -> None:
-    """A model can write them at any length."""
+    """A model can write a briefing or an angle of any length."""
     briefing = Fact(label="Briefing", text="a" * 900)
     (cut,) = excerpt([Group(label="Moderator calls on", text="pro", facts=(briefing,))], longest=50)
     assert isinstance(cut, Group)

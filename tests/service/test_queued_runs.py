@@ -113,7 +113,6 @@ async def read_until_call(service: Service, run_id: str) -> AsyncIterator[Update
 
 
 async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
-    """The call in flight is cancelled, readers see the end, and resuming repeats no recorded call."""
     workers = fleet.workers()
     async with make_service(workers) as service, fleet.working(fleet.workers()):
         fleet.models.answering.clear()
@@ -135,10 +134,7 @@ async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
 
 
 async def test_a_stopping_run_cannot_be_resumed(fleet: Fleet) -> None:
-    """RunConflict is raised until the worker has stopped it.
-
-    Otherwise, a run that no worker can take would be queued.
-    """
+    """Resuming it would queue a run that no worker can take, so RunConflict is raised until the worker has stopped."""
     workers = fleet.workers()
     fleet.models.answering.clear()
     async with make_service(workers) as service, fleet.working(fleet.workers(poll=0.5)):

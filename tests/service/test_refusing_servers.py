@@ -82,7 +82,6 @@ def test_the_command_finishes_a_debate_if_one_feature_is_rejected(part: str) -> 
 @pytest.mark.filterwarnings("ignore:model .* refuses")
 @pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
 def test_the_page_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
-    """The result names the user's settings that were omitted."""
     check_page(part, (418, {"error": {"message": "frobs are not wibbled"}}))
 
 
@@ -90,7 +89,6 @@ def test_the_page_finishes_a_debate_if_one_feature_is_rejected(part: str) -> Non
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
 def test_the_command_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
-    """The result has both turns and a verdict."""
     check_command(part, refusal)
 
 

@@ -182,7 +182,6 @@ def test_empty_sections_are_omitted() -> None:
 
 @pytest.mark.anyio
 async def test_mcp_hosts_have_a_review_tool(tmp_path: Path) -> None:
-    """Texts are given by name or by permitted paths, and the report has the findings and the gate."""
     async with (
         Service(store="memory:", model=FunctionModel(reply)) as service,
         Client(create_server(service)) as client,

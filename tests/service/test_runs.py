@@ -50,7 +50,7 @@ async def filled_store(states: Sequence[str]) -> CountingStore:
 
 @given(st.lists(st.sampled_from(STATES), max_size=130), st.sampled_from((None, *STATES)), st.integers(1, 60))
 async def test_pages_of_a_state_have_all_its_runs(states: list[str], state: str | None, size: int) -> None:
-    """Runs in other states lie between them. In the store, "running" and "left_behind" are the same status."""
+    """In the store, "running" and "left_behind" are the same status."""
     store = await filled_store(states)
     expected = [run for run in await store.runs() if state in (None, state_of(run))]
     assert list(await list_runs(store, state=state)) == expected
@@ -61,7 +61,6 @@ async def test_pages_of_a_state_have_all_its_runs(states: list[str], state: str 
 
 
 async def test_filters_apply_to_all_pages() -> None:
-    """The filters combine a batch, a state and a run to start from."""
     store = await filled_store(["running", "left_behind"] * 100)
     runs = await list_runs(store, state="left_behind", labels={"batch": "b1"}, search="cars", block="debate")
     assert [run.header.run_id for run in runs] == [f"run-{n:04}" for n in range(199, -1, -1) if n % 6 == 1]

@@ -99,7 +99,6 @@ def kinds_and_paths(updates: list[Update]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_readers_receive_everything_in_the_result(name: str) -> None:
-    """All events arrive in order, whether from the run itself or from its journal alone."""
     pattern = PATTERNS[name]()
     store = MemoryStore()
     expected = await pattern.run(QUESTION, model=constant_model(), store=MemoryStore(), seed=4)
@@ -140,7 +139,6 @@ async def test_following_from_any_mark_gives_exactly_the_rest(index: int, unknow
 
 
 async def test_text_of_the_first_turn_is_streamed_live() -> None:
-    """The pieces of each call add up to its answer, and they arrive between its start and its end."""
     model = Gate(at=0)
     async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         await service.begin("it", QUESTION, run_id="r")
@@ -178,7 +176,7 @@ async def test_readers_joining_at_any_time_get_the_same_events() -> None:
 
 
 async def test_a_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
-    """Each read of its journal returns the beginning of its events, and the last read returns all of them."""
+    """Each read of the journal returns the beginning of the events, and the last read returns all of them."""
     file = tmp_path / "runs.sqlite3"
     code = (
         "import asyncio, sys\n"
@@ -228,7 +226,7 @@ async def test_the_document_of_a_run_in_progress_has_its_transcript() -> None:
 
 @pytest.mark.parametrize("synthesizer", [None, False], ids=["an output", "none"])
 async def test_the_document_of_a_registered_pattern_has_its_output(synthesizer: Any) -> None:
-    """As for a plan, this is what the synthesizer wrote. It is omitted if it equals the raw output."""
+    """As for a plan, the output is what the synthesizer wrote. It is omitted if it equals the raw output."""
     async with Service(
         {"it": rent_debate(synthesizer=synthesizer)}, store="memory:", model=constant_model()
     ) as service:
@@ -341,10 +339,7 @@ async def test_owners_of_queued_runs_take_turns() -> None:
 
 
 async def test_a_queued_run_starts_when_the_local_run_ends() -> None:
-    """The queued run does not wait for the next poll.
-
-    This includes runs with waiting readers, and runs recovered from before.
-    """
+    """The queued run does not wait for the next poll."""
     store, patterns, model = MemoryStore(), {"it": rent_debate()}, Gate(at=0)
     async with asyncio.timeout(60), Service(patterns, store=store, model=model, max_concurrency=1, poll=300) as service:
         for number in range(3):
@@ -418,7 +413,7 @@ async def test_waiting_runs_are_kept_when_a_service_ends(*, recover: bool) -> No
 
 
 async def test_service_limits_apply_to_every_run() -> None:
-    """A caller can lower these limits but not raise them."""
+    """A caller can lower the service's limits but not raise them."""
     async with Service(
         {"it": rent_debate()}, store="memory:", model=constant_model(), limits=Limits(calls=3)
     ) as service:
@@ -579,7 +574,6 @@ async def test_readers_can_wait_for_a_run_before_its_recovery() -> None:
 
 
 async def test_a_fork_reports_reused_and_new_calls() -> None:
-    """One fork has a plan with other options, and the other an edited answer of a registered pattern."""
     async with Service({"it": rent_debate()}, store="memory:", model=constant_model()) as service:
         plan = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="plan")
         await service.begin("it", QUESTION, run_id="own")
@@ -631,7 +625,6 @@ async def test_a_fork_keeps_question_seed_and_models() -> None:
 
 
 async def test_a_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
-    """The plan replaces the stored one. Here, its limit is high enough for the run to finish."""
     store = MemoryStore()
     options = {"question": "Should we ship?", "max_rounds": 1}
     short, unlimited = (make_plan(DEBATE, {**options, "max_calls": number}) for number in (1, 9))
@@ -679,7 +672,6 @@ async def test_invalid_requests_are_rejected_before_anything_is_stored(
 
 
 async def test_a_failed_proposal_of_sides_starts_no_run() -> None:
-    """The model's error is raised, and nothing is stored."""
     async with Service(store="memory:", model=FunctionModel(lambda _: {"sides": []})) as service:
         with pytest.raises(SchemaViolation, match="sides"):
             await service.begin("debate", "Which database?")

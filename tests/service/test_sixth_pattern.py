@@ -111,7 +111,6 @@ def test_the_page_shows_parts_of_the_example() -> None:
 
 
 def test_a_two_line_program_adds_the_pattern_to_the_command(tmp_path: Path) -> None:
-    """The program runs in a separate process, as documented, and every part of its command knows the pattern."""
     (tmp_path / "riddles.py").write_text(read_riddles())
     (tmp_path / "solve.py").write_text(EXAMPLE.with_name("solve.py").read_text("utf-8"))
     helped = subprocess.run(
@@ -205,10 +204,6 @@ def test_the_form_starts_the_pattern_and_its_page_shows_it(stage: Stage) -> None
 
 
 def test_the_live_page_shows_speakers_and_workers() -> None:
-    """In the pattern's own words, the page shows the solvers guessing and the sphinx ruling.
-
-    In the end, it shows the ruling as on the run's page.
-    """
     gate = Gate(answer)
     with staged(lambda: make_service(gate)) as stage:
         run_id = stage.begin(pattern="riddle", question=RIDDLE, options={"max_rounds": 1})
@@ -262,7 +257,6 @@ def test_ag_ui_clients_can_run_the_pattern(stage: Stage) -> None:
 
 @pytest.mark.anyio
 async def test_mcp_hosts_find_and_start_the_pattern() -> None:
-    """The tool description lists the pattern, and its report has contributions, ruling and result."""
     async with make_service() as served, Client(create_server(served)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert "riddle" in (tools["start_debate"].description or "")

@@ -37,7 +37,7 @@ async def test_a_stored_run_has_its_cost() -> None:
 
 
 async def test_displayed_costs_have_a_currency_and_price_date() -> None:
-    """Terminal, Markdown, page and report show both. A run from before prices were recorded has only the number."""
+    """A run from before prices were recorded has only the number."""
     store = MemoryStore()
     with vendors():
         result = await RENT.run("Should rents be capped?", model="openai/gpt-5-mini", store=store)

@@ -121,7 +121,6 @@ names = st.sampled_from(
 @example(scheme="postgresql", credentials="://", sign=":", rest="")
 @given(names, hostile, st.sampled_from(["://", ":/", ":"]), st.sampled_from(["", "/db", "/v1?key=1", ":5432/db"]))
 def test_everything_up_to_the_last_at_sign_is_hidden(scheme: str, credentials: str, sign: str, rest: str) -> None:
-    """User names and passwords are hidden by functions and in errors, logs and paths."""
     secret = f"{SECRET}{credentials}{SECRET}"
     for address in (f"{scheme}{sign}{secret}@host.example{rest}", f"{scheme}{sign}ann:{secret}@host.example{rest}"):
         texts = [hide_credentials(address), address_of(address)]

@@ -115,7 +115,6 @@ def test_a_stored_archive_agrees_with_one_in_memory(steps: list[tuple[Act, bool]
 
 
 async def test_an_archive_survives_reopening_its_file(tmp_path: Path) -> None:
-    """An archive with another name is separate."""
     steps: list[Act] = [
         ("past_debates", "1", PastDebate(id="1", task="Cap rents?", outcome="consensus", answer="Yes.", at=9.5)),
         ("critique_patterns", "1", [CritiquePattern(issue="dear", successes=1, uses=2)]),
@@ -189,7 +188,6 @@ async def voter(request: Any, ctx: Context) -> Any:
 
 
 async def test_a_consensus_remembers_the_results_of_an_earlier_process(tmp_path: Path) -> None:
-    """Outcomes, helpful critiques, ratings and positions are the same as within a single process."""
     from flowdebate import Persona
 
     personas = [Persona(name, f"{name} of the council", block=voter) for name in ("ann", "bob", "cy")]

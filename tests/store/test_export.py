@@ -166,7 +166,6 @@ many_runs = st.lists(whole_runs(), max_size=3, unique_by=lambda one: one[0].head
 
 @given(many_runs)
 def test_runs_survive_export_and_import_between_stores(runs: list[tuple[StoredRun, list[StepRow]]]) -> None:
-    """All fields are equal, whatever they contain, even with several runs in one file. Each line fits the schema."""
     check = jsonschema.Draft202012Validator(export_schema())
 
     async def there_and_back(folder: str) -> None:
@@ -295,7 +294,6 @@ async def test_a_run_with_another_plan_version_is_not_imported() -> None:
 
 @pytest.mark.parametrize(("index", "name"), [(0, n) for n in RUN_CHANGES] + [(1, n) for n in STEP_CHANGES])
 async def test_an_invalid_line_is_rejected_with_its_field(index: int, name: str) -> None:
-    """The error names the line, the field, the allowed values and the actual one. Nothing of the run is stored."""
     path, to, message = (RUN_CHANGES, STEP_CHANGES)[index][name]
     lines = await export_lines(await filled_store("r1"))
     lines[index] = change_line(lines[index], *path, to=to)
@@ -334,7 +332,6 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_line_is_rejected(name: str) -> None:
-    """The error gives the number of the line, and nothing of the run is stored."""
     change, message = HOSTILE[name]
     lines: list[str | bytes] = [*await export_lines(await filled_store("r1"))]
     lines[2] = change(str(lines[2]))
@@ -421,7 +418,6 @@ async def test_an_existing_run_is_rejected_or_skipped() -> None:
 
 
 async def test_changes_by_editors_are_harmless() -> None:
-    """A byte order mark, other line endings and empty lines are ignored, and a file may contain no runs."""
     lines = await export_lines(await filled_store("r1"))
     store = MemoryStore()
     text = "\ufeff" + "\r\n\r\n".join(lines) + "\r\n\n"
@@ -523,7 +519,6 @@ async def test_documents_of_a_run_are_exported_with_it() -> None:
 
 
 async def test_a_document_with_invalid_json_is_rejected() -> None:
-    """The error names the key, and it is raised before anything is stored."""
     line, *steps = await export_lines(await filled_store("r1"))
     changed = json.dumps({**json.loads(line), "documents": {"votes/a": "{"}})
     store = MemoryStore()

@@ -86,7 +86,6 @@ async def read_keys(path: Path, run_id: str = "r1") -> list[str]:
 
 
 async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    """Confirmed steps are stored, rejected ones are not, and the store works again once there is space."""
     code = """
     import resource
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -114,7 +113,7 @@ async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None
 
 
 async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    """The file system in this test has 256 kB. It is skipped if the user may not mount one."""
+    """The file system has 256 kB. If the user may not mount one, the test is skipped."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount, unmount = shutil.which("mount"), shutil.which("umount")
@@ -142,7 +141,6 @@ async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -
 
 
 async def test_missing_file_handles_are_reported_and_recoverable(tmp_path: Path) -> None:
-    """Nothing is left half created."""
     code = """
     import resource
     from contextlib import suppress
@@ -274,7 +272,6 @@ async def test_a_read_only_store_is_reported_and_unchanged(target: str) -> None:
 
 
 async def test_a_lock_of_another_program_is_awaited_and_then_reported(tmp_path: Path) -> None:
-    """The event loop is not blocked, and the store works again once the lock is released."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.3)
     await store.create(make_header())
@@ -369,7 +366,6 @@ async def test_a_database_of_another_program_is_reported(tmp_path: Path, applica
 
 @pytest.mark.parametrize("version", [0, 2, 99])
 async def test_a_store_with_another_version_is_rejected(version: int, tmp_path: Path) -> None:
-    """The error states both versions and suggests what to do."""
     path = tmp_path / "runs.sqlite3"
     await closed_store(path)
     with closing(sqlite3.connect(path)) as connection:
@@ -463,7 +459,6 @@ async def test_answers_survive_killed_processes(tmp_path: Path) -> None:
 
 
 async def test_a_commit_survives_double_cancellation(tmp_path: Path) -> None:
-    """The writer is in the middle of the commit, and the task learns of its cancellation at once."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await store.create(make_header())

@@ -143,7 +143,7 @@ asyncio.run(main())
 
 
 async def test_open_steps_of_a_killed_process_are_known(tmp_path: Path) -> None:
-    """Observers and the next owner can see them, even if no other file is left beside this one."""
+    """Observers and the next owner see the open steps, even if no other file is left."""
     path = tmp_path / "runs.sqlite3"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(path))
     assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGKILL

@@ -50,7 +50,6 @@ FILTERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("index", FILTERS)
 def test_sqlite_seeks_to_the_start_of_a_page(tmp_path: Path, index: str) -> None:
-    """The query seeks in the index and sorts nothing."""
     plan = query_plan(tmp_path, **{**ASKED, **FILTERS[index]})
     assert plan[0].startswith("SEARCH run")
     assert index in plan[0] or "USING PRIMARY KEY (label=? AND" in plan[0]

@@ -316,7 +316,6 @@ async def test_an_unconfirmed_document_change_is_applied_once(
 
 
 async def test_statements_have_a_time_limit(postgres_server: Server, own_schema: str) -> None:
-    """StoreError states the limit, and the store works again afterwards."""
     store = PostgresStore(postgres_server.url, schema=own_schema, timeout=0.2)
     await store.create(header("r"))
     with psycopg.connect(postgres_server.url) as session:
@@ -328,7 +327,7 @@ async def test_statements_have_a_time_limit(postgres_server: Server, own_schema:
 
 
 async def test_waiting_ends_after_the_configured_patience(postgres_server: Server, own_schema: str) -> None:
-    """StoreError is raised if the server stays unavailable for that long. Once it is back, the server is used again."""
+    """StoreError is raised once the server has been unavailable for the configured time."""
     store = PostgresStore(postgres_server.url, schema=own_schema, patience=0.3)
     await store.create(header("r"))
     await asyncio.to_thread(postgres_server.stop)
@@ -342,7 +341,6 @@ async def test_waiting_ends_after_the_configured_patience(postgres_server: Serve
 
 
 async def test_a_newer_schema_is_not_modified(postgres_server: Server, own_schema: str) -> None:
-    """StoreError states both versions, and nothing in the database is changed."""
     store = PostgresStore(postgres_server.url, schema=own_schema)
     await store.create(header("r"))
     await store.close()
@@ -356,7 +354,7 @@ async def test_a_newer_schema_is_not_modified(postgres_server: Server, own_schem
 
 
 async def test_an_unusable_database_is_reported_clearly(postgres_server: Server) -> None:
-    """Examples are a wrong password, or a database, server or PostgreSQL that does not exist.
+    """The password may be wrong, or the database, the server or PostgreSQL missing.
 
     StoreError names the address without its password.
     """

@@ -51,7 +51,7 @@ async def test_histograms_use_the_conventional_buckets() -> None:
 
 
 async def test_unknown_usage_is_not_counted() -> None:
-    """If a server reports no tokens, nothing is added, not even an estimate."""
+    """A server that reports no tokens adds nothing, not even an estimate."""
     watched = Watched()
     model = FunctionModel(lambda _: "A line.")
     await PATTERNS_OF_ALL_KINDS["handoff"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
@@ -80,7 +80,7 @@ async def test_known_cost_is_counted() -> None:
 
 
 async def test_the_cost_of_unknown_tokens_is_not_counted() -> None:
-    """A limit uses an estimate for them, but a metric does not."""
+    """A limit uses an estimate for unknown tokens, but a metric does not."""
     watched = Watched()
     line = generator(name="line")
     priced = Limits(prices={"function": Price(prompt=0.5, completion=5.0)})
@@ -91,7 +91,7 @@ async def test_the_cost_of_unknown_tokens_is_not_counted() -> None:
 
 
 async def test_invalid_prices_count_nothing() -> None:
-    """If the application's price function raises an exception, the run fails with it instead of hiding it."""
+    """An exception raised by the application's price function fails the run instead of being hidden."""
 
     def prices(model: str, usage: Usage) -> float:
         if usage.prompt_tokens == 100:

@@ -108,7 +108,6 @@ invoke_workflow ship
 
 @pytest.mark.parametrize("name", ["debate", "deliberation", "handoff", "round_robin", "consensus", "council"])
 async def test_each_pattern_has_its_span_tree(name: str) -> None:
-    """The tree consists of the run, the answers of its agents, and their calls."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=small_model(), seed=1, observe=watched.observe)
     assert watched.tree() == TREES[name]
@@ -278,8 +277,6 @@ async def test_a_provider_behind_a_base_url_has_its_own_name(address: str, provi
 
 
 async def test_a_retry_is_an_event_of_the_call() -> None:
-    """The event carries the error class and the wait, and the call counts its attempts."""
-
     class Busy(FunctionModel):
         retry = Retry(attempts=3, first_wait=0.0)
 
@@ -392,10 +389,7 @@ invoke_workflow rent > invoke_agent rent-judge > chat small\
 
 
 async def test_a_fork_links_to_the_trace_of_its_parent() -> None:
-    """Whenever the fork is resumed, it has this link, as long as the parent is in the store.
-
-    The link states its kind.
-    """
+    """The link is present whenever the fork is resumed, as long as the parent is in the store."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     options: dict[str, Any] = {"model": small_model(), "store": store, "observe": watched.observe}
@@ -450,7 +444,7 @@ async def test_batches_and_services_are_observed() -> None:
 
 
 async def test_a_run_is_a_child_of_the_current_span() -> None:
-    """That span may be the one for a request to a server."""
+    """The current span may be the one for a request to a server."""
     watched = Watched()
     with watched.tracers.get_tracer("application").start_as_current_span("GET /debate"):
         await generator(name="poet").run("?", model=small_model(), observe=watched.observe)

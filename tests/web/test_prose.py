@@ -119,7 +119,6 @@ def visible_letters(text: str) -> str:
 
 @given(TEXTS)
 def test_html_has_only_the_subset_and_hides_no_text(text: str) -> None:
-    """Tags and attributes belong to the subset, none of them contains an address, and all letters appear in order."""
     for html in (prose(text), inline(text)):
         assert re.sub(r"[\W_]", "", Page(html).read) == visible_letters(text)
 
@@ -161,7 +160,7 @@ def grow_text(pieces: list[str]) -> list[str]:
 @example(["*a*\n\nb\n\u3000c"])
 @example(["a\r", "\n# b"])
 def test_growing_text_ends_as_the_whole_text(pieces: list[str]) -> None:
-    """However it is split, the blocks sent are those of the whole text. The last block may change until the end."""
+    """However a text is split, the blocks sent in the end are those of the whole text."""
     text = "".join(pieces)
     if not text.lstrip().startswith("{"):
         assert "\n".join(grow_text([*pieces, END])) == prose(text + END)

@@ -97,7 +97,6 @@ class Parts(HTMLParser):
 
 @pytest.mark.parametrize("name", REGISTERED)
 async def test_reports_of_all_patterns_are_verified(name: str) -> None:
-    """Each report shows its run, is self-contained and small, and follows from its journal."""
     html = await make_report(name)
     assert QUESTION in html
     assert "<script" not in html
@@ -372,7 +371,6 @@ def replace_bytes(html: str, data: bytes) -> str:
 
 @pytest.mark.parametrize("name", DAMAGED)
 async def test_a_damaged_file_is_rejected_with_its_location(name: str) -> None:
-    """Reading such a file takes a bounded amount of memory."""
     damage, problem = DAMAGED[name]
     with pytest.raises(BadFile, match=re.escape(problem)) as caught:
         await verify_report(damage(REPORT), source="report.html")

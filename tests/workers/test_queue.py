@@ -37,7 +37,6 @@ async def show_queue(fleet: Fleet, *arguments: str) -> str:
 
 
 async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
-    """All front ends show waiting and running runs by version, how long they have waited, and live workers."""
     watched = Watched()
     workers = fleet.workers(max_concurrency=1, observe=watched.observe)
     empty = await workers.overview()
@@ -93,7 +92,6 @@ async def test_matching_runs_are_resumed_on_the_command_line(fleet: Fleet) -> No
 
 
 async def test_a_run_is_submitted_on_the_command_line(fleet: Fleet) -> None:
-    """Submitting the same id again returns the same run. A worker executes it as it was submitted."""
     workers = fleet.workers()
     name = f"{workers.name}-told"
     command_line = ("submit", "How?", "--pattern", "city", "--run-id", name, "--priority", "7", "--label", "owner=ann")
@@ -107,7 +105,7 @@ async def test_a_run_is_submitted_on_the_command_line(fleet: Fleet) -> None:
 
 
 async def test_a_version_without_live_workers_is_reported(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting clients get an error, while the run stays in the queue for a worker of its version."""
+    """Waiting clients get an error, but the run stays in the queue for a worker of its version."""
     monkeypatch.setattr("flowdebate.workers.reaper.STRANDED", 0.5)
     old, new = fleet.workers(), fleet.workers(version="2")
     run_id = await old.submit("city", "How?")
@@ -128,7 +126,7 @@ async def is_complete(workers: Any, run_id: str) -> bool:
 
 
 async def test_a_rejected_run_ends_all_waits(fleet: Fleet) -> None:
-    """Even if the run is in progress, lists show the reason and followers see the end."""
+    """Lists show the reason and followers see the end, even if the run is in progress."""
     workers, wrong = fleet.workers(), fleet.workers(patterns={"other": fleet.workers().patterns["city"]})
     fleet.models.answering.clear()
     fleet.models.free = 1
@@ -171,10 +169,6 @@ async def test_a_server_is_ready_while_its_store_responds(fleet: Fleet, postgres
 async def test_a_worker_waits_for_its_database_and_reports_its_health(
     fleet: Fleet, postgres_server: Server, free_port: int
 ) -> None:
-    """The worker starts without a database.
-
-    Until it has one, it is healthy but not ready, and logs this as a JSON line.
-    """
     run_id = await fleet.workers().submit("city", "How?")
     await asyncio.to_thread(postgres_server.stop)
     process = fleet.process("--log-json", "--health", str(free_port))

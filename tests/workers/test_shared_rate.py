@@ -198,7 +198,7 @@ class Busy:
 
 
 async def test_retry_after_applies_to_all_processes(postgres_server: Server) -> None:
-    """The header delays even the requests of another limit with the same key whose burst is unused."""
+    """Even a different limit with the same key and an unused burst delays its requests."""
     model, key = Busy(), secrets.token_hex(6)
     first, second = (
         SharedRateLimit(model, url=postgres_server.url, schema="fleet", requests=100, per=1.0, key=key)

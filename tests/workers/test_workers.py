@@ -301,7 +301,7 @@ async def test_sessions_are_bounded(fleet: Fleet, postgres_server: Server) -> No
 
 
 async def test_a_worker_takes_no_run_without_enough_sessions(fleet: Fleet, postgres_server: Server) -> None:
-    """The worker reports how many it requires and how many there are, and continues once there are more."""
+    """The worker reports how many sessions it requires and how many there are, and continues once there are more."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     await workers.close()
@@ -417,7 +417,6 @@ async def test_a_run_submitted_twice_is_one_run(fleet: Fleet) -> None:
 
 
 async def test_a_run_can_be_cancelled_before_it_starts(fleet: Fleet) -> None:
-    """No worker executes the run, and resuming it puts it back in the queue."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     assert (await workers.status(run_id)).delivery == "waiting"
@@ -611,7 +610,7 @@ async def test_concurrent_runs_per_owner_are_limited(fleet: Fleet) -> None:
 
 @pytest.mark.slow
 async def test_a_run_of_a_dead_worker_skips_the_backlog(fleet: Fleet) -> None:
-    """Having been started, it continues before any new run, whatever the priorities."""
+    """A run that has been started continues before any new run, whatever the priorities."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     fleet.models.answering.clear()
     await workers.submit("city", "First?", run_id=f"{name}-first", priority=100)
@@ -785,7 +784,7 @@ def test_a_worker_without_patterns_does_not_start(spec: str, capsys: pytest.Capt
 
 
 async def test_workers_reject_imported_runs(fleet: Fleet) -> None:
-    """Both the client and a worker that receives such a run reject it. Another deployment may accept it."""
+    """Both the client and a worker that receives an imported run reject it. Another deployment may accept it."""
     workers, lenient = fleet.workers(), fleet.workers(allow_imported=True)
     run_id = await workers.submit("city", "How?")
     lines = [line async for line in export_run(workers.store, run_id)]

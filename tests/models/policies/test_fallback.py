@@ -40,10 +40,6 @@ pytestmark = pytest.mark.anyio
 
 @given(failing=st.lists(st.booleans(), min_size=1, max_size=5))
 def test_the_first_successful_model_answers(failing: list[bool]) -> None:
-    """Models before it are called once each, in order, and models after it are never called.
-
-    If all fail, the last error is raised.
-    """
     leaves = [Leaf([endpoint_error if fails else f"of {n}"], name=str(n)) for n, fails in enumerate(failing)]
     events: list[Any] = []
     request = make_request(events=events)

@@ -153,7 +153,7 @@ def test_each_sent_request_is_charged_once() -> None:
 
 
 def test_a_late_arrival_waits_behind_earlier_requests() -> None:
-    """The earlier requests have been waiting for the capacity that remains."""
+    """Earlier requests have been waiting for the remaining capacity."""
     leaf = Leaf()
 
     async def punctual() -> None:
@@ -173,7 +173,7 @@ def test_a_late_arrival_waits_behind_earlier_requests() -> None:
 
 
 def test_cancelled_waiters_do_not_block_others() -> None:
-    """Some of many calls are sent, some cancelled and some rejected, yet the next one is still sent on time."""
+    """Even if some of many calls are cancelled or rejected, the next one is sent on time."""
 
     async def after() -> float:
         model = RateLimit(Leaf(), requests=1, per=10.0)

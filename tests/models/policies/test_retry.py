@@ -273,7 +273,6 @@ async def test_a_truncated_structured_answer_is_retried_with_a_higher_limit() ->
 
 
 async def test_each_retry_emits_an_event() -> None:
-    """The event names the failed model, the reason, and how long the wait is."""
     events: list[Any] = []
     leaf = Leaf([endpoint_error, "fine"])
     await ask(Retrying(leaf, Retry(first_wait=0.002)), make_request(events=events))
@@ -469,10 +468,7 @@ async def answer_nonsense(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["by itself", "through all policies"])
 async def test_attempts_list_every_request_of_a_real_model(*, wrapped: bool) -> None:
-    """The fifth request is answered, after a rate limit, a failure, a reset and nonsense.
-
-    The server counts as many requests.
-    """
+    """The fifth request is answered, after a rate limit, a failure, a reset and nonsense. The server's count agrees."""
     request = make_request(timeout=30)
     async with ChatServer({"m": fail_first(answer_429, answer_500, reset_connection, answer_nonsense)}) as server:
         retry = Retry(attempts=5, first_wait=0.001)

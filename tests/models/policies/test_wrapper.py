@@ -77,7 +77,6 @@ def wrap_in_all(model: Any, *, max_concurrency: int = 50, between: float | None 
 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 async def test_policies_have_the_name_of_their_inner_model(make: Callable[[Any], Any]) -> None:
-    """A policy accepts a model or a name, answers as that model does, and shows it in its repr."""
     model = make(Leaf(name="ada"))
     assert isinstance(model, Model)
     assert model.name == "ada"
@@ -192,10 +191,7 @@ class Duck:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["a real model", "a real model through all policies"])
 async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> None:
-    """The inner models report their attempts.
-
-    Since the wrapper does not declare that they do, its own attempt is removed.
-    """
+    """The inner models report their attempts, but the wrapper does not declare this, so its own attempt is removed."""
     counting = Counting(10)
     request = make_request(attempts=Attempts(meter=counting))
     async with ChatServer() as server:
@@ -218,7 +214,7 @@ async def test_a_run_limit_stops_retries_and_fallbacks() -> None:
 
 
 async def test_mass_cancellation_leaves_nothing_behind() -> None:
-    """300 calls through all policies are cancelled at various stages, and neither a task nor a connection remains."""
+    """After 300 calls through all policies have been cancelled at various stages, no task or connection remains."""
 
     async def hang(exchange: Exchange) -> None:
         await exchange.until_gone()

@@ -72,7 +72,6 @@ def is_call(event: object) -> bool:
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_every_pattern_can_be_shown_at_any_time(name: str) -> None:
-    """Before each answer, it is shown as a live page. In the end, it is a report in a frame, like its document."""
     calls, pages = count(), []
 
     async def answer(request: Any) -> Any:
