@@ -1,4 +1,4 @@
-"""Tool schemas that work in all hosts, although Gemini and OpenAI reject some keywords of JSON Schema."""
+"""Tool schemas that work in every host, although Gemini and OpenAI reject some JSON Schema keywords."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REFUSED = frozenset({
 
 
 def for_hosts(schema: dict[str, Any]) -> dict[str, Any]:
-    """Copy the schema of a tool's arguments, without titles and without keywords that some hosts reject.
+    """Copy the schema of a tool's arguments, leaving out titles and keywords rejected by some hosts.
 
     The copy may accept more than the original, which still validates the arguments.
 

@@ -1,4 +1,4 @@
-"""Verdicts on texts supplied by the host: the judge of a debate, without the debate.
+"""Verdicts on texts supplied by the host, given by a debate's judge without a debate.
 
 The SDK evaluates annotations when a tool is registered, so this module does not postpone their evaluation.
 """
@@ -102,10 +102,10 @@ def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
 
 
 async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> RunState:
-    """Return the run for these texts: the existing one, resumed if it stopped, or a new one."""
+    """Return the run for these texts: the existing one, resumed if it has stopped, or a new one."""
     value = texts.model_dump(mode="json", by_alias=True, exclude_none=True)
-    # The id is derived from the texts: hosts abort and repeat long calls, which must find the verdict without paying
-    # again.
+    # The id is derived from the texts: hosts abort and repeat long calls, and a repeated call must find the verdict
+    # without paying again.
     more = [text for text in (texts.reference, texts.criteria) if text is not None]
     identity = json.dumps([texts.question, [entry.text for entry in texts.transcript], seed, *more]).encode()
     run_id = f"judge-{hashlib.blake2b(identity, digest_size=10).hexdigest()}"

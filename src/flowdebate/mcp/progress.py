@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx: Context[Any, Any]) -> RunDetails:
-    """Wait until the run ends or waits for a person, for at most `seconds`, and report progress to the client.
+    """Wait at most `seconds` until the run ends or waits for a person, and report progress to the client.
 
     Raise RunNotFound for an unknown run. Cancelling the call does not cancel the run.
     """
@@ -39,7 +39,7 @@ async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx:
 
 
 _LAST = 1.0
-"""Time in seconds to wait for a run's last messages after the run ends."""
+"""Seconds to wait for a run's last messages after it has ended."""
 
 
 async def _report_progress(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> None:
@@ -50,7 +50,8 @@ async def _report_progress(service: Service, run: RunDetails, ctx: Context[Any, 
         async for update in updates:
             if update.kind == "reset":
                 progress = Progress(progress.usual)
-            # The stream starts at the run's beginning, so skip calls already reported: progress may only increase.
+            # The stream starts at the beginning of the run, so calls already reported are skipped: progress may only
+            # increase.
             elif update.kind == "event" and progress.follow(update.event) and progress.calls >= reported:
                 # For a new speaker between two calls, report a fraction of the next call.
                 value = float(progress.calls) if progress.calls > last else (last + progress.calls + 1) / 2
@@ -60,7 +61,7 @@ async def _report_progress(service: Service, run: RunDetails, ctx: Context[Any, 
 
 
 class Progress:
-    """Progress of a run, derived from its events."""
+    """A run's progress, derived from its events."""
 
     def __init__(self, usual: int | None) -> None:
         self.usual = usual
@@ -73,7 +74,7 @@ class Progress:
         """Process `event`, and return whether there is progress to report."""
         self._live.take(event)
         match event:
-            case RoundStarted() if event.phase is not None:  # a phase has different turns from other rounds
+            case RoundStarted() if event.phase is not None:  # a phase does not have the same turns as other rounds
                 self.usual = None
                 return False
             case TurnStarted():
@@ -89,12 +90,12 @@ class Progress:
         return True
 
     def total_for(self, value: float) -> int | None:
-        """Return the usual number of calls; None if `value` exceeds it, because a progress bar ends at 100 %."""
+        """Return the usual number of calls; None if `value` exceeds it, because a progress bar ends at 100%."""
         return self.usual if self.usual is not None and value <= self.usual else None
 
     @property
     def message(self) -> str:
-        """Message about the current speakers and their round.
+        """Message naming the current speakers and their round.
 
         >>> from flowdebate.chassis.state import RoundStarted
         >>> progress = Progress(5)

@@ -1,4 +1,4 @@
-"""MCP server for a service, over stdio or HTTP, until the client leaves or a signal arrives.
+"""MCP server for a service, over stdio or HTTP, running until the client leaves or a signal arrives.
 
 At the end, calls in flight finish and are stored.
 """
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-"""Names of this machine as they appear in the Host header of a request."""
+"""Names of this machine as they appear in a request's Host header."""
 
 _INSTRUCTIONS = (
     "Debates and other discussions of language models, which are stored and survive restarts. They take minutes: call "
@@ -72,11 +72,11 @@ def create_server(
     service_of: Callable[[Request | None], Service] | None = None,
     allow_sources: Iterable[str | Path] = (),
 ) -> MCPServer[Any]:
-    """Create the SDK's server object in front of `service`, for any transport and for both protocol eras.
+    """Create the SDK's server object in front of `service`, for any transport and both protocol eras.
 
-    Over HTTP, `service_of` may return a different service for each request, such as one limited to the runs of one
-    user; over stdio it receives None. Sources of a debate may be files below `allow_sources`. The creator of the
-    service has to close it.
+    Over HTTP, `service_of` may return a different service for each request, such as one limited to a single user's
+    runs; over stdio it receives None. A debate's sources may be files below `allow_sources`. The service must be closed
+    by its creator.
     """
     from flowdebate import __version__
 
@@ -86,7 +86,7 @@ def create_server(
     starting = ["start_debate", *(tool.name for tool in start_tools().values() if service.plans)]
     bus = InMemorySubscriptionBus()
     root, handler = logging.getLogger(), logging.NullHandler()
-    # The SDK calls basicConfig, which does nothing if there is a handler: logging is set up by the application.
+    # The SDK calls basicConfig, which does nothing if a handler exists: the application sets up logging.
     root.addHandler(handler)
     try:
         server = _Server(
@@ -123,14 +123,14 @@ def http_app(
     """Create an ASGI application serving `server` at `path` over streamable HTTP.
 
     A request gets a 421 if its Host is neither this machine nor one of `allow_hosts`, and a 403 if it comes from a
-    different Origin; with `guarded`, the surrounding application checks both. If the application is mounted in another
+    different Origin; with `guarded`, the enclosing application checks both. If the application is mounted in another
     one, enter its lifespan there: `async with app.router.lifespan_context(app)`. `{path}/server-card` is its MCP Server
     Card (SEP-2127).
     """
     hosts = [*LOOPBACK, *allow_hosts]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=not guarded,
-        # The SDK compares whole headers, and those with a port only match the form with ":*".
+        # The SDK compares whole headers, and those with a port match only the form with ":*".
         allowed_hosts=[allowed_host for host in hosts for allowed_host in (host, f"{host}:*")],
         allowed_origins=[
             f"{scheme}://{host}{port}" for scheme in ("http", "https") for host in hosts for port in ("", ":*")
@@ -149,7 +149,7 @@ def http_app(
 
 _CARD, _CARD_TYPE = "/server-card", "application/mcp-server-card+json"
 NAME = "io.github.flowdebate/flowdebate"
-"""Name of this server in registries, the same as in server.json."""
+"""This server's name in registries, the same as in server.json."""
 
 
 def _server_card(url: str) -> dict[str, Any]:
@@ -174,16 +174,16 @@ def _server_card(url: str) -> dict[str, Any]:
 
 
 class _Server(MCPServer[Any]):
-    """SDK server with this library's error messages for callers, and with schemas that every host accepts.
+    """SDK server with this library's error messages for callers, and with schemas accepted by every host.
 
     The SDK ignores unknown arguments. Here they are errors, because a misspelled option would start the wrong run.
     """
 
     async def list_tools(self) -> list[Tool]:
-        """List the tools; their schemas forbid other arguments, and only one tool includes the schema of a report.
+        """List the tools; their schemas forbid other arguments, and only one tool includes the schema for a report.
 
-        Hosts send the list with every request to their model; the schemas of all results would take up two thirds of
-        it.
+        Hosts send the list with every request to their model, and the schemas for all results would take up two thirds
+        of it.
         """
         listed: list[Tool] = []
         for tool in await super().list_tools():
@@ -217,10 +217,10 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 async def serve_stdio(
     service: Service, *, patience: float = _PATIENCE, allow_sources: Iterable[str | Path] = ()
 ) -> None:
-    """Serve `service` over stdin and stdout until stdin ends, and then close it.
+    """Serve `service` over stdin and stdout until stdin ends, then close it.
 
-    Calls in flight have `patience` seconds to end. A signal also closes the service and then ends the process, because
-    reading from stdin cannot be interrupted. A second signal ends it at once.
+    Calls in flight have `patience` seconds to finish. A signal also closes the service and then ends the process,
+    because reading from stdin cannot be interrupted. A second signal ends it immediately.
     """
     loop = asyncio.get_running_loop()
     ending: list[asyncio.Task[None]] = []
@@ -242,14 +242,14 @@ async def serve_stdio(
     try:
         async with keep_warm():
             await create_server(service, allow_sources=allow_sources).run_stdio_async()
-    except* BrokenPipeError:  # the host has disconnected, and nobody reads the answers anymore
+    except* BrokenPipeError:  # the host has disconnected, so nobody reads the answers anymore
         pass
     finally:
         await service.close(patience)
 
 
 def with_token(app: ASGIApp, token: str) -> ASGIApp:
-    """Require `token` as `Authorization: Bearer` for all requests to `app`, except for its card.
+    """Require `token` as `Authorization: Bearer` on all requests to `app` except those for its card.
 
     Other requests get a 401.
     """
@@ -275,10 +275,10 @@ async def serve_http(
     started: Callable[[str], object] | None = None,
     allow_sources: Iterable[str | Path] = (),
 ) -> None:
-    """Serve `service` at `http://127.0.0.1:{port}/mcp` until a signal arrives, and then close it.
+    """Serve `service` at `http://127.0.0.1:{port}/mcp` until a signal arrives, then close it.
 
     Port 0 selects a free port; `started` is called with the address. Requests need `token`; None admits every user of
-    this machine. Calls in flight have `patience` seconds to end.
+    this machine. Calls in flight have `patience` seconds to finish.
     """
     import uvicorn
 
@@ -310,7 +310,7 @@ _RUN = "flowdebate://runs/"
 
 
 def add_resources(server: MCPServer[Any], service_of: ServiceOf) -> None:
-    """Register the resources of runs."""
+    """Register the runs' resources."""
 
     @server.resource(
         f"{_RUN}{{run_id}}",
@@ -357,7 +357,7 @@ async def _document(service: Service, run_id: str) -> Document:
 
 
 class Subscriptions:
-    """Middleware that follows the runs of a `subscriptions/listen` stream, and publishes their changes."""
+    """Middleware that follows the runs in a `subscriptions/listen` stream and publishes their changes."""
 
     def __init__(self, service_of: ServiceOf, bus: SubscriptionBus) -> None:
         self._of = service_of
@@ -378,7 +378,7 @@ class Subscriptions:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, service: Service, run_id: str, uris: Iterable[str]) -> None:
-        """Publish each change until the run ends; only a new subscription notices if the run is resumed later."""
+        """Publish each change until the run ends; if the run is resumed later, only a new subscription notices."""
         with suppress(FlowDebateError):
             async with aclosing(service.follow(run_id)) as updates:
                 async for update in updates:
@@ -388,11 +388,11 @@ class Subscriptions:
 
 
 _MAX_RUNS = 20
-"""Maximum number of runs per stream, as over HTTP: each followed run needs a task."""
+"""Maximum number of runs per stream, as over HTTP: following a run takes a task."""
 
 
 def _subscribed(params: Mapping[str, Any] | None) -> dict[str, set[str]]:
-    """Return the subscribed URIs grouped by run; invalid ones are left to the handler, which rejects them."""
+    """Return the subscribed URIs grouped by run, leaving invalid ones to the handler, which rejects them."""
     uris = ((params or {}).get("notifications") or {}).get("resourceSubscriptions")
     watched: dict[str, set[str]] = {}
     for uri in uris if isinstance(uris, list) else ():

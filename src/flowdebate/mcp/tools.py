@@ -1,4 +1,4 @@
-"""Tools for runs (start, wait, read, cancel, resume, fork, delete, take a turn), and prompts that use them.
+"""Tools for runs (start, wait, read, cancel, resume, fork, delete, take a turn), and prompts using them.
 
 The SDK evaluates annotations when a tool is registered, so this module does not postpone their evaluation.
 """
@@ -34,7 +34,7 @@ from flowdebate.ui.plan import continuation_option
 from flowdebate.ui.statuses import State
 
 ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
-"""Function that returns the service for a tool call: if there are several users, the caller's own service."""
+"""Function that returns the service for a tool call; if there are several users, it is the caller's own service."""
 
 
 # Arguments
@@ -43,7 +43,7 @@ ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
 class Side(BaseModel):
     """A participant."""
 
-    # Reject a misspelled `human`; otherwise a model would argue instead of the person.
+    # Reject a misspelled `human`, because otherwise a model would argue instead of the person.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     stance: str = Field(
         max_length=500, description="In a debate the position to argue, as a claim; in other patterns the role."
@@ -135,7 +135,7 @@ def make_options(
 ) -> dict[str, Any] | None:
     """Build the plan options for the built-in `pattern`; None if there are none.
 
-    Raise ConfigurationError for an option that the pattern does not have.
+    Raise ConfigurationError for an option that the pattern lacks.
     """
     info = find_pattern(pattern)
     if info is None:
@@ -188,7 +188,7 @@ def start_tools() -> dict[str, StartTool]:
 
 
 def _signature_of(tool: StartTool, question: str | None) -> Signature:
-    """Return the arguments of a pattern's own tool; sources are required if `question` has a default."""
+    """Return the signature of a pattern's own tool; sources are required if `question` has a default."""
     arguments: dict[str, tuple[Any, Any]] = {
         "question": (Question, Parameter.empty if question is None else question),
         "sources": (Sources | None, None) if question is None else (Sources, Parameter.empty),
@@ -221,11 +221,11 @@ earlier run or note.
 
 
 READER = "get_run"
-"""Name of the only tool listed with the schema of a report, although most tools return one."""
+"""Name of the only tool listed with the schema for a report, although most tools return one."""
 
 
 class RunTools:
-    """The tools of runs, as methods; their docstrings are read by the host's model."""
+    """The tools for runs, as methods; the host's model reads their docstrings."""
 
     def __init__(self, service_of: ServiceOf, patterns: Collection[str], folders: Sequence[Path] = ()) -> None:
         self._of = service_of
@@ -249,13 +249,14 @@ class RunTools:
         archive: Archived | None = None,
         wait: Seconds = 20,
     ) -> RunReport:
-        """Start a debate between language models, which goes on after this call and survives restarts.
+        """Start a debate between language models; it continues after this call and survives restarts.
 
         Returns after at most `wait` seconds with the contributions so far. Then call wait_for_run until it is over.
-        `depth` of a debate of two sides: "quick" makes 4 calls of models (one round), "balanced" 7 (two rounds, judged
-        in both orders), "thorough" 17 (three rounds, held again in reversed order, judged in both orders), and "auto" 5
-        if its judge says the same in both orders at once, else 12 or 29. With a hosted model the first three are
-        usually half a minute, one minute, two to four minutes; a small local one takes longer.
+        `depth` for two sides: "quick" makes 4 model calls (one round), "balanced" 7 (two rounds, judged in both
+        orders), "thorough" 17 (three rounds, repeated with the speakers reversed, judged in both orders), and "auto" 5
+        if its judge reaches the same verdict in both orders at once, otherwise 12 or 29. A hosted model usually needs
+        half a minute for "quick", one minute for "balanced" and two to four for "thorough"; a small local one takes
+        longer.
         """
         service = self._of(ctx)
         if pattern in self._patterns:
@@ -278,7 +279,7 @@ class RunTools:
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     def start_tool_of(self, pattern: str, tool: StartTool) -> Callable[..., Coroutine[Any, Any, RunReport]]:
-        """Build the tool that starts runs of one pattern."""
+        """Build the tool that starts runs of a single pattern."""
 
         async def start(
             ctx: Context[Any, Any],
@@ -304,7 +305,7 @@ class RunTools:
         return start
 
     def _check_sources(self, tool: str, sources: dict[str, str] | list[str] | None) -> None:
-        """Raise ConfigurationError for paths that this server does not allow."""
+        """Raise ConfigurationError for paths not allowed by this server."""
         if isinstance(sources, list) and (refused := outside_of(self._folders, sources)):
             places = ", ".join(map(str, self._folders)) or "none: give their texts by name"
             raise ConfigurationError(tool, "sources", refused[0], f"must be in a folder that is allowed ({places})")
@@ -312,14 +313,14 @@ class RunTools:
     async def wait_for_run(
         self, ctx: Context[Any, Any], run_id: RunId, *, seconds: Seconds = 45, seen: Seen = 0
     ) -> RunReport:
-        """Wait until a run is over or waits for a person, for `seconds` at most, and return the contributions so far.
+        """Wait until a run is over or waits for a person, at most `seconds`, and return the contributions so far.
 
-        Call it again while `status` is running. Progress notifications say who speaks.
+        Call it again while `status` is running. Progress notifications say who is speaking.
         """
         return make_report(await wait_with_progress(self._of(ctx), run_id, seconds, ctx), seen=seen)
 
     async def get_run(self, ctx: Context[Any, Any], run_id: RunId, *, seen: Seen = 0) -> RunReport:
-        """Return a run as it is now: status, contributions, verdict or output, what it waits for, and its note."""
+        """Return a run in its current state: status, contributions, verdict or output, open requests, and note."""
         service = self._of(ctx)
         return make_report(await service.run(run_id), seen=seen, note=await service.note(run_id))
 
@@ -333,7 +334,7 @@ class RunTools:
         limit: Annotated[int, Field(ge=1, le=50)] = 20,
         before: Annotated[str | None, Field(max_length=500, description="`next` of the page before.")] = None,
     ) -> RunList:
-        """List runs, the newest first."""
+        """List runs, newest first."""
         page = await self._of(ctx).runs(status=status, pattern=pattern, text=text, limit=limit, before=before)
         return make_list(page)
 
@@ -343,12 +344,12 @@ class RunTools:
         run_id: RunId,
         note: Annotated[str, Field(max_length=2_000, description='Takes the place of the one before; "" deletes it.')],
     ) -> str:
-        """Write a note on a run for whoever looks at it later: get_run, lists, pages and exports have it."""
+        """Write a note on a run for later readers; get_run, lists, pages and exports show it."""
         await self._of(ctx).write_note(run_id, note)
         return f"The note on run {run_id} is {'written' if note.strip() else 'deleted'}."
 
     async def cancel_run(self, ctx: Context[Any, Any], run_id: RunId) -> RunReport:
-        """Stop a run. Its contributions are kept, and resume_run can go on with it."""
+        """Stop a run. Its contributions are kept, and resume_run can continue it."""
         service = self._of(ctx)
         await service.cancel(run_id)
         return make_report(await service.run(run_id))
@@ -368,7 +369,7 @@ class RunTools:
         retry_dead_letter: Annotated[bool, Field(description="Go on although it crashed again and again.")] = False,
         wait: Seconds = 20,
     ) -> RunReport:
-        """Go on with a run that was interrupted, failed, or left behind. Recorded calls are not repeated."""
+        """Resume a run that was interrupted, failed or was abandoned. Recorded calls are not repeated."""
         service = self._of(ctx)
         await service.resume(
             run_id, on_uncertain=on_uncertain, allow_changes=allow_changes, retry_dead_letter=retry_dead_letter
@@ -401,10 +402,10 @@ class RunTools:
         ] = None,
         wait: Seconds = 20,
     ) -> RunReport:
-        """Start a new run from a recorded one: answers that nothing changes for are reused, only others are asked for.
+        """Start a new run from a recorded one, reusing unaffected answers and requesting only the others.
 
-        The recorded run stays as it is. With `more_rounds` or `ask` a finished debate goes on: only the new rounds and
-        the verdict are asked for.
+        The recorded run is not changed. `more_rounds` or `ask` continues a finished debate: only the new rounds and the
+        verdict are requested.
         """
         service = self._of(ctx)
         options = continuation_option(more_rounds, ask) | ({} if model is None else {"model": model})
@@ -412,7 +413,7 @@ class RunTools:
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     async def delete_run(self, ctx: Context[Any, Any], run_id: RunId) -> str:
-        """Delete a run and everything recorded of it, for good."""
+        """Permanently delete a run and everything recorded about it."""
         await self._of(ctx).delete(run_id)
         return f"Run {run_id} is deleted."
 
@@ -464,7 +465,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
     async def ask(ctx: Context[Any, Any], run_id: str, place: str | None) -> Elicit[Form]:
         request = _pending_of(await service_of(ctx).run(run_id), place)
         able = None if ctx.client_capabilities is None else ctx.client_capabilities.elicitation
-        # Older clients declare no mode, and only support forms.
+        # Older clients declare no mode, and support only forms.
         if able is None or (able.form is None and able.url is not None):
             raise ToolError(_CANNOT_ASK)
         problem = "" if request.problem is None else f"\n\nThe previous answer was refused: {request.problem}"
@@ -478,9 +479,9 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
         place: Place | None = None,  # noqa: ARG001 - `ask` takes it
         wait: Seconds = 20,
     ) -> RunReport:
-        """Ask the person at this host for the answer that a run waits for, and go on with the run.
+        """Ask the person at this host for the answer that a run is waiting for, then continue the run.
 
-        They see the request itself. If they decline, the run waits as before.
+        The person sees the request itself. If they decline, the run keeps waiting.
         """
         service = service_of(ctx)
         if isinstance(filled_in, AcceptedElicitation):
@@ -500,9 +501,9 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
         place: Place | None = None,
         wait: Seconds = 20,
     ) -> RunReport:
-        """Answer a request of a run in the place of a person, and go on with the run.
+        """Answer a run's request in place of a person, then continue the run.
 
-        Do so only if the person wants it: the answer is recorded as given by the host, not by a person.
+        Only do so if the person wants it: the answer is recorded as given by the host, not by a person.
         """
         service = service_of(ctx)
         await service.answer(run_id, answer, place=place, by=_HOST)
@@ -521,7 +522,7 @@ _CANNOT_ASK = (
 
 
 class Form(BaseModel):
-    """Form for a person; each request has a subclass with the fields of its answer."""
+    """Form for a person; each request has a subclass with its answer's fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", title="Answer")
     request: ClassVar[PendingInput]
@@ -540,7 +541,7 @@ class Form(BaseModel):
 
 
 def make_form(request: PendingInput) -> type[Form]:
-    """Build the form for a request, with one field per field of its schema, using types that every host can show.
+    """Build the form for a request, with one field per field in its schema, using types that every host can show.
 
     Lists and objects are entered as text: names separated by commas, or JSON.
     """
@@ -549,13 +550,14 @@ def make_form(request: PendingInput) -> type[Form]:
     definitions, required = schema.get("$defs", {}), schema.get("required", ())
     fields: dict[str, Any] = {}
     for number, (name, part) in enumerate(schema.get("properties", {}).items()):
-        kind, nullable = _kind_of(part, definitions)  # protocol forms only have fields for text, numbers and switches
+        # forms in the protocol only have fields for text, numbers and switches
+        kind, nullable = _kind_of(part, definitions)
         described_by, typed_as = part.get("description"), kind_of(part, definitions)
         description = f"{described_by} ({typed_as})" if described_by else typed_as
         optional = nullable or name not in required
         default = None if optional else ...
         field = Field(default, alias=name, title=name, description=description)
-        # Names in the request's schema may be invalid as field names here.
+        # Names in the request's schema might not be valid as field names here.
         fields[f"field_{number}"] = (kind | None if optional else kind, field)
     form = create_model("Answer", __base__=Form, **fields)
     form.request = request
@@ -578,7 +580,7 @@ _PRIMITIVES: Mapping[str, Any] = {"string": str, "integer": int, "number": float
 
 
 def _kind_of(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> tuple[Any, bool]:
-    """Return the type of a form field, and whether it is optional."""
+    """Return a form field's type, and whether it is optional."""
     if "$ref" in part:
         return _kind_of(definitions.get(part["$ref"].rpartition("/")[2], {}), definitions)
     choices = part.get("anyOf") or part.get("oneOf") or []
@@ -620,7 +622,7 @@ def add_prompts(server: MCPServer[Any]) -> None:
     """Register `debate_this` and `steelman`."""
 
     def debate_this(question: Annotated[str, Field(description="What to debate.")]) -> str:
-        """Let language models debate a question, and report what came of it."""
+        """Let language models debate a question, and report the outcome."""
         return filled(_DEBATE, question=quoted(question))
 
     def steelman(position: Annotated[str, Field(description="The position to defend.")]) -> str:

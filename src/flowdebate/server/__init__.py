@@ -1,6 +1,6 @@
-"""HTTP interface of a service: REST, server-sent events, and browser pages of runs.
+"""HTTP interface to a service: REST, server-sent events, and pages about its runs.
 
-It requires the extra `server`: `pip install 'flowdebate[server]'`.
+Requires the `server` extra: `pip install 'flowdebate[server]'`.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""ASGI application with the HTTP interface of a service, to be mounted or served."""
+"""ASGI application with the HTTP interface to a service, to be mounted or served."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PUBLIC = (f"{API}/health", f"{API}/ready", "/static/", f"{API}/links/", "/answe
 signature.
 """
 _MIN_TOKEN_LENGTH = 16
-"""Minimum length of a token, in characters; shorter ones could be guessed, because wrong attempts are not limited."""
+"""Minimum length of a token, in characters; a shorter one could be guessed, because wrong attempts are not limited."""
 
 
 def create_app(  # noqa: PLR0913 - keyword-only
@@ -72,18 +72,18 @@ def create_app(  # noqa: PLR0913 - keyword-only
     patience: float = 30.0,
     close_service: bool = True,
 ) -> FastAPI:
-    """Create the HTTP interface of `service` as an ASGI application.
+    """Create the HTTP interface to `service` as an ASGI application.
 
     Every request needs `token` (None: a random one, `app.state.token`; False: none, because something in front of the
     application checks requests), or the token of the user identified by `authenticate(request)`, who sees only their
-    own runs. The application responds to the host names of this machine and to `allow_hosts`. Options of a run may
-    refer to base URLs at or below `allow_base_urls`, and sources below a folder of `allow_sources`; nothing else may be
-    read or connected to. They may name the models that the service allows: its `allow_models`, or otherwise the
+    own runs. The application responds to the host names of this machine and to `allow_hosts`. A run's options may refer
+    to base URLs at or below `allow_base_urls`, and to sources below a folder in `allow_sources`; nothing else may be
+    read or connected to. They may name the models allowed by the service: its `allow_models`, or otherwise the
     configured ones; with `own_machine`, for a server that only its user can reach, all models of the configured
     providers. `openai` adds the OpenAI-compatible endpoint, with the token as its API key; `ag_ui` adds the AG-UI
-    endpoint (extra `ag-ui`). `secret` signs links for humans; None uses the token, or a new secret at each start if
-    there is none. `root_path` is the path under which a proxy serves the application, such as "/debates"; without it,
-    the header X-Forwarded-Prefix is used if the host is one of `allow_hosts`. `ping` is the number of seconds between
+    endpoint (`ag-ui` extra). `secret` signs links for humans; None uses the token or, if there is none, a new secret at
+    each start. `root_path` is the path under which a proxy serves the application, such as "/debates"; without it, the
+    X-Forwarded-Prefix header is used if the host is one of `allow_hosts`. `ping` is the number of seconds between
     keep-alive messages on quiet streams; each run may have at most `max_readers` streams.
 
     When its lifespan ends, the application closes the service, unless `close_service` is False; calls in flight then
@@ -92,7 +92,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     if authenticate is not None and token:
         raise ConfigurationError(_WHERE, "token", None, "cannot be combined with `authenticate`")
     if token is None and authenticate is None:
-        # The default is a new token at each start, so that a token pasted somewhere does not work later.
+        # By default there is a new token at each start, so a token pasted somewhere does not work later.
         token = secrets.token_urlsafe(32)
     if token and len(token) < _MIN_TOKEN_LENGTH:
         raise ConfigurationError(_WHERE, "token", len(token), f"must have at least {_MIN_TOKEN_LENGTH} characters")
@@ -164,7 +164,7 @@ def _other_protocols(
 
 
 _MIN_COMPRESSED_SIZE = 1_000
-"""Minimum size of compressed responses, in bytes."""
+"""Minimum size, in bytes, for a response to be compressed."""
 _LEVEL = 5
 
 
@@ -179,7 +179,7 @@ class _Application(FastAPI):
             openapi_url=f"{API}/openapi.json",
             docs_url=None,  # FastAPI's documentation pages load scripts from other hosts
             redoc_url=None,
-            # FastAPI would add path and method, and generated clients would name their functions accordingly
+            # FastAPI would add path and method, which would end up in the function names of generated clients
             generate_unique_id_function=lambda route: route.name,
             lifespan=_lifespan,
         )
@@ -195,7 +195,7 @@ class _Application(FastAPI):
             schemas = document["components"]["schemas"]
             for kind in (FieldProblem, Problem):
                 schemas[kind.__name__] = kind.model_json_schema(ref_template="#/components/schemas/{model}")
-            # Fields refer to the document's schemas instead of copies.
+            # Make fields refer to the document's schemas instead of copies.
             del schemas[Problem.__name__]["$defs"]
             for name, schema in schemas.items():
                 if not name.endswith("Body"):  # later versions may add fields to responses
@@ -210,7 +210,7 @@ class _Application(FastAPI):
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     front: Front = app.state.front
     async with AsyncExitStack() as stack:
-        # A read-only server must not continue and pay for the runs of another process.
+        # A read-only server must not continue another process's runs, and pay for them.
         if not front.read_only:
             await stack.enter_async_context(keep_warm())
             await front.service.recover()
@@ -221,28 +221,32 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 _MAX_REQUESTS = 2_000
-"""Maximum number of concurrent requests, twice the 1,000 debates of scripts/benchmarks/http_runs.py; further requests
+"""Maximum number of concurrent requests, twice the 1,000 debates in scripts/benchmarks/http_runs.py; further requests
 get a 503.
 """
 _MAX_WAITING = 500
-"""Maximum number of connections waiting for their clients: half of 1,024, a common limit of open files per process."""
+"""Maximum number of connections that wait for their clients: half of 1,024, a common limit on open files
+per process.
+"""
 _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
-"""Time limit in seconds for the head of a request, and for its body: the largest body takes a minute at 200 kbit/s."""
+"""Time limit in seconds for a request's head, and for its body: the largest body takes a minute at 200 kbit/s."""
 _MAX_HEADERS_SIZE = 32_768
-"""Maximum length of headers in bytes, twice h11's default: browsers send the cookies of all servers on this host."""
+"""Maximum length of the headers in bytes, twice h11's default: browsers send the cookies of every server on
+this host.
+"""
 _KEEP_ALIVE = 75
-"""Time in seconds for which an idle connection stays open: longer than `?wait=`, so that clients can reuse it."""
+"""Seconds for which an idle connection stays open: longer than `?wait=`, so clients can reuse it."""
 _GRACE = 5
-"""Time limit in seconds for responses to finish; streams have already ended, and calls in flight have a
-separate limit.
+"""Time limit in seconds for responses to finish; streams have already ended, and calls in flight have their
+own limit.
 """
 
 
 class _Connection(H11Protocol):
-    """Connection that counts only while a request on it is being answered, and that ends if its client is too slow.
+    """Connection that only counts while a request on it is being answered, and that ends if its client is too slow.
 
     Uvicorn would wait forever for the end of a request while counting its client, so a few thousand silent connections,
-    which need no token, would lock everybody else out.
+    none of which needs a token, would lock everyone else out.
     """
 
     def __init__(
@@ -283,7 +287,7 @@ class _Connection(H11Protocol):
         self._waiting.pop(self, None)
 
     def _wait_for_client(self) -> None:
-        """Start the time limit for the rest of a request, counted from when the server first waited for it."""
+        """Start the time limit for the rest of a request, beginning when the server first waited for it."""
         state = self.conn.their_state
         self._expect(state if state in _PATIENCE else None)
         if self._expected is None:
@@ -301,7 +305,7 @@ class _Connection(H11Protocol):
 
     def _add_waiting(self) -> None:
         self._waiting[self] = None
-        # An honest client sends its request long before its connection is the oldest.
+        # An honest client sends its request long before its connection becomes the oldest.
         if len(self._waiting) > _MAX_WAITING:
             first = next(iter(self._waiting))
             del self._waiting[first]
@@ -309,7 +313,7 @@ class _Connection(H11Protocol):
 
 
 class Server(EndingServer):
-    """Uvicorn server that ends its streams before it stops, because uvicorn would wait for them to finish."""
+    """Uvicorn server that ends its streams before it stops; uvicorn itself would wait for them to finish."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End all streams, then stop as uvicorn does."""
@@ -348,7 +352,7 @@ async def serve(
         if started is not None:
             name = f"[{host}]" if bound.family is socket.AF_INET6 else host
             started(f"http://{name}:{bound.getsockname()[1]}/", server)
-        # A full collection would block the loop, and objects loaded so far never become garbage.
+        # A full collection would block the event loop, and the objects loaded so far never become garbage.
         gc.collect()
         gc.freeze()
         await server.serve(sockets=[bound])

@@ -1,4 +1,4 @@
-"""Code shared by all endpoints: the service of a user, and the checks that this server applies."""
+"""Code shared by all endpoints: the user's service, and the checks applied by this server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 _SESSIONS, _SIGNED_OUT = "flowdebate/browsers", "signed out"
-"""Document that stores the last time at which all browsers were signed out.
+"""Document that stores when all browsers were last signed out.
 
 It is kept in the store, because tokens outlive a server and may be shared by several servers.
 """
@@ -53,15 +53,19 @@ class Front:
     links: Links
     read_only: bool
     base_urls: tuple[str, ...]
-    """URLs allowed in the options of a request, together with all URLs below them."""
+    """URLs allowed in a request's options, along with all URLs below them."""
     sources: tuple[Path, ...] = ()
-    """Folders whose files may be used as sources; empty if requests must contain the texts themselves."""
+    """Folders whose files may be used as sources; empty if requests must contain the text themselves."""
     audience: Audience = field(default_factory=Audience)
-    """Readers of runs that were started on their behalf: clients of the OpenAI-compatible endpoint and of AG-UI."""
+    """Readers of runs that were started on their behalf, namely clients of the OpenAI-compatible endpoint
+    and of AG-UI.
+    """
 
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     at_end: list[Callable[[], object]] = field(default_factory=list)
-    """Functions to call when the server stops, because a signal ends the process right afterwards."""
+    """Functions to call when the server stops; they cannot run later, because a signal ends the process right
+    afterwards.
+    """
 
     def close(self) -> None:
         """End all streams."""
@@ -71,11 +75,11 @@ class Front:
         self.audience.close()
 
     async def signed_out(self) -> float:
-        """Return the time of the last sign-out of all browsers, in seconds since the epoch."""
+        """Return when all browsers were last signed out, in seconds since the epoch."""
         return float((await self.service.store.documents(_SESSIONS)).get(_SIGNED_OUT, "0"))
 
     async def sign_out(self) -> None:
-        """Sign out all browsers on all servers that share this store."""
+        """Sign out all browsers on every server that shares this store."""
         store, now = self.service.store, repr(time.time())
         before = (await store.documents(_SESSIONS)).get(_SIGNED_OUT)
         await store.put(_SESSIONS, _SIGNED_OUT, now, expected=before)  # fails if another request has just done the same
@@ -87,7 +91,7 @@ class Front:
 
     def check_options(self, options: PlanOptions) -> None:
         """Raise ConfigurationError for options that would make this server read a file or open a connection."""
-        for name, paths in options.reached("file").items():  # files on this machine, which models would see
+        for name, paths in options.reached("file").items():  # files on this machine, whose contents models would see
             folders = self.sources if name == "sources" else ()
             if refused := outside_of(folders, paths) if folders else paths:
                 got = refused[0] if name == "sources" else None  # other values may be secrets
@@ -101,7 +105,7 @@ class Front:
                 raise ConfigurationError("options", name, None, problem)
 
     def beginning(self, run_id: str | None) -> asyncio.Lock:
-        """Return the lock for starting a run, so that simultaneous requests with one `runId` start only one run."""
+        """Return the lock for starting a run, so simultaneous requests with the same `runId` start only one run."""
         return asyncio.Lock() if run_id is None else self._locks.setdefault(run_id, asyncio.Lock())
 
     def is_option_allowed(self, options: type[PlanOptions], name: str) -> bool:
@@ -111,7 +115,7 @@ class Front:
 
 
 def _is_below(url: str, allowed: str) -> bool:
-    """Check whether `url` is `allowed` or below it on the same server; reject `..`, which could lead outside."""
+    """Return whether `url` is `allowed` or below it on the same server; reject `..`, which could lead outside."""
     url_parts, base = urlsplit(url), urlsplit(allowed)
     if (
         (url_parts.scheme, url_parts.netloc.lower()) != (base.scheme, base.netloc.lower())
@@ -163,6 +167,6 @@ def limits_of(body: LimitsBody | None) -> Limits | None:
 
 
 def root_of(request: Request) -> str:
-    """Return the mount path of the application."""
+    """Return the application's mount path."""
     root: str = request.scope.get("root_path", "")
     return root.rstrip("/")

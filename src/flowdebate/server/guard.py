@@ -1,4 +1,4 @@
-"""Guard of the HTTP server, which checks host, origin, token and body before anything else runs, and signs links."""
+"""The HTTP server's guard, which checks host, origin, token and body before anything else runs, and signs links."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 Authenticate: TypeAlias = "Callable[[Request], str | Awaitable[str | None] | None]"
-"""Function that returns the name of the user who sent a request, or None to reject the request."""
+"""Function that returns the name of the user who sent a request, or None to reject it."""
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Host names of this machine."""
@@ -37,12 +37,12 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _OWNER = "flowdebate.owner"
 _BROWSER = "flowdebate.browser"
 SESSION = 7 * 24 * 3600
-"""Time in seconds for which a browser stays signed in."""
+"""Seconds for which a browser stays signed in."""
 _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DIGITS = 16
-"""Maximum number of digits in a number, enough for milliseconds since the epoch; a million digits would be slow to
-parse.
+"""Maximum number of digits in a number, enough for milliseconds since the epoch; parsing a million digits would be
+slow.
 """
 # Maximum size in bytes of a request to start a run, which may contain 10 MB of images as base64.
 _MAX_SOURCES_SIZE = 14_000_000
@@ -61,12 +61,12 @@ _HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class GuardOptions:
-    """Rules of a `Guard`."""
+    """Rules for a `Guard`."""
 
     hosts: frozenset[str] = LOOPBACK
     """Host names allowed in a request's Host header."""
     token: str | None = field(default=None, repr=False)
-    """Token required in every request, as a cookie or as `Authorization: Bearer`; None if there is none."""
+    """Token required on every request, as a cookie or as `Authorization: Bearer`; None if no token is required."""
     authenticate: Authenticate | None = None
     """Function that returns the user of each request."""
     public: tuple[str, ...] = ()
@@ -74,17 +74,15 @@ class GuardOptions:
     nothing.
     """
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
-    """Error responses in the formats of other protocols, keyed by path prefix."""
+    """Error responses in other protocols' formats, keyed by path prefix."""
     signed_out: Callable[[], Awaitable[float]] | None = None
     """Time of the last sign-out of all browsers, in seconds since the epoch."""
     root: str = ""
-    """Path of the application behind a proxy, such as "/debates"; if empty, X-Forwarded-Prefix is used."""
+    """The application's path behind a proxy, such as "/debates"; if empty, X-Forwarded-Prefix is used."""
     paths: frozenset[str] = frozenset()
     """First path segments that belong to the application itself."""
     max_body: int = 1_000_000
-    """Maximum size of a request body, in bytes: fifty times the longest question, but too small to exhaust
-    the memory.
-    """
+    """Maximum size of a request body, in bytes: fifty times the longest question, but too small to exhaust memory."""
 
 
 def owner_of(scope: Mapping[str, Any]) -> str | None:
@@ -94,7 +92,7 @@ def owner_of(scope: Mapping[str, Any]) -> str | None:
 
 
 def path_of(scope: Mapping[str, Any]) -> str:
-    """Return the path of a request within the application, even if the application is mounted in another one."""
+    """Return a request's path within the application, even if the application is mounted in another one."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", "").rstrip("/")) or "/"
 
@@ -121,14 +119,14 @@ _MAX_PREFIX_LENGTH = 200
 def browser_root(token: str) -> str:
     """Return the path prefix for browsers, a secret segment derived from the token.
 
-    Browsers send cookies to all ports of a host, and thus also to other users' servers, but only with requests below
+    Browsers send cookies to all ports on a host, and thus also to other users' servers, but only with requests below
     the cookie's path. Nobody can guess this path without the token, and no other server can forge such a cookie.
     """
     return f"/~{_encode(hmac.new(token.encode(), b'path', sha256).digest()[:16])}"
 
 
 def shared_root_of(request: Request) -> str:
-    """Return the mount path of the application for shared URLs, without the secret segment for browsers."""
+    """Return the application's mount path for shared URLs, without the secret segment for browsers."""
     root: str = request.scope.get("root_path", "")
     return root.removesuffix(request.scope.get(_BROWSER, "")).rstrip("/")
 
@@ -136,9 +134,9 @@ def shared_root_of(request: Request) -> str:
 class Guard:
     """ASGI middleware that rejects bad requests to `app` with a problem, and adds security headers to all responses.
 
-    In this order, it rejects a wrong host (421), a page of a different origin (403), a wrong or missing token (401),
+    It rejects, in this order, a wrong host (421), a page of a different origin (403), a wrong or missing token (401),
     and a body that is not JSON (415) or is too large (413, even without a declared length). A correct `?token=` in a
-    URL is exchanged for a cookie, by a redirect to the URL without it, below `browser_root`.
+    URL is exchanged for a cookie by redirecting to the URL without it, below `browser_root`.
     """
 
     def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
@@ -147,7 +145,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            # No endpoint uses WebSockets, which browsers let any page open.
+            # No endpoint uses WebSockets, which browsers allow any page to open.
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
@@ -157,7 +155,7 @@ class Guard:
         request = Request(scope)
         FORWARDED.set(any(map(_FORWARDS.fullmatch, request.headers)))
         try:
-            # Check the host first, because the origin is compared with it.
+            # The host is checked first, because the origin is compared with it.
             _check_host(request.headers, self.options.hosts)
             _check_origin(request)
             self._enter_prefix(scope, request.headers)
@@ -182,7 +180,7 @@ class Guard:
     def _enter_prefix(self, scope: Scope, headers: Headers) -> None:
         """Mount the application under its proxy's prefix, even if the proxy strips the prefix from requests.
 
-        The header only counts for hosts allowed by name, because nobody uses these to reach this machine directly.
+        The header only counts for hosts allowed by name, because nobody uses them to reach this machine directly.
         """
         root = self.options.root
         if not root and headers["host"].lower().partition(":")[0] in self.options.hosts - LOOPBACK:
@@ -214,7 +212,7 @@ class Guard:
             return None
         token_given = request.query_params[_TOKEN]
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != _TOKEN]
-        scope["query_string"] = urlencode(rest).encode()  # as it appears in the server's access log
+        scope["query_string"] = urlencode(rest).encode()  # this is how it appears in the server's access log
         if not are_secrets_equal(token_given, token):
             raise _unauthorized("The token in this URL is not valid for this server, or no longer valid.")
         root = f"{shared_root_of(request)}{browser_root(token)}"
@@ -227,7 +225,7 @@ class Guard:
             max_age=SESSION,
             path=root,
             httponly=True,
-            samesite="lax",  # a link in an email can open a page, but other sites cannot act with the cookie
+            samesite="lax",  # a link in an email may open a page, but other sites cannot act with the cookie
             # Over plain HTTP, for example on this machine, browsers would not send a secure cookie back.
             secure=scope["scheme"] == "https",
         )
@@ -257,7 +255,7 @@ class Guard:
                 )
 
     async def _is_signed_in(self, request: Request, token: str) -> bool:
-        """Check whether the request has a valid cookie for this token, and is below the path for browsers."""
+        """Return whether the request has a valid cookie for this token and is below the path for browsers."""
         cookie = request.cookies.get(_cookie_name(token), "")
         issued, _, _ = cookie.partition(".")
         if _BROWSER not in request.scope or not (issued.isascii() and issued.isdigit() and len(issued) < _DIGITS):
@@ -305,17 +303,17 @@ def _add_headers(send: Send) -> Send:
 
 
 def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
-    """Reject unknown host names with 421: the name of another site may resolve to this address (DNS rebinding)."""
+    """Reject unknown host names with 421: another site's name may resolve to this address (DNS rebinding)."""
     match = _HOST.fullmatch(headers.get("host", "").lower())
     if match is None or match["name"] not in allowed:
         raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer to that host name.")
 
 
 def _check_origin(request: Request) -> None:
-    """Reject requests from pages of a different origin with 403; following a link to a page here is allowed."""
+    """Reject requests from pages of a different origin with 403; a link to a page here may be followed."""
     headers = request.headers
     origin = headers.get("origin")
-    # Browsers send "null" for a page in a sandbox or a file, which has no host and is rejected as well.
+    # Browsers send "null" for a sandboxed page or a file; it has no host, and is rejected too.
     if origin is not None and not _is_same_origin(origin.lower(), headers):
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages from other origins may not use this server.")
     # A link in an email or chat may open the page of a run, but a frame, an image or a script on another site may not.
@@ -342,18 +340,18 @@ def _check_type(request: Request) -> None:
 
 
 def _cookie_name(token: str) -> str:
-    # A server on a different port can set cookies for this host, but cannot guess the name of this one.
+    # A server on a different port can set cookies for this host, but cannot guess this cookie's name.
     return f"flowdebate-{browser_root(token)[2:]}"
 
 
 def _cookie_value(token: str, at: float) -> str:
-    """Compute the cookie for a browser that signed in at the time `at`; it does not reveal the token."""
+    """Compute the cookie of a browser that signed in at time `at`, without revealing the token."""
     issued = str(round(at * 1000))
     return f"{issued}.{hmac.new(token.encode(), f'cookie {issued}'.encode(), sha256).hexdigest()}"
 
 
 def are_secrets_equal(value: str, expected: str) -> bool:
-    """Compare two secrets in constant time, so that the duration does not reveal where they differ."""
+    """Compare two secrets in constant time, so the duration does not reveal where they differ."""
     return hmac.compare_digest(value.encode(errors="replace"), expected.encode())
 
 
@@ -366,22 +364,22 @@ def _unauthorized(detail: str) -> HTTPException:
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """Access granted by a link."""
+    """Access granted by a signed link."""
 
     run_id: str
     started_at: float
-    """Start time of the run, in seconds since the epoch, because a later run may have the same id."""
+    """Start time of the run, in seconds since the epoch; needed because a later run may have the same id."""
     place: str | None = None
-    """Path of the only request covered by the link; None if the link covers all requests of `role`."""
+    """Path of the only request that the link covers; None if it covers all requests to `role`."""
     role: str | None = None
     """Name of the block whose requests the link covers; None if it covers a single request."""
     expires_at: float
     """Expiry time, in seconds since the epoch."""
     share: str | None = None
-    """Id of the public link; None for a link used by a person to answer requests."""
+    """Id of the public link; None for a link with which a person answers requests."""
 
     def covers(self, *, block: str, place: str) -> bool:
-        """Check whether the link covers the request at `place`, made by `block`."""
+        """Return whether the link covers the request at `place`, made by `block`."""
         return place == self.place if self.role is None else block == self.role
 
 
@@ -414,7 +412,7 @@ class Links:
             text = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
         except ValueError:
             return None
-        # Base64 has several spellings of some bytes; only this library's is accepted, so that each link has a single
+        # Base64 allows several spellings of some bytes; only this library's is accepted, so each link has exactly one
         # code.
         if _encode(text) != body or not are_secrets_equal(mac, self._mac(text)):
             return None

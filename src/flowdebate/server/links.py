@@ -1,4 +1,4 @@
-"""Endpoints for signed links, which only let a person answer requests of one run, or let anybody read it."""
+"""Endpoints for signed links, which only let a person answer one run's requests, or let anyone read the run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from flowdebate.service.state import PendingInput
 from flowdebate.store.base import StoredRun
 
 MAX_VOTES = 1_000
-"""Maximum number of votes through one public link, because its holder could invent readers."""
+"""Maximum number of votes through one public link; needed because its holder could invent readers."""
 
 router: APIRouter = APIRouter(tags=["links"])
 
 
 class CreatedLink(BaseModel):
-    """A new link: one for a person to answer requests, or a public one."""
+    """A new link, either for a person to answer requests, or public."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
     path: str = Field(description="Of the endpoint; behind the address under which people reach this server.")
@@ -56,7 +56,7 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Create a link for somebody without a token, to answer one request or all of a role's, or to read the run."""
+    """Create a link for someone without a token, to answer one request or all of a role's, or to read the run."""
     front.check_writable()
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at
@@ -97,14 +97,14 @@ def created_link(share: Share, run_id: str, front: Front, request: Request) -> C
 
 @router.get("/runs/{run_id}/links", response_model=list[CreatedLink], responses=responses(404))
 async def public_links(run_id: str, front: FrontOf, service: ServiceOf, request: Request) -> Response:
-    """List the valid public links of a run."""
+    """List a run's valid public links."""
     links = [created_link(share, run_id, front, request) for share in await service.shares(run_id)]
     return JSONData([link.model_dump(by_alias=True) for link in links])
 
 
 @router.delete("/runs/{run_id}/links/{link_id}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404))
 async def revoke_link(run_id: str, link_id: str, front: FrontOf, service: ServiceOf) -> Response:
-    """Revoke a public link: from now on, it shows nothing."""
+    """Revoke a public link, which shows nothing from now on."""
     front.check_writable()
     if not await service.unshare(run_id, link_id):
         raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no such public link, or it was revoked.")
@@ -123,7 +123,8 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     if body.reader is None:
         raise ConfigurationError("POST /links/{code}/votes", "reader", None, "is required: a random ID of the reader")
     run_id = stored.header.run_id
-    async with front.beginning(share.id):  # otherwise, several simultaneous votes could pass as the last one allowed
+    # otherwise, several simultaneous votes could all pass as the last one allowed
+    async with front.beginning(share.id):
         cast = await votes_in(front.service.store, stored)
         if sum(reader.startswith(share.id) for reader in cast) >= MAX_VOTES:
             problem = f"has {MAX_VOTES:,} votes by this link, as many as it may bring"
@@ -165,14 +166,14 @@ async def _find_request_path(run_id: str, place: str | None, front: Front, servi
 
 @router.get("/links/{code}", response_model=PendingInput, responses=responses(404, 409))
 async def request_of_link(code: str, front: FrontOf) -> Response:
-    """Show the request behind a link, or the request that waits for its role. Needs no token."""
+    """Show the request behind a link, or the request pending for its role. Needs no token."""
     link, _ = await link_of(front, code)
     return data(await _awaited(front, link))
 
 
 @router.post("/links/{code}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404, 409))
 async def answer_by_link(code: str, body: LinkAnswerBody, front: FrontOf) -> Response:
-    """Answer the request behind a link, or the request that waits for its role. Needs no token."""
+    """Answer the request behind a link, or the request pending for its role. Needs no token."""
     front.check_writable()
     link, _ = await link_of(front, code)
     place = link.place or (await _awaited(front, link)).place
@@ -183,7 +184,7 @@ async def answer_by_link(code: str, body: LinkAnswerBody, front: FrontOf) -> Res
 
 
 async def _awaited(front: Front, link: Link) -> PendingInput:
-    """Return the pending request for the holder of the link; raise NotAwaited if there is none."""
+    """Return the request pending for the holder of the link; raise NotAwaited if there is none."""
     pending = request_for((await front.service.run(link.run_id)).pending, link)
     if pending is None:
         problem = "has this answer already, or does not wait for it now"
@@ -214,7 +215,7 @@ async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Lin
     if link is not None and (link.share is not None) is public:
         with suppress(RunNotFound):
             stored = await front.service.store.run(link.run_id)
-            # A new run may have the id of the deleted run for which the link was made.
+            # A new run may have the id of the deleted run to which the link was made.
             if stored.header.created_at == link.started_at:
                 return link, stored
     raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not valid, or no longer valid.")

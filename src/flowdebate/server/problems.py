@@ -1,4 +1,4 @@
-"""JSON responses and problems (RFC 9457), with a table that maps the library's errors to HTTP statuses."""
+"""JSON responses and problems (RFC 9457), with a table mapping the library's errors to HTTP statuses."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("flowdebate.server")
 _ERROR = "urn:flowdebate:error:"
 _MAX_LENGTH, _MAX_LISTED = 50, 3
-"""Maximum number of invalid fields listed in a response, and in its message; a body of 1 MB can contain a million."""
+"""Maximum number of invalid fields listed in a response, and in its message; a 1 MB body can contain a million."""
 _FORWARDED_HEADERS = ("connection", "retry-after", "www-authenticate")
-"""Headers of a problem response that are kept when the problem is shown as a page."""
+"""Headers of a problem response to keep when the problem is shown as a page."""
 _OUR_FAULT = "The server failed; its log says why."
 
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
@@ -49,10 +49,10 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     errors.ModelUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.AuthenticationFailed: HTTPStatus.SERVICE_UNAVAILABLE,  # the server's key is missing or wrong
     errors.ModelTimeout: HTTPStatus.GATEWAY_TIMEOUT,
-    # Not 429, which means too many requests by this client; here, the provider got too many.
+    # Not 429, which would mean that this client sent too many requests; here, the provider received too many.
     errors.RateLimited: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.CircuitOpen: HTTPStatus.SERVICE_UNAVAILABLE,
-    # This error reaches a client only for a person's answer.
+    # This error only reaches a client for a person's answer.
     errors.OutputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BadFile: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.LimitReached: HTTPStatus.CONFLICT,
@@ -71,7 +71,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     errors.TaskError: HTTPStatus.CONFLICT,
     errors.TaskNotFound: HTTPStatus.NOT_FOUND,
 }
-"""HTTP status of each error class, inherited by subclasses that are not listed."""
+"""HTTP status for each error class, inherited by subclasses not listed."""
 
 
 class JSONData(JSONResponse):
@@ -82,7 +82,7 @@ class JSONData(JSONResponse):
 
 
 class FieldProblem(BaseModel):
-    """One invalid field."""
+    """An invalid field."""
 
     field: str = Field(description="Path of the field; empty where the whole value is meant.")
     problem: str = Field(description="What is wrong with it, in words.")
@@ -107,7 +107,7 @@ class ProblemResponse(JSONData):
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """List the possible problems of an endpoint for the OpenAPI document."""
+    """List an endpoint's possible problems for the OpenAPI document."""
     content = {ProblemResponse.media_type: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     fallback = {"description": "Any other request that is refused", "content": content}
     return {
@@ -117,13 +117,13 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def status_of(error: FlowDebateError) -> HTTPStatus:
-    """Return the HTTP status of an error, found by its class or nearest listed base class."""
+    """Return the HTTP status for an error, found by its class or its nearest listed base class."""
     # A new error class gets the status of its base class by default.
     return next(STATUSES[error_type] for error_type in type(error).__mro__ if error_type in STATUSES)
 
 
 def handle_problems(app: FastAPI) -> None:
-    """Respond to all errors, unknown paths and wrong methods with a problem."""
+    """Make the application respond with a problem to all errors, unknown paths and wrong methods."""
 
     async def handle(request: Request, error: Exception) -> Response:
         return refusal(request, error)
@@ -133,7 +133,7 @@ def handle_problems(app: FastAPI) -> None:
 
 
 def refusal(request: Request, error: Exception) -> Response:
-    """Respond to an error with a page if a browser opened the URL, and otherwise with a problem as JSON."""
+    """Respond to an error with a page if a browser opened the URL, otherwise with a JSON problem."""
     response = problem_response(error)
     if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", ""):
         return response
@@ -151,10 +151,10 @@ def problem_response(error: Exception) -> ProblemResponse:
         headers = dict(error.headers or {})
     elif problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         open_for = error.seconds if isinstance(error, errors.CircuitOpen) else None
-        # The waiting time requested by the provider, or set by the circuit breaker: earlier attempts would fail.
+        # The waiting time that the provider requested or the circuit breaker set: earlier attempts would fail.
         seconds = getattr(error, "retry_after", None) or open_for
         headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
-        if isinstance(error, errors.BudgetReached):  # without this header, OpenAI clients retry each 429
+        if isinstance(error, errors.BudgetReached):  # without this header, OpenAI clients retry every 429
             headers["x-should-retry"] = "false"
     return ProblemResponse(problem.model_dump(exclude_none=True), status_code=problem.status, headers=headers)
 
@@ -186,7 +186,7 @@ def _of_library(error: FlowDebateError) -> Problem:
         _LOG.error("%s", _text.error_text(error))
     detail, field_problems = str(error), list[FieldProblem]()
     match error:
-        case errors.StoreError():  # the message contains the location of the store, which clients must not see
+        case errors.StoreError():  # the message contains the store's location, which clients must not see
             detail = error.problem if status < HTTPStatus.INTERNAL_SERVER_ERROR else _OUR_FAULT
         case ConflictingOptions():
             field_problems = [FieldProblem(field=error.field, problem=detail.removeprefix(f"{error.location}: "))]

@@ -1,4 +1,4 @@
-"""Request bodies and query parameters of the HTTP interface."""
+"""Request bodies and query parameters for the HTTP interface."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from flowdebate.runs.queue_state import LOWEST
 from flowdebate.ui.statuses import State
 
 MAX_QUESTION_LENGTH = 20_000
-"""Maximum length of a question in characters, or of its JSON if it is not a string."""
+"""Maximum length of a question, or of its JSON if it is not a string, in characters."""
 _DEEPEST = 50
 """Maximum nesting depth of JSON: code outside this library reaches Python's recursion limit at a few hundred levels."""
 _MAX_ID_LENGTH = 200
-"""Maximum length of ids, names and labels in characters; 20 ids fit into the `Last-Event-ID` of a connection for
+"""Maximum length of ids, names and labels in characters; 20 ids fit into the `Last-Event-ID` of a connection following
 several runs.
 """
 _MAX_LABELS = 32
@@ -43,7 +43,7 @@ _EMPTY = BeforeValidator(lambda value: None if value == "" else value)
 
 
 def _check_text(value: str) -> str:
-    """Reject unpaired surrogates, which JSON can express, but which neither UTF-8 nor stores can contain."""
+    """Reject unpaired surrogates, which JSON can express, but neither UTF-8 nor stores can contain."""
     if value.encode(errors="replace").decode() != value:
         raise ValueError("must be valid Unicode")
     return value
@@ -83,33 +83,33 @@ def _check_question(value: T) -> T:
 
 Data = Annotated[Any, AfterValidator(check_data)]
 _Text = Annotated[str, AfterValidator(_check_text)]
-# Ids become part of paths and file names, so slashes and a leading dot are not allowed.
+# Ids become part of paths and file names, so neither slashes nor a leading dot are allowed.
 _RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]*$", max_length=_MAX_ID_LENGTH)]
 _Place = Annotated[_Text, Field(min_length=1, max_length=1_000)]
 _Name = Annotated[_Text, Field(min_length=1, max_length=_MAX_ID_LENGTH)]
 _Count = Annotated[int, Field(ge=1, le=10**9)]
 _Amount = Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)]
-# Stores have 64-bit integers.
+# Stores use 64-bit integers.
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Labels = Annotated[dict[_Name, Annotated[_Text, Field(max_length=_MAX_ID_LENGTH)]], Field(max_length=_MAX_LABELS)]
 _Options = Annotated[dict[str, Data], AfterValidator(check_data)]
 
 
 def _unknown_field(name: str, names: Sequence[str]) -> PydanticCustomError:
-    """Create the error for an unknown field in a request."""
+    """Create the error for an unknown field of a request."""
     meant = did_you_mean(name, names, form="`{}`") or f"Fields: {', '.join(names)}."
     return PydanticCustomError("unknown_field", "is not a known field. {meant}", {"meant": meant})
 
 
 class _Body(BaseModel):
-    """Base class of request bodies, with camelCase names and no unknown fields."""
+    """Base class for request bodies, with camelCase names and no unknown fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
 
     @model_validator(mode="wrap")
     @classmethod
     def _suggest_fields(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Add a suggestion of the intended name to errors about unknown fields."""
+        """Add suggestions of the intended names to errors about unknown fields."""
         try:
             return handler(data)
         except ValidationError as error:

@@ -51,13 +51,13 @@ from flowdebate.web.written import as_curl, as_python, as_toml
 
 _READY_WITHIN = 1.0
 _MAX_WAIT = 60
-"""Maximum value of `?wait=` in seconds: less than the time for which an idle connection stays open (`serve`), so that
-clients can wait again on the same connection.
+"""Maximum value of `?wait=` in seconds: less than an idle connection stays open (`serve`), so clients can wait again on
+the same connection.
 """
 
 router: APIRouter = APIRouter(tags=["runs"])
 changes: APIRouter = APIRouter(tags=["runs"], dependencies=[Depends(check_writable)])
-"""Router for the endpoints that are not available on a read-only server."""
+"""Router for the endpoints not available on a read-only server."""
 
 
 class _CamelCaseModel(BaseModel):
@@ -356,7 +356,7 @@ async def logout(front: FrontOf) -> Response:
 @catalog.get("/patterns", responses=responses())
 async def patterns(front: FrontOf) -> list[PatternDescription]:
     """List the patterns that runs can use, and their options."""
-    # A registered block replaces a built-in pattern of the same name.
+    # A registered block replaces the built-in pattern of the same name.
     own_patterns = front.service.patterns
     registered = [
         PatternDescription(name=name, registered=True, subject="input", outline=str(outline(block)))
@@ -374,7 +374,7 @@ async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
 
 def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
     """Format a request to start a run in all its forms."""
-    # Omit this browser's secret path, because lists of processes show shell commands.
+    # Omit this browser's secret path, because shell commands are visible in lists of processes.
     body = _completed(body)
     url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))
     return WrittenRequest(
@@ -383,12 +383,12 @@ def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
 
 
 def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a request with the run's default options added, as far as the request can be read."""
+    """Return a request with the run's default options added, as far as it can be parsed."""
     info, options = find_pattern(body["pattern"]), body.get("options") or {}
     if info is None or not isinstance(body.get("question"), str):
         return body
     page = info.load_page()
-    with suppress(ConfigurationError):  # the input may still be incomplete, because the user is typing
+    with suppress(ConfigurationError):  # the input may still be incomplete while the user is typing
         read = page.options.read({}, file={**options, info.subject: body["question"]})
         if defaults := page.defaults(read, page.speakers(read, Models(None))):
             return {**body, "options": {**options, **defaults}}
@@ -396,13 +396,13 @@ def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:
-    """Return the default speakers for a run without named speakers; empty if a model has to propose them."""
+    """Return the default speakers for a run that names none; empty if a model has to propose them."""
     info = find_pattern(body["pattern"])
     if info is None or not isinstance(body.get("question"), str):
         return []
     page = info.load_page()
     options = {key: value for key, value in (body.get("options") or {}).items() if key == "format"}
-    with suppress(ConfigurationError):  # the format may still be incomplete, because the user is typing
+    with suppress(ConfigurationError):  # the format may still be incomplete while the user is typing
         read = page.options.read({}, file={**options, info.subject: body["question"]})
         return speakers_of(page.speakers(read, Models(None)))
     return []

@@ -1,4 +1,4 @@
-"""Server-sent events: updates of runs, and fragments of their pages, as frames for readers who come and go."""
+"""Server-sent events: runs' updates, and fragments of their pages, as frames for readers who come and go."""
 
 from __future__ import annotations
 
@@ -34,31 +34,33 @@ _Item: TypeAlias = "tuple[str, Update | FlowDebateError]"
 _Queue: TypeAlias = "asyncio.Queue[_Item | None]"
 
 _LOG = logging.getLogger("flowdebate.server")
-# A comment, which readers skip: proxies close connections that are silent for a minute or so.
+# A comment, skipped by readers: proxies close connections that are silent for a minute or so.
 _PING = b": ping\n\n"
 # Browsers reconnect after one second; their default is three or five seconds.
 _RETRY = b"retry: 1000\n\n"
 _AHEAD = 16
 """Maximum number of updates fetched before the reader has received the earlier ones."""
 _CHECKED = 5.0
-"""Interval in seconds at which the link of a public page is checked."""
+"""Seconds between checks of a public page's link."""
 _PACE = 0.05
-"""Time in seconds for which finished page fragments are collected, so that they can be sent together."""
+"""Seconds during which finished page fragments are collected in order to send them together."""
 _AT_ONCE = 16
-"""Maximum number of page fragments created in one turn of the event loop, for example when a run is opened late."""
+"""Maximum number of page fragments created in one iteration of the event loop, for example when a run is
+opened late.
+"""
 _BEHIND = 32
 """Maximum number of messages queued for a slow reader of a page; a reader further behind gets the whole
 page instead.
 """
 _GOES_ON = ("queued", "running", "left_behind")
-"""Statuses of runs that may continue, including abandoned runs, because a server may recover its runs."""
+"""Statuses of runs that may continue; they include abandoned runs, because a server may recover its runs."""
 _KIND = re.compile(r'\{"kind":"(\w+)"')
 # Otherwise nginx holds back frames until its buffer is full.
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 class EventStream(EventSourceResponse):
-    """Response that sends frames until there are none left or the reader leaves."""
+    """Response that sends frames until none are left or the reader leaves."""
 
     def __init__(self, frames: AsyncGenerator[bytes], *, ended: Callable[[], None]) -> None:
         super().__init__(frames, headers=_HEADERS)
@@ -74,7 +76,7 @@ class EventStream(EventSourceResponse):
 
 
 class Readers:
-    """Open streams of a server, limited per run, and ended when the server stops."""
+    """A server's open streams, limited per run, and ended when the server stops."""
 
     def __init__(self, *, ping: float = 15.0, maximum: int = 64) -> None:
         self._ping = ping
@@ -87,10 +89,11 @@ class Readers:
         self._closed = False
 
     def close(self) -> None:
-        """End all streams; readers may reconnect, even to another process, with the id of their last event."""
+        """End all streams; readers may reconnect, even to another process, using the id of their last event."""
         self._closed = True
         for queue in self._queues:
-            # A full queue has no space for the end marker; readers who reconnect get the dropped updates again.
+            # A full queue has no space for the end marker; readers receive the dropped updates again after
+            # reconnecting.
             while not queue.empty():
                 queue.get_nowait()
             queue.put_nowait(None)
@@ -98,7 +101,7 @@ class Readers:
             page.end()
 
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
-        """Count a reader of runs, or raise 429 if there are too many; the returned function undoes the count."""
+        """Count a reader of some runs, or raise 429 if there are too many; the returned function undoes the count."""
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
             detail = f"{self._most} people watch this run already."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
@@ -116,9 +119,9 @@ class Readers:
     ) -> EventStream:
         """Return a stream of page fragments for a run in progress, beginning with all fragments so far.
 
-        The run is followed only once for all readers of its page, and once more for all readers of its `public` links.
-        The latter receive neither the record nor the failures, and only as long as `is_valid`. `root` is the path of
-        all pages.
+        The run is followed only once for all readers of its page, and once more for all readers using its `public`
+        links. The latter receive neither the record nor the failures, and only as long as `is_valid`. `root` is the
+        path of all pages.
         """
         leave = self._count([run_id])
         pages = self._public_pages if public else self._pages
@@ -134,7 +137,7 @@ class Readers:
         is_valid: Callable[[], Awaitable[bool]] | None,
     ) -> AsyncGenerator[bytes]:
         reader = following.join()
-        # Scripts do not see comments, and a connection can die silently, so the page measures the time between pings.
+        # Scripts do not see comments, and a connection may die silently, so the page measures the time between pings.
         ping = format_sse_event(data_str=json_text({"seconds": self._ping}), event="ping")
         clock = asyncio.get_running_loop().time
         checked = clock()
@@ -191,7 +194,7 @@ class Readers:
                     yield chunk
         finally:
             self._queues.discard(queue)
-            # Wait for the followers to leave the channels of their runs before the response ends.
+            # Let the followers leave their runs' channels before the response ends.
             pump.cancel()
             await asyncio.wait([pump])
 
@@ -221,13 +224,13 @@ async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None]
         async with asyncio.TaskGroup() as group:
             for run_id, mark in marks.items():
                 group.create_task(follow(run_id, mark))
-    except ExceptionGroup:  # a bug in a follower only ends this stream, and the reader reconnects
+    except ExceptionGroup:  # a bug in a follower ends only this stream, and the reader reconnects
         _LOG.exception("a stream of events ended early")
     await queue.put(None)
 
 
 class _Frames:
-    """Builder of a stream's frames; if the stream follows several runs, frame ids contain the marks of all of them."""
+    """Builder of a stream's frames; if the stream follows several runs, frame ids contain all of their marks."""
 
     def __init__(self, marks: Mapping[str, str | None], *, texts: bool, several: bool) -> None:
         self.marks = dict(marks)
@@ -235,7 +238,7 @@ class _Frames:
         self._several = several
 
     def of(self, item: _Item) -> bytes:
-        """Build the frame for an update, or for the error that ends a run; empty for text if texts are off."""
+        """Build the frame for an update, or for the error that ends a run; empty for text if text is turned off."""
         run_id, update = item
         if isinstance(update, FlowDebateError):
             return self._frame(run_id, "problem", json_text(problem_of(update).model_dump(exclude_none=True)))
@@ -261,12 +264,12 @@ class _PageReader:
 
     frames: list[bytes] = field(default_factory=list)
     is_behind: bool = True
-    """True if the reader gets the whole page next, instead of the latest fragments."""
+    """True if the reader next gets the whole page instead of the latest fragments."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class _Following:
-    """A run followed on behalf of all readers of its page; each fragment and each frame is created only once."""
+    """A run followed on behalf of all readers of its page; every fragment and frame is created only once."""
 
     def __init__(self, service: Service, run_id: str, *, root: str, public: bool) -> None:
         self.run_id = run_id
@@ -344,7 +347,7 @@ class _Following:
     def _take(self, update: Update, details: RunDetails) -> None:
         assert self._page is not None  # noqa: S101 - it is what is followed for
         if update.kind == "reset":
-            # A page with withdrawn events cannot be updated piece by piece.
+            # A page containing withdrawn events cannot be updated piece by piece.
             self._page, self._mark = self._new_page(details), None
             for reader in self.readers:
                 reader.is_behind = True
@@ -379,7 +382,7 @@ class _Following:
 
 
 def joined_marks(marks: Iterable[str | None]) -> str:
-    """Build the id of a frame on a connection that follows several runs.
+    """Build the id of a frame on a connection following several runs.
 
     >>> joined_marks(["1-a", None, "3,4"]), split_marks("1-a,,3%2C4", 3)
     ('1-a,,3%2C4', ['1-a', None, '3,4'])
@@ -388,7 +391,7 @@ def joined_marks(marks: Iterable[str | None]) -> str:
 
 
 def split_marks(text: str | None, number: int) -> list[str | None]:
-    """Split the id of a frame into marks for `number` runs; if it belongs to different runs, all marks are unknown."""
+    """Split a frame's id into marks for `number` runs; if it belongs to different runs, all marks are unknown."""
     if text is None:
         return [None] * number
     parts = text.split(",")

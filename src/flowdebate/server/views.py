@@ -1,4 +1,4 @@
-"""Endpoints that show a run: its events, steps, tasks, requests to humans, and documents."""
+"""Endpoints that show a run's events, steps, tasks, requests to humans, and documents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAX_RUNS = 20
 _MAX_NAME_LENGTH = 60
 """Maximum length of a file name in characters."""
 _MAX_MARKS_LENGTH = 4_000
-"""Maximum total length, in characters, of the ids of all runs on one connection, or of the marks in a frame's id."""
+"""Maximum total length, in characters, of all run ids on one connection, or of the marks in a frame's id."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")
 _TEXT = {"schema": {"type": "string"}}
 _FRAMES: dict[int | str, dict[str, Any]] = {
@@ -71,7 +71,7 @@ async def events(
 ) -> Response:
     """Follow a run as it happens, or from the beginning if it is over."""
     await stored_run(service, run_id)
-    # All readers share one follower; access to the run was checked above.
+    # All readers share one follower, and access to the run was checked above.
     if page:
         return front.readers.page(front.service, run_id, root=root_of(request))
     return front.readers.stream(service, {run_id: last_event_id or after}, texts=texts)
@@ -194,7 +194,7 @@ async def report_page(run_id: str, service: ServiceOf) -> Response:
     except BadFile as error:
         raise HTTPException(HTTPStatus.NOT_FOUND, str(error)) from None
     file_headers = _saved_as(await service.run(run_id), "html")
-    # Stricter than the policy of pages, which may load scripts, because a report may contain arbitrary content.
+    # Stricter than the policy for pages, which may load scripts: a report may contain arbitrary content.
     headers = {"content-security-policy": f"{report_policy()}; frame-ancestors 'none'", **file_headers}
     return Response(html.encode(errors="replace"), media_type="text/html", headers=headers)
 
@@ -212,7 +212,7 @@ async def export_jsonl(run_id: str, front: FrontOf, service: ServiceOf) -> Respo
 
 
 def document_in(details: RunDetails) -> Document:
-    """Return the document of a run; respond with 404 if it has none."""
+    """Return a run's document; respond with 404 if it has none."""
     if details.document is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, details.problem or "The run has no document.")
     return details.document

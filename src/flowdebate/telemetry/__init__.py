@@ -1,4 +1,4 @@
-"""Telemetry: OpenTelemetry (the extra `otel`), and log records as lines of JSON.
+"""Telemetry: OpenTelemetry (the `otel` extra), and log records as lines of JSON.
 
 >>> import logging, sys
 >>> from flowdebate import generator

@@ -1,4 +1,4 @@
-"""Instrumentor for `opentelemetry-instrument`, which exports all runs of a process without code changes."""
+"""Instrumentor for `opentelemetry-instrument`, exporting all of a process's runs without code changes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_IN_SPANS = ("true", "span_only", "span_and_event")  # values that enable content in spans
+_IN_SPANS = ("true", "span_only", "span_and_event")  # values that enable content on spans
 
 
 class FlowDebateInstrumentor:
-    """Entry point `opentelemetry_instrumentor`; programs may also call `FlowDebateInstrumentor().instrument()`.
+    """Entry point for `opentelemetry_instrumentor`; programs may also call `FlowDebateInstrumentor().instrument()`.
 
     Runs with an `observe` option keep their observer. Content is exported only if the environment variable
     OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `SPAN_ONLY` or `SPAN_AND_EVENT`.
@@ -39,5 +39,5 @@ class FlowDebateInstrumentor:
         set_default_observer(None)
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return the packages that must be installed: none except this one."""
+        """Return the packages that must be installed: none other than this one."""
         return ()

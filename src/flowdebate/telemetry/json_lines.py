@@ -6,14 +6,14 @@ import json
 import logging
 from datetime import UTC, datetime
 
-# Attributes of every record (`taskName` exists from Python 3.12 on); all others were passed as `extra`.
+# Attributes of every record (`taskName` since Python 3.12); all others were passed as `extra`.
 _FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class JsonLines(logging.Formatter):
     """Formatter that renders records as lines of JSON: time, level, logger, message, and extra fields.
 
-    For an exception, only the class is written, because the message may quote a model. `times=False` omits the time.
+    Of an exception, only the class is written, because the message may quote a model. `times=False` omits the time.
     """
 
     def __init__(self, *, times: bool = True) -> None:

@@ -1,7 +1,7 @@
-"""Names of spans, attributes, events and metrics, from the GenAI conventions and this library.
+"""Names of spans, attributes, events and metrics, defined by the GenAI conventions and this library.
 
-The conventions have no release yet: `CONVENTIONS` is the commit of github.com/open-telemetry/semantic-conventions-genai
-from which the names are taken. docs/telemetry.md lists all names, and the tests check this.
+The conventions have not been released yet: the names come from commit `CONVENTIONS` of
+github.com/open-telemetry/semantic-conventions-genai. docs/telemetry.md lists all names, and the tests check this.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 CONVENTIONS: Final = "004902b8cb70aa5ae6ca4ae07132b7daabcd3e10"
 SCOPE: Final = "flowdebate"
 
-# Operations, with which the names of spans begin
+# Operations, with which span names begin
 
 INVOKE_WORKFLOW: Final = "invoke_workflow"
 INVOKE_AGENT: Final = "invoke_agent"
@@ -53,7 +53,7 @@ ERROR: Final = "error.type"
 SERVER_ADDRESS: Final = "server.address"
 SERVER_PORT: Final = "server.port"
 
-# Attributes with content, omitted by default
+# Attributes containing content, omitted by default
 
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
@@ -90,7 +90,7 @@ DELIVERY: Final = "flowdebate.queue.delivery"
 WORKER: Final = "flowdebate.worker"
 VERSION: Final = "flowdebate.version"
 
-# Events of spans
+# Span events
 
 EVALUATION_RESULT: Final = "gen_ai.evaluation.result"
 RETRIED: Final = "flowdebate.retried"
@@ -113,13 +113,13 @@ GIVEN_UP: Final = "flowdebate.queue.given_up"
 # Values
 
 VERDICT: Final = "debate.verdict"
-# Kinds of links: to the span that queued the run, to the first span of the run, and to that of the run's parent.
+# Kinds of links: to the span that queued the run, to the run's first span, and to the first span of the run's parent.
 SUBMITTED: Final = "submitted"
 RESUMED: Final = "resumed"
 FORKED: Final = "forked"
 CANCELLED: Final = "cancelled"  # `error.type` of cancelled work; for failures, it is the class of the error
 OTHER_PROVIDER: Final = "custom"
-# Providers with different names in the conventions and in model names.
+# Providers named differently in the conventions and in model names.
 PROVIDERS: Final = {
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",

@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans and metrics of runs that follow the GenAI conventions, using only the API package."""
+"""OpenTelemetry: spans and metrics for runs following the GenAI conventions, using only the API package."""
 
 from __future__ import annotations
 
@@ -46,9 +46,11 @@ if TYPE_CHECKING:
 
 
 Content = Literal["none", "spans"]
-"""Destination of content (prompts, answers, tool arguments and results, explanations of verdicts): none, or spans."""
+"""Where content (prompts, answers, tool arguments and results, explanations of verdicts) is exported: nowhere, or to
+spans.
+"""
 
-TRACEPARENT = "traceparent"  # label of a stored run for the W3C context of its first trace
+TRACEPARENT = "traceparent"  # label that stores the W3C context of a run's first trace
 
 # Buckets recommended by the conventions.
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
@@ -61,7 +63,7 @@ Attributes = dict[str, "AttributeValue"]
 class OpenTelemetry(Observer):
     """Exporter of runs as spans and metrics: `run(…, observe=OpenTelemetry())`. One object serves any number of runs.
 
-    Providers that are None default to the global ones. With `content="spans"`, spans also contain the texts of prompts,
+    Providers left at None default to the global ones. With `content="spans"`, spans also contain the text of prompts,
     answers and tools; otherwise, no text written by a person or a model leaves the process.
     """
 
@@ -106,7 +108,7 @@ class OpenTelemetry(Observer):
         return _Delivery(span, first=not delivered.resumed)
 
     def queue(self, state: QueueState, /) -> None:
-        """Set the gauges of a queue."""
+        """Set a queue's gauges."""
         for version in state.versions:
             attributes: Attributes = {names.QUEUE: state.queue, names.VERSION: version.version}
             self._meters.queued.set(version.waiting + version.put_off, attributes)
@@ -158,9 +160,10 @@ class _Meters:
 
 
 class _Current(AbstractContextManager["Any"]):
-    """Context manager that makes a span current and ends it; an exception sets `error.type`, without its message.
+    """Context manager that makes a span current and ends it.
 
-    A generator would not work here: `contextlib` sets tracebacks, and an application's exception may be frozen.
+    An exception sets `error.type`, without its message. A generator would not work here: `contextlib` sets tracebacks,
+    and an application's exception may be frozen.
     """
 
     def __init__(self, span: Span) -> None:
@@ -188,7 +191,7 @@ class _Current(AbstractContextManager["Any"]):
 
 
 _FIRST: ContextVar[bool] = ContextVar("flowdebate_first_delivery", default=False)
-"""True if a worker executes the run for the first time, rather than resuming it."""
+"""True if a worker is executing the run for the first time rather than resuming it."""
 
 
 class _Delivery(_Current):
@@ -203,7 +206,7 @@ class _Delivery(_Current):
 
 
 class _Agent(AbstractContextManager[None]):
-    """Answer of a generator; its span begins with the first call or tool, so replayed answers have no span."""
+    """A generator's answer; its span begins with the first call or tool, so replayed answers have no span."""
 
     def __init__(self, tracer: trace.Tracer, agent: str, attributes: Attributes) -> None:
         self._tracer = tracer
@@ -280,7 +283,7 @@ class _Chat(_Current):
 
     def finish(self) -> None:
         self._run.chats.pop(self._path, None)
-        # The name of a model at a custom address does not identify the provider.
+        # A model's name at a custom address does not identify the provider.
         provider, host, port = names.server_names(self._request.attempts.server or "")
         if provider is not None:
             self._about[names.PROVIDER] = provider
@@ -359,7 +362,7 @@ class _RunTrace(_Current, Observer):
     def count_cost(self, attempts: Sequence[Attempt], attributes: Attributes) -> None:
         """Count the cost of `attempts`, if known."""
         for attempt in attempts:
-            with suppress(Exception):  # a price function belongs to the application; the run itself raises its errors
+            with suppress(Exception):  # the price function belongs to the application; the run itself raises its errors
                 cost = self._run.cost_of(attempt.model, attempt.usage)
                 if cost is not None and cost > 0:
                     self.meters.cost.add(cost, attributes)
@@ -467,7 +470,7 @@ class _RunTrace(_Current, Observer):
         verdict = reached.verdict
         judging, winner = verdict.judging, verdict.winner
         sides = dict(self._sides)
-        if judging is not None and winner in judging.scores:  # in the declared order of the sides
+        if judging is not None and winner in judging.scores:  # in the sides' declared order
             sides = {side: number for number, side in enumerate(judging.scores, start=1)}
         label = "none" if winner is None else f"side {sides[winner]}" if winner in sides else "other"
         flipped = judging is not None and judging.flipped
@@ -492,7 +495,7 @@ def _within_agent() -> context.Context | None:
 
 
 def _kind_of(error: BaseException | None) -> str | None:
-    """Return the `error.type` of an activity that ended with `error`; None if the activity did not fail."""
+    """Return the `error.type` of an activity that ended with `error`; None if it did not fail."""
     if error is None or isinstance(error, Suspended):
         return None
     return names.CANCELLED if isinstance(error, asyncio.CancelledError) else type(error).__name__
@@ -514,14 +517,14 @@ def _inject(span: Span, labels: dict[str, str]) -> None:
 
 
 def _links(labels: Mapping[str, str], kind: str) -> list[Link]:
-    """Return a link to the trace in `labels`, if there is one."""
+    """Return a link to the trace in `labels`, if any."""
     carrier = {TRACEPARENT: str(labels.get(TRACEPARENT, ""))}
     parent = TraceContextTextMapPropagator().extract(carrier, context.Context())
     first = trace.get_current_span(parent).get_span_context()
     return [Link(first, {names.LINK: kind})] if first.is_valid else []
 
 
-# Content of calls: messages in the JSON form of the conventions
+# Content of calls: messages in the conventions' JSON form
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Test support for debates: scripted and simulated models, attacks, and conformance suites.
 
-`flowdebate.testing.strategies` provides hypothesis strategies (install hypothesis with `flowdebate[testing]`).
+`flowdebate.testing.strategies` provides hypothesis strategies; `flowdebate[testing]` installs hypothesis.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Adapter conformance suite: tests for the promises of a model backed by a third-party framework."""
+"""Adapter conformance suite: tests for what a model backed by a third-party framework has to guarantee."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ P = ParamSpec("P")
 S = TypeVar("S", bound="AdapterConformance")
 ErrorT = TypeVar("ErrorT", bound=Exception)
 
-# Timeout in seconds after which a test fails: the first call of a framework may spend several seconds on imports.
+# Seconds after which a test fails; large because a framework's first call may spend several seconds on imports.
 _PATIENCE = 20.0
 _AT_ONCE = 4
-# With a listener, a different method of the framework is called, which counts tokens and fails differently.
+# With a listener, a different method of the framework is called, which counts tokens and fails in its own way.
 _LISTENERS: tuple[Callable[[str], None] | None, ...] = (None, lambda _: None)
 _SCHEMA = {
     "title": "Ruling",
@@ -40,32 +40,32 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeAnswer:
-    """Answer of a framework's fake model, to be converted to the framework's own type."""
+    """Answer by a framework's fake model, to be converted to the framework's own type."""
 
     pieces: tuple[str, ...] = ()
-    """Text of the answer, split into the pieces of a stream."""
+    """The answer's text, split into the chunks of a stream."""
     data: Mapping[str, Any] | None = None
-    """Structured answer, used instead of text."""
+    """Structured answer, used in place of text."""
     usage: tuple[int, int] | None = None
-    """Tokens of the prompt and of the answer; None for a model that does not report usage."""
+    """Tokens in the prompt and in the answer; None for a model without usage reports."""
 
     @property
     def text(self) -> str:
-        """Complete text of the answer."""
+        """The answer's complete text."""
         return "".join(self.pieces)
 
 
 Script: TypeAlias = Callable[[str], Awaitable[FakeAnswer]]
-"""Script of the fake model: given the prompt (the full text sent to the fake), it returns an answer or raises the
-framework's exceptions.
+"""Script for the fake model: given the prompt (the full text sent to the fake), it returns an answer or raises one of
+the framework's exceptions.
 """
 MakeAdapter: TypeAlias = "Callable[[Script], Model]"
-"""Factory for the adapter around the framework's fake model, which awaits the script for each request."""
+"""Factory for the adapter around the framework's fake model, which awaits the script on each request."""
 
 
 @dataclass(slots=True)
 class _Answers:
-    """Script with a fixed list of answers; exceptions in the list are raised. `prompts` records the prompts."""
+    """Script with a fixed list of answers, raising any exceptions among them. `prompts` records the prompts."""
 
     answers: list[FakeAnswer | Exception]
     prompts: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ class _Answers:
 
 
 class _Endless:
-    """Script that never answers and only ends when it is cancelled."""
+    """Script that never answers and ends only when cancelled."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -151,14 +151,14 @@ class AdapterConformance:
             def make(self):
                 return lambda script: MyModel(their_fake_model(script))
 
-    `make(script)` returns the adapter around the framework's fake model. For each request the fake awaits
-    `script(prompt)`, where `prompt` is all text sent to it, and returns the `FakeAnswer` in the framework's own type.
+    `make(script)` returns the adapter around the framework's fake model. On each request the fake model awaits
+    `script(prompt)`, where `prompt` is all text sent to it, and returns the `FakeAnswer` as the framework's own type.
     """
 
     lacks: ClassVar[Mapping[str, str]] = {}
     """Reasons why the framework's fake model cannot support a test, keyed by test name."""
     takes_tools: ClassVar[bool] = False
-    """True if the model calls the tools of a request; False if it refuses them."""
+    """True if the model calls a request's tools; False if it refuses them."""
 
     @_promise
     async def test_text(self, make: MakeAdapter) -> None:
@@ -176,7 +176,7 @@ class AdapterConformance:
         turns = [{"role": "assistant", "content": "Old answer"}, {"role": "user", "content": "Second question"}]
         request.messages = [*request.messages, *turns]
         await call.ask(make(script), request)
-        # A framework may send one text or several messages, but all parts must be present, in order.
+        # A framework may receive one text or several messages, but all parts must be present and in order.
         places = [script.prompts[0].index(text) for text in ("First question", "Old answer", "Second question")]
         assert places == sorted(places)
 
@@ -194,7 +194,7 @@ class AdapterConformance:
         wrong, right = FakeAnswer(data={"winner": "both", "points": 3}), FakeAnswer(data={"winner": "con", "points": 1})
         script = _Answers([wrong, right])
         model = make(script)
-        # Otherwise the framework itself repeats the request, or nobody does.
+        # Otherwise the framework itself repeats the request, or nothing does.
         if getattr(model, "retry", None) is not None:
             response = await call.ask(model, _request(output=OutputSchema.of(_SCHEMA)))
             assert response.data == {"winner": "con", "points": 1}
@@ -205,12 +205,12 @@ class AdapterConformance:
 
     @_promise
     async def test_stream(self, make: MakeAdapter) -> None:
-        """Check that a listener receives the text in pieces that add up to the whole text."""
+        """Check that a listener receives the text in chunks that add up to the whole text."""
         heard: list[str] = []
         script = _Answers([FakeAnswer(pieces=("Cars ", "are ", "out."))])
         response = await call.ask(make(script), _request(on_text=heard.append))
         assert "".join(heard) == response.text == "Cars are out."
-        assert len([piece for piece in heard if piece]) > 1  # the pieces must not arrive as a single text at the end
+        assert len([piece for piece in heard if piece]) > 1  # the text must not arrive all at once at the end
 
     @_promise
     async def test_usage(self, make: MakeAdapter) -> None:
@@ -222,14 +222,14 @@ class AdapterConformance:
 
     @_promise
     async def test_usage_of_a_structured_answer(self, make: MakeAdapter) -> None:
-        """Check that tokens of a structured answer are counted."""
+        """Check that a structured answer's tokens are counted."""
         script = _Answers([FakeAnswer(data={"winner": "pro", "points": 3}, usage=(80, 9))])
         response = await call.ask(make(script), _request(output=OutputSchema.of(_SCHEMA)))
         assert (response.usage.prompt_tokens, response.usage.completion_tokens) == (80, 9)
 
     @_promise
     async def test_unknown_usage(self, make: MakeAdapter) -> None:
-        """Check that token counts are unknown, rather than zero, if the framework does not report them."""
+        """Check that token counts are unknown rather than zero if the framework does not report them."""
         response = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())
         assert response.usage.calls == 1
         assert response.usage.total_tokens is None
@@ -248,10 +248,10 @@ class AdapterConformance:
 
     @_promise
     async def test_deadline(self, make: MakeAdapter) -> None:
-        """Check that a call ends at its deadline, together with the framework's request."""
+        """Check that a call ends at its deadline, and the framework's request with it."""
         script = _Endless()
         model = make(script)
-        # Warm up, because first calls import a lot.
+        # Warm up, because first calls import a lot of code.
         warm = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())
         assert warm.text
         error = await _raised(ModelTimeout, call.ask(model, _request(settings=ModelSettings(timeout=0.2))))
@@ -260,7 +260,7 @@ class AdapterConformance:
 
     @_promise
     async def test_exception(self, make: MakeAdapter) -> None:
-        """Check that an exception of the framework becomes a ModelError that names its class."""
+        """Check that an exception raised by the framework becomes a ModelError naming its class."""
         for listener in _LISTENERS:
             model = make(_Answers([_FrameworkFailure("no engine")]))
             error = await _raised(ModelError, call.ask(model, _request(on_text=listener)))
@@ -293,7 +293,7 @@ class AdapterConformance:
 
     @_promise
     async def test_limits(self, make: MakeAdapter) -> None:
-        """Check that no requests reach the framework once a limit of the run is reached."""
+        """Check that no request reaches the framework once one of the run's limits is reached."""
         script = _Answers([FakeAnswer(pieces=("One.",))])
         two = sequencer(name="two").then(generator(name="first")).then(generator(name="second"))
         error = await _raised(LimitReached, two.run("May cars go?", model=make(script), limits=Limits(calls=1)))
@@ -316,7 +316,7 @@ class AdapterConformance:
 
     @_promise
     async def test_tools(self, make: MakeAdapter) -> None:
-        """Check that the tools of a request are either called or refused, but never ignored."""
+        """Check that a request's tools are either called or refused, but never ignored."""
         tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
         script = _Answers([FakeAnswer(pieces=("Out.",))])
         if self.takes_tools:

@@ -27,12 +27,14 @@ AttackKind: TypeAlias = Literal[
 ]
 """Kind of impersonation.
 
-An attack imitates lines of the transcript, an order, an authority, control tokens of the model, an answer or a tool
+An attack imitates lines of the transcript, an order, an authority, the model's control tokens, an answer or a tool
 result, a field to fill in, a link or an element, a terminal command, unusual characters, or a majority opinion.
 """
 
 AttackPlace: TypeAlias = Literal["argument", "name", "stance", "material"]
-"""Location of an attack: a model's answer, the name of a debater or position, or a source, diff or compared text."""
+"""Where an attack is placed: a model's answer, the name of a debater or position, or a source, diff or
+compared text.
+"""
 
 _FIELD = re.compile("«(own|other|question)»")
 
@@ -42,7 +44,7 @@ class Attack:
     """Attack as a template; `written` fills it in."""
 
     id: str
-    """Unique name of the attack, consisting of words joined by hyphens."""
+    """Unique name consisting of words joined by hyphens."""
     kind: AttackKind
     template: str
     """Text of the attack, with the placeholders `«own»`, `«other»` and `«question»` for values from the debate."""
@@ -258,4 +260,4 @@ ATTACKS: tuple[Attack, ...] = (
     *_CALLED,
     *_MATERIAL,
 )
-"""Attacks grouped by kind, with attacks in names, stances and sources at the end."""
+"""Attacks grouped by kind, with those in names, stances and sources at the end."""

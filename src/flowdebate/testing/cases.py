@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Sabotage(Exception):
-    """Exception raised by hostile functions and values, simulating an application's exception."""
+    """Exception raised by hostile functions and values to simulate an application's exception."""
 
 
 class Unprintable:
@@ -61,7 +61,7 @@ class Unreadable(Mapping[str, object]):
 
 
 Measure = Literal["round", "entries", "calls", "raises"]
-"""Measure for predicates: the round, or the number of arguments or model calls so far. A Sabotage is raised instead."""
+"""Measure for predicates: the round, or the number of arguments or model calls so far; Sabotage is raised instead."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -88,7 +88,7 @@ class Returns:
         return f"Returns({', '.join(map(repr, self.values))}{', wait=True' if self.wait else ''})"
 
     def _value(self, ctx: Context) -> object:
-        # Selected by round, because one object may serve several debates at once; the opening comes before round 1.
+        # Selected by round, because one object may serve several debates at once; an opening precedes round 1.
         value = self.values[(max(ctx.sequencer.state.round, 1) - 1) % len(self.values)]
         if isinstance(value, BaseException):
             raise value
@@ -128,7 +128,7 @@ async def _later(function: Callable[[Context], T], ctx: Context) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """Answers of a model to each kind of block, used one after the other, starting over after the last one."""
+    """A model's answers to each kind of block, given one after another, starting over after the last one."""
 
     arguments: Sequence[Any] = ("An argument.",)
     """Answers to requests for text, from debaters and from a synthesizer without a schema."""
@@ -138,7 +138,7 @@ class Answers:
     """Answer to requests for a judge's verdict, also used to derive a score for each side."""
     deliverable: object = None
     """Answer to all other requests, which come from a synthesizer with a schema. An audience votes for one side after
-    the other.
+    another.
     """
 
     def model(self) -> FunctionModel:
@@ -154,7 +154,7 @@ class Answers:
         return FunctionModel(answer, name="answers")
 
     def _replies_to(self, request: ModelRequest) -> tuple[str, Sequence[Any]]:
-        """Return the role that made the request, and its replies.
+        """Return the role behind the request, and its replies.
 
         The answer schema determines the role, because blocks may have any name.
         """
@@ -176,7 +176,7 @@ class Answers:
 def _as_scores(verdict: object, request: ModelRequest) -> object:
     """Convert `verdict` to scores: 100 for the winner and 0 for the others, or 50 each if there is no winner.
 
-    Sides whose names differ from their stances get equal scores; values other than verdicts stay unchanged.
+    Sides whose names differ from their stances get equal scores; values other than verdicts are left unchanged.
     """
     if not isinstance(verdict, dict) or "winner" not in verdict:
         return verdict
@@ -188,7 +188,7 @@ def _as_scores(verdict: object, request: ModelRequest) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class DebateCase:
-    """Debate together with its question and a model's answers.
+    """A debate together with its question and a model's answers.
 
     >>> sides = [{"name": "a", "stance": "cap rents"}, {"name": "b", "stance": "free rents"}]
     >>> found = {"verdict": "Cap them.", "winner": "cap rents", "reasoning": "It was answered."}
@@ -217,7 +217,7 @@ class DebateCase:
 
     @property
     def max_rounds(self) -> int:
-        """Maximum number of rounds; with phases, the sum of their rounds."""
+        """Maximum number of rounds; if there are phases, the sum of their rounds."""
         format_ = find_format(self.options.get("format"), location="case", pattern="debate")
         phase_values = self.options.get("phases") or (None if format_ is None else format_.phases) or None
         phases = check_phases(phase_values, location="case", members=len(self.roster))

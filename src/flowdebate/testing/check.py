@@ -56,54 +56,54 @@ if TYPE_CHECKING:
 PROMISES: Mapping[str, Callable[[Any], Iterator[str]]] = {
     promise.__name__: promise for group in (OF_A_RUN, OF_RUNS, OF_A_CANCELLATION, OF_A_CHECK) for promise in group
 }
-"""All checked promises, keyed by name."""
+"""All promises to check, keyed by name."""
 
-# Too unusual to be in a prompt by chance: if it appears, the pattern has included it.
+# Too unusual to be in a prompt by chance: if it appears, the pattern put it there.
 _OTHER_QUESTION = f"Should the {OTHER_WORDS[0]} ferry cross the {OTHER_WORDS[1]} before the winter?"
-# Maximum number of examples tried to find a smaller one, because each takes several runs.
+# Maximum number of examples tried to find a smaller one; each takes several runs.
 _SHRINKING = 100
 # Maximum number of locations in the application's code at which runs of the first example are cancelled.
 _PLACES = 20
-# Duration in seconds above which a check announces the expected time, after a few examples.
+# Duration in seconds above which a check announces the expected time, and the number of examples after which it does.
 _LONG, _FEW = 60, 3
 
 
 class CheckOptions(TypedDict, total=False):
-    """Options of `check_pattern` and `check_debate`."""
+    """Options for `check_pattern` and `check_debate`."""
 
     max_examples: int
-    """Number of generated examples; default 100."""
+    """Number of examples to generate; 100 by default."""
     seed: int | None
-    """Seed of the examples; None (default) chooses a new seed each time and reports it in the error.
+    """Seed for the examples; None (default) chooses a new seed each time and reports it in the error.
 
-    The same number generates the same examples for the same release of hypothesis and the same set of loaded modules,
-    whose constants hypothesis tries.
+    A number generates the same examples each time, given the same release of hypothesis and the same set of loaded
+    modules, whose constants hypothesis tries.
     """
     failures: bool
-    """True if models fail in some of the examples; default True."""
+    """True (default) if models fail in some of the examples."""
     questions: SearchStrategy[str] | None
-    """Strategy for questions; default `flowdebate.testing.strategies.questions()`."""
+    """Strategy for questions; `flowdebate.testing.strategies.questions()` by default."""
     texts: Sequence[str]
-    """Additional texts that models may say, for example a phrase that `terminate_when` waits for."""
+    """Additional text for models to say, for example a phrase that `terminate_when` waits for."""
     answers: Answering | None
-    """Function that answers some model requests, and returns None for the others."""
+    """Function that answers some of the models' requests, and returns None for the others."""
     skip: Sequence[str]
     """Names of promises not to check for this pattern."""
     examples: Sequence[Example]
     """Examples to check before any are generated."""
     max_calls: int
-    """Number of model calls after which a run counts as endless; default 2,000."""
+    """Number of model calls after which a run counts as endless; 2,000 by default."""
     max_seconds: float
-    """Seconds after which a run counts as endless; default 5."""
+    """Seconds after which a run counts as endless; 5 by default."""
 
 
 def check_debate(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
-    """Check a debate with `check_pattern`; raise ConfigurationError for other patterns."""
+    """Check a debate with `check_pattern`; raise ConfigurationError for any other pattern."""
     _check("check_debate", pattern, options, only=DebateRawOutput)
 
 
 def check_pattern(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
-    """Check that `pattern`, a pattern or a function that builds one, keeps the library's promises.
+    """Check that `pattern`, a pattern or a function building one, keeps the library's promises.
 
     Each generated example runs the pattern six or seven times with simulated models and humans, even if the pattern
     names models; a function is called twice per example. The first broken promise raises PromiseBroken, an
@@ -123,16 +123,18 @@ class Finding:
     """Result of a check."""
 
     examples: int = 0
-    """Number of examples generated before a promise was broken (including the failing one), or in total."""
+    """Number of examples generated until a promise was broken (including the failing one), or in total."""
     broken: PromiseBroken | None = None
     """Smallest failure; None if no promise was broken."""
     shrunk: int = 0
-    """Number of further examples tried in order to find a smaller failure."""
+    """Number of further examples tried to find a smaller failure."""
     seen: Coverage = field(default_factory=Coverage)
     seconds: float = 0.0
     """Total duration of all examples so far, in seconds."""
     hung: bool = False
-    """True if a run exceeded its time limit; smaller examples are not tried then, because they would take as long."""
+    """True if a run exceeded its time limit; smaller examples are not tried then, because they would take
+    just as long.
+    """
 
 
 def find_broken_promise(
@@ -143,7 +145,7 @@ def find_broken_promise(
     shrink: bool = True,
     **options: Unpack[CheckOptions],
 ) -> Finding:
-    """Run `check_pattern`, but return its result as a value: the failure, if any, and the number of examples."""
+    """Run `check_pattern`, but return a value: the failure, if any, and the number of examples."""
     make = _maker(pattern, location)
     skip, seed = options.get("skip", ()), options.get("seed")
     check_library(f"{location}()", "hypothesis", library="hypothesis", extra="testing")
@@ -188,7 +190,7 @@ def _draw(check: _Check) -> None:
         texts=[*options.get("texts", ()), *words],
     )
     # Failures are reported in this library's error, with an example to paste; a database would make checks depend on
-    # earlier ones.
+    # earlier checks.
     quiet = settings(
         max_examples=options.get("max_examples", 100),
         phases=[Phase.generate, *([Phase.shrink] if check.max_shrinks else [])],
@@ -204,13 +206,13 @@ def _draw(check: _Check) -> None:
     @quiet
     @given(drawn)
     def holds(example: Example) -> None:
-        # hypothesis seeds all examples alike, which could hide that a block behaves randomly.
+        # hypothesis seeds all examples alike, which might hide a block's random behavior.
         random.seed(f"{check.seed} {check.finding.examples} {check.finding.shrunk}")
         check.holds(example)
         if check.finding.broken is not None and check.finding.broken.example == example:
             raise check.finding.broken
 
-    with suppress(PromiseBroken, errors.Flaky):  # a block with state may fail only once
+    with suppress(PromiseBroken, errors.Flaky):  # a block with state might only fail once
         holds()
     if check.finding.broken is None:
         check.whole()
@@ -227,7 +229,7 @@ class _Check:
     seed: int
     options: CheckOptions
     max_shrinks: int
-    """Maximum number of examples tried in order to find a smaller failure."""
+    """Maximum number of examples tried to find a smaller failure."""
     finding: Finding = field(default_factory=Finding)
     waits: dict[Wait | None, int] = field(default_factory=dict)
     """Number of waits in the first example, keyed by location in the application's code."""
@@ -275,7 +277,7 @@ class _Check:
             )
 
     def whole(self) -> None:
-        """Check the promises that concern all examples together, and record the first broken one."""
+        """Check the promises about all examples together, and record the first broken one."""
         self.finding.seen.examples = self.finding.examples
         for promise in OF_A_CHECK:
             if promise.__name__ not in self.skip:
@@ -315,12 +317,12 @@ class _Check:
             return run
 
         elsewhere = replace(example, question=_OTHER_QUESTION, seed=example.seed + 1, faults={})
-        # Different words from the first run's: an answer stored without its question would be recognized.
+        # Different words from the first run's, to recognize an answer stored without its question.
         other = await play(elsewhere)
         first = await play(example)
         yield OF_A_RUN, first
         yield OF_A_RUN, other
-        # Reveals state that lasts for two runs, or that depends on the question after a different one.
+        # Reveals state that leaks into a second run, or into a repeated question after a different one.
         at_once = await play(example)
         later = await play(elsewhere)
         changed = None
@@ -339,7 +341,7 @@ class _Check:
                 yield OF_A_CANCELLATION, cancelled
 
     async def _cancelled(self, pattern: Block[Any, Any], example: Example) -> AsyncIterator[Cancelled]:
-        """Cancel runs while they wait: at each location in the first example, and at one in further examples."""
+        """Cancel runs while they wait: in the first example at each location, in further examples at one."""
         if not self.waits:
             with watching(lambda place: self.waits.update({place: self.waits.get(place, 0) + 1})):
                 await self._play(pattern, example, frozenset())
@@ -356,7 +358,7 @@ class _Check:
     async def _cancel(
         self, pattern: Block[Any, Any], example: Example, place: Wait | None, number: int
     ) -> Cancelled | None:
-        """Cancel a run at its wait number `number` at `place`; return None if the run ended before that."""
+        """Cancel a run at its wait number `number` at `place`; return None if the run ended first."""
         remaining = number
         handles: list[RunHandle[Any]] = []
 
@@ -388,7 +390,7 @@ class _Check:
         stances: frozenset[str],
         handles: list[RunHandle[Any]] | None = None,
     ) -> Played:
-        """Play an example; append the handle of its run to `handles`, and another one after each human answer."""
+        """Play an example, appending its run's handle to `handles`, and another one after each human answer."""
         options, store = self.options, _store_of(pattern)
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
         handles = [] if handles is None else handles
@@ -418,7 +420,7 @@ class _Check:
         return Played(example=example, view=view, output=output, error=error, model=model, stances=stances, hangs=hangs)
 
     async def _hang(self, handle: RunHandle[Any]) -> str | None:
-        """Describe a run that exceeded its time limit, and cancel the run."""
+        """Cancel a run that exceeded its time limit, and describe it."""
         await handle.wait(self.clock.seconds_left)
         if handle.done():
             return None
@@ -430,7 +432,7 @@ class _Check:
 
 
 def _store_of(pattern: Block[Any, Any]) -> MemoryStore | Literal[False]:
-    """Create a store for a pattern with humans; return False for other patterns."""
+    """Create a store if the pattern has humans; otherwise return False."""
     humans = any(getattr(resource, "needs_store", False) for resource in pattern.resources.values())
     return MemoryStore() if humans else False
 
@@ -440,7 +442,7 @@ def _describe_hang(seconds: float, place: Wait | None) -> str:
 
 
 def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
-    """Return a function that builds the pattern under test."""
+    """Return a function to build the pattern under test."""
     if not isinstance(pattern, Block) and not callable(pattern):
         raise ConfigurationError(
             f"{location}()", "pattern", pattern, "must be a pattern, or a function that builds one"
@@ -459,7 +461,7 @@ def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
 
 
 def _parts_of(root: object) -> Iterator[object]:
-    """Yield the blocks and steps of `root`, except blocks called by a function."""
+    """Yield the blocks and steps of `root`, apart from blocks called by a function."""
     seen: set[int] = set()
     queue = [root]
     while queue:
@@ -479,7 +481,7 @@ def _parts_of(root: object) -> Iterator[object]:
 
 
 def _predicates_of(parts: Iterable[Any]) -> list[Any]:
-    """Collect the `terminate_when` of each pattern among the parts; None for patterns that have none."""
+    """Collect the `terminate_when` of each pattern among the parts; None for a pattern without one."""
     loops = [part.when for part in parts if isinstance(part, LoopBack)]
     return [loop.terminate_when for loop in loops if isinstance(loop, RoundCondition)]
 

@@ -1,4 +1,4 @@
-"""Examples as values: a question, and the texts, failures and delays of models."""
+"""Examples as values: a question, and the models' texts, failures and delays."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FAULTS: Mapping[str, Callable[[], ModelResponse]] = {
     "empty": ModelResponse,
     "cut off": lambda: ModelResponse(text='{"', finish="length"),
 }
-"""Failures of a model call, keyed by name."""
+"""Failures of model calls, keyed by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +55,11 @@ class Example:
     question: str = "Why?"
     seed: int = 0
     texts: Sequence[str] = ("Yes.",)
-    """Texts by the model for requests without a schema; the prompt determines which one is used."""
+    """Texts the model may answer with if a request has no schema; the prompt determines which one is used."""
     choices: Sequence[int] = (0,)
-    """Choices by the model for answers with a schema; the prompt determines which one is used."""
+    """Choices the model may make in answers with a schema; the prompt determines which one is used."""
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Failing calls, as keys of `FAULTS`, keyed by the number of the call, from 1."""
+    """Calls to fail, as keys of `FAULTS`, keyed by the number of the call, starting at 1."""
     delays: Sequence[int] = ()
     """Delays of the answers in event loop iterations, one per call, starting over after the last one."""
 
@@ -69,15 +69,15 @@ class Example:
 
 
 class Call(NamedTuple):
-    """Request made by a run."""
+    """A request made by a run."""
 
     block: str
     prompt: str
-    """All messages, joined into a single text."""
+    """All messages joined into a single string."""
 
 
 class ExampleModel:
-    """Model that plays every role of every pattern according to `example`, and records the `calls`.
+    """Model that plays every role in every pattern according to `example`, and records the `calls`.
 
     An answer depends on the prompt, but not on the order of calls. When asked for a winner, scores or a letter, the
     model has a favorite position, whatever the order, or (in a fifth of all cases) none. `answers` takes precedence.
@@ -131,7 +131,7 @@ class ExampleModel:
                 judge = SimJudge(quality=by_text if request.choices else quality, seed=favour)
                 return await judge.request(request)
         drawn = _Drawn(self._example, f"{request.block}\0{prompt}")
-        # Called whenever offered, because most of the pattern would otherwise stay untested.
+        # Called whenever it is offered, because otherwise most of the pattern would not be tested.
         handing_over = [tool for tool in request.tools if tool.name == "handoff"]
         if handing_over:
             arguments = json.dumps(drawn.instance(inline_definitions(dict(handing_over[0].parameters))))
@@ -151,7 +151,7 @@ class ExampleModel:
         return ModelResponse(data=data)
 
 
-# One in this number of judges considers all positions equally good.
+# One in this many judges considers all positions equally good.
 _TIED = 5
 _TRANSITION = re.compile(r'"(Transition to [^"\n]+)"')
 # Maximum depth of a schema, which may refer to itself.
@@ -159,7 +159,7 @@ _DEEPEST = 6
 
 
 class _Drawn:
-    """Generated answer to one call, derived from the example, the call and the position within the answer."""
+    """A generated answer to one call, derived from the example, the call and the position within the answer."""
 
     def __init__(self, example: Example, call: str) -> None:
         self._example = example
@@ -179,16 +179,17 @@ class _Drawn:
         return crc32(f"{self._call}\0{place}".encode(errors="replace"))
 
     def transition(self, prompt: str) -> str:
-        """Return the last line for handing over to another speaker, if the prompt lists such lines."""
+        """Return the last of the prompt's lines for handing over to another speaker, if there are any."""
         lines = _TRANSITION.findall(prompt)
         return f"\n\n{lines[self.pick(len(lines), 'next')]}" if lines else ""
 
     def instance(  # noqa: PLR0911 - kind by kind
         self, schema: Mapping[str, Any], place: str = "", nth: int = 0, depth: int = 0
     ) -> object:
-        """Generate an instance of `schema`, which has no references; avoid equal enum values in a list."""
+        """Generate an instance of `schema`, which must not contain references; avoid equal enum values in a list."""
         if "enum" in schema:
-            values = sorted(schema["enum"], key=str)  # sorted, to be independent of the judge's reading order
+            # sorted, to make the order independent of the judge's reading order
+            values = sorted(schema["enum"], key=str)
             return values[(self.pick(len(values), place) + nth) % len(values)]
         options = schema.get("anyOf") or schema.get("oneOf")
         if options:
@@ -219,7 +220,7 @@ class _Drawn:
 
 
 def answer_of(example: Example, request: HumanRequest) -> object:
-    """Return a human's answer that does not depend on the transcript so far."""
+    """Return a human's answer, independent of the transcript so far."""
     if request.problem is not None:  # otherwise the request would be repeated forever
         problem = f"must have humans with `ask=`, or that accept the answers of examples: {request.problem}"
         raise ConfigurationError("check_pattern()", "pattern", request.block, problem)

@@ -1,4 +1,4 @@
-"""Invariants of runs: functions that yield violations of a promise, which their docstring states."""
+"""Invariants of runs: functions that yield violations of the promise stated in their docstring."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ EventT = TypeVar("EventT")
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """Run of a pattern on an example, up to the run's end or failure."""
+    """A run of a pattern on an example, until it ended or failed."""
 
     example: Example
     view: RunView
-    """Result of the run, or its handle if it failed."""
+    """The run's result, or its handle if it failed."""
     output: object
     error: Exception | None
     model: ExampleModel
     stances: frozenset[str]
-    """Stances of a debate; empty if unknown, and for other patterns."""
+    """A debate's stances; empty if unknown, and for other patterns."""
     hangs: str | None = None
-    """Description of a run that was cancelled because it exceeded its time limit."""
+    """Description of a run cancelled because it exceeded its time limit."""
 
     @property
     def unending(self) -> bool:
@@ -52,7 +52,7 @@ class Played:
 
     @property
     def raw(self) -> PatternOutput | None:
-        """Raw output; partial if the run failed, and None if it failed before there was any."""
+        """Raw output; partial if the run failed, and None if it failed before there was any output."""
         raw: PatternOutput | None = self.view.raw
         return raw
 
@@ -63,7 +63,7 @@ class Played:
 
     @cached_property
     def _patterns(self) -> tuple[str, tuple[str, ...]]:
-        """Paths of the outermost pattern (the last one, if there are several) and of the patterns inside it."""
+        """Paths of the outermost pattern (the last one, if there are several) and of the patterns within it."""
         paths: list[str] = []
         for event in self.view.events:
             if isinstance(event, RoundStarted):
@@ -75,7 +75,7 @@ class Played:
         return outermost, tuple({f"{path}/" for path in paths if path.startswith(f"{outermost}/")})
 
     def events(self, kind: type[EventT]) -> list[EventT]:
-        """Return the events of one kind in order, ignoring events of patterns inside the outermost one."""
+        """Return the events of one kind in order, ignoring those from patterns within the outermost one."""
         outermost, inside = self._patterns
         matching: list[Any] = [event for event in self.view.events if isinstance(event, kind)]
         return [
@@ -91,13 +91,13 @@ class Runs:
 
     first: Played
     at_once: Played
-    """Repetition of `first` immediately afterwards."""
+    """Repetition of `first` immediately after it."""
     other: Played
     """Run before `first` with a different question, a different seed, and no model failures."""
     later: Played
     """Repetition of `other` after `first`."""
     changed: Played | None
-    """Run like `first`, but with a different seed (for a debate), or with answers that arrive in a different order.
+    """Run like `first`, but with a different seed (for a debate), or with answers arriving in a different order.
 
     None if models fail in the first run.
     """
@@ -110,13 +110,13 @@ class Cancelled:
     """Run that was cancelled but did not end."""
 
     place: Wait | None
-    """Location of the wait in the application's code; None for the library's code."""
+    """Where the run was waiting in the application's code; None for the library's code."""
     run: Played
 
 
 @dataclass(kw_only=True)
 class Coverage:
-    """Cases covered by the runs of a check."""
+    """What the runs of a check have covered."""
 
     has_predicate: bool = False
     """True if the pattern has a `terminate_when` condition."""
@@ -175,7 +175,7 @@ def ends_within_rounds(run: Played) -> Problems:
 
 
 def reports_true_stop_reason(run: Played) -> Problems:
-    """Check that a complete run reports its true reason for stopping: the maximum of rounds, or a role's decision."""
+    """Check that a complete run reports its true stop reason: the maximum number of rounds, or a role's decision."""
     ended = run.events(RoundsEnded)
     rounds = run.events(RoundStarted)
     if not run.complete or run.raw is None or not ended or not rounds:
@@ -196,7 +196,7 @@ def reports_true_stop_reason(run: Played) -> Problems:
 
 
 def records_contributions(run: Played) -> Problems:
-    """Check that the transcript has one entry per finished turn, by its speaker, in ascending rounds."""
+    """Check that the transcript has one entry per finished turn, by its speaker, with rounds in ascending order."""
     if run.raw is None:
         return
     spoken = [(entry.round, entry.speaker) for entry in run.raw.entries]
@@ -213,7 +213,7 @@ def records_contributions(run: Played) -> Problems:
 def tasks_match_the_transcript(run: Played) -> Problems:
     """Check that every turn has a task, and that no task is left open.
 
-    Each task was completed by its speaker with the turn's text, has failed, or was cancelled.
+    Each task was either completed by its speaker with the turn's text, or has failed or been cancelled.
     """
     if run.raw is None:
         return
@@ -250,7 +250,7 @@ def only_scheduled_speakers_speak(run: Played) -> Problems:
 
 
 def keeps_turn_order(run: Played) -> Problems:
-    """Check that turns and entries follow the announced order of the round, and that nobody else speaks."""
+    """Check that turns and entries follow the round's announced order, and that nobody else speaks."""
     for event in run.events(TurnsOrdered):
         order = list(event.speakers)
         turns = [turn.agent_name for turn in run.events(TurnStarted) if turn.round == event.round]
@@ -270,7 +270,7 @@ def has_no_empty_arguments(run: Played) -> Problems:
 
 
 def winner_is_among_the_positions(run: Played) -> Problems:
-    """Check that the winner is a stance of the debate, or an agent with a proposal; or that there is no winner."""
+    """Check that the winner is a stance in the debate, or an agent with a proposal, or that there is none."""
     if isinstance(run.raw, DebateRawOutput):
         verdict = run.raw.verdict
         winner = None if verdict is None else verdict.unknown_winner or verdict.winner
@@ -283,7 +283,7 @@ def winner_is_among_the_positions(run: Played) -> Problems:
 
 
 def reports_failures(run: Played) -> Problems:
-    """Check that every tolerated provider failure is an event, is in `losses`, and affects the status of the run."""
+    """Check that every tolerated provider failure is an event, is in `losses`, and affects the run's status."""
     if run.raw is None:
         return
     losses, failures = list(run.raw.losses), run.events(RoleFailed)
@@ -300,12 +300,12 @@ def reports_failures(run: Played) -> Problems:
 
 
 def counts_every_call(run: Played) -> Problems:
-    """Check that the usage of a run is the sum of its calls, and that each request to a model is counted as a call."""
+    """Check that a run's usage is the sum of its calls, and that each request to a model is counted as a call."""
     called = [event for event in run.view.events if isinstance(event, ModelCalled)]
     total = reduce(add, (event.usage for event in called), Usage.zero())
     if total != run.view.usage:
         yield f"the run says {run.view.usage}, its calls add up to {total}"
-    # Calls of real fallback models fail, and a fork also has its parent's answers.
+    # Calls to real fallback models fail, and a fork also has its parent's answers.
     answered = [event for event in called if event.model == run.model.name and event.origin == "asked"]
     if len(answered) != len(run.model.calls):
         yield f"{len(run.model.calls)} requests, {len(answered)} calls"
@@ -331,7 +331,7 @@ def events_match_result(run: Played) -> Problems:
 
 
 def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
-    """Yield the events with a counterpart in the raw output, for all patterns, with the field names of both."""
+    """Yield the events with a counterpart in the raw output, for all patterns, with both field names."""
     for info in load_patterns().values():
         for kind in info.load_events():
             if kind.output_item is not None:
@@ -339,7 +339,7 @@ def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
 
 
 def round_trips_json(run: Played) -> Problems:
-    """Check that the raw output is unchanged after conversion to its wire form and back."""
+    """Check that converting the raw output to its wire form and back leaves it unchanged."""
     if run.raw is not None and run.complete:
         wire = run.raw.to_wire()
         read = type(run.raw).model_validate(wire)
@@ -348,7 +348,7 @@ def round_trips_json(run: Played) -> Problems:
 
 
 def has_storable_output(run: Played) -> Problems:
-    """Check that a store accepts the output and the raw output: JSON, or data that pydantic can convert to JSON."""
+    """Check that a store accepts the output and the raw output: JSON, or data for which pydantic has a JSON form."""
     for what, value in (("output", run.output), ("raw output", run.raw)) if run.complete else ():
         try:
             to_json(value, inf_nan_mode="strings")
@@ -385,7 +385,7 @@ def _compare(first: Played, again: Played) -> str | None:
 
 
 def keeps_question_verbatim(runs: Runs) -> Problems:
-    """Check that the raw output and the prompts contain the question word for word.
+    """Check that the raw output and the prompts contain the question verbatim.
 
     A block whose prompts show one question has to show every question.
     """
@@ -401,7 +401,7 @@ def keeps_question_verbatim(runs: Runs) -> Problems:
 
 
 def answers_current_question(runs: Runs) -> Problems:
-    """Check that a run does not mention the question of an earlier run, and equals a run of a newly built pattern."""
+    """Check that a run does not mention an earlier run's question, and equals a run of a newly built pattern."""
     for run in (runs.first, runs.at_once):
         material = f"{run.example.question} {' '.join(run.example.texts)}".casefold()
         for text in _list_texts([_as_json(run.raw), _as_json(run.output)]):
@@ -442,7 +442,7 @@ def ignores_arrival_order(runs: Runs) -> Problems:
 
 
 def ends_when_cancelled(cancelled: Cancelled) -> Problems:
-    """Check that a cancelled run ends, which means that no block swallows the cancellation."""
+    """Check that a cancelled run ends, so no block swallows the cancellation."""
     run, place = cancelled.run, "" if cancelled.place is None else f" at {cancelled.place}"
     status = run.hangs or (run.view.status if run.error is None else error_text(run.error))
     yield f"cancelled{place}, the run goes on: {status}"
@@ -452,7 +452,7 @@ def ends_when_cancelled(cancelled: Cancelled) -> Problems:
 
 
 def gives_every_side_a_turn(seen: Coverage) -> Problems:
-    """Check that everybody with a turn in a pattern is heard in some example, if there are five per speaker."""
+    """Check that everybody with a turn in a pattern is heard in some example, given five examples per speaker."""
     patterns: dict[str, list[tuple[str, str]]] = {}
     for turn, speaker in sorted(seen.speakers):
         patterns.setdefault(turn.removesuffix(speaker), []).append((turn, speaker))
@@ -463,9 +463,9 @@ def gives_every_side_a_turn(seen: Coverage) -> Problems:
 
 
 def terminate_when_can_fire(seen: Coverage) -> Problems:
-    """Check that a `terminate_when` ends some run before its last round.
+    """Check that a `terminate_when` ends at least one run before its last round.
 
-    Examples do not know its trigger; `texts=["…"]` adds texts for models to say.
+    Examples do not know what triggers it; `texts=["…"]` adds text for models to say.
     """
     if seen.has_predicate and seen.evaluated and not seen.fired:
         yield f"terminate_when was asked in {seen.evaluated} runs and was never true"
@@ -499,7 +499,7 @@ OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire,
 
 OTHER_WORDS = ("Quellfurt", "Ostermarn")
 """Invented names in the other question, too rare to occur by chance."""
-# Number of examples per speaker after which it is no longer chance that a moderator never calls somebody.
+# Number of examples per speaker after which chance no longer explains that a moderator never calls somebody.
 _CHANCES = 5
 
 # Minimum length in characters: a shorter question, such as "Why?", may be in a prompt by chance.
@@ -520,9 +520,9 @@ def _count_rounds(raw: object) -> int | None:
 
 
 def _find_blocks_showing(run: Played) -> set[str]:
-    """Return the names of blocks whose prompts contain the question."""
+    """Return the names of blocks with the question in their prompts."""
     text = clean_text(run.example.question)
-    # A question that looks like a line of the prompt is escaped there.
+    # A question that looks like a line of the prompt is escaped in it.
     return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}
 
 
@@ -532,7 +532,7 @@ def _block_of(path: str) -> str:
 
 
 def _list_texts(value: object) -> Iterator[str]:
-    """Yield the texts in JSON data."""
+    """Yield the strings in JSON data."""
     if isinstance(value, str):
         yield value
     for item in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
@@ -551,7 +551,7 @@ def _drop_times(value: object) -> object:
 
 
 def _describe_difference(one: object, two: object, place: str = "") -> str:
-    """Describe the first difference between two values; return an empty text if there is none."""
+    """Describe the first difference between two values; return "" if there is none."""
     if isinstance(one, Mapping) and isinstance(two, Mapping) and one.keys() == two.keys():
         pairs = [(f"{place}.{key}" if place else str(key), one[key], two[key]) for key in one]
     elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):

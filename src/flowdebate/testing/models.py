@@ -20,12 +20,12 @@ from flowdebate.models.call import allow_real_models as allow_real_models
 from flowdebate.models.call import forbid_real_models as forbid_real_models
 
 Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCall | Sequence[ToolCall] | BaseException"
-"""Answer of a test model: text, a structured answer, a complete response, tool calls, or an exception to raise."""
+"""A test model's answer: text, a structured answer, a complete response, tool calls, or an exception to raise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """Request, as it was at the time of the call."""
+    """A request as it was at the time of the call."""
 
     block: str
     """Name of the block that made the call."""
@@ -34,23 +34,23 @@ class RecordedCall:
     tools: Sequence[str]
     """Names of the offered tools."""
     begins: str = ""
-    """Words with which the answer must begin, for models that support this."""
+    """Words that the answer must begin with, for models supporting this."""
     sentences: int | None = None
-    """Maximum number of sentences, for models that support this."""
+    """Maximum number of sentences, for models supporting this."""
 
     @property
     def prompt(self) -> str:
-        """All messages joined into one text, for assertions."""
+        """All messages joined into one string, for use in assertions."""
         return "\n".join(str(message.get("content") or "") for message in self.messages)
 
 
 class FunctionModel:
     """Model that answers with `function(request)`, which may be sync or async.
 
-    `request.messages` are the chat messages as dicts, `request.output_schema` is the JSON Schema of a structured answer
-    (None for text), and `request.block` is the name of the calling block. The function returns `str`, a dict (a
-    structured answer, validated like any model's), one or more `ToolCall` objects, or a complete `ModelResponse`; its
-    exceptions reach the caller unchanged.
+    `request.messages` are the chat messages as dicts, `request.output_schema` is the JSON Schema for a structured
+    answer (None for text), and `request.block` is the name of the calling block. The function returns a `str`, a dict
+    (a structured answer, validated like any model's), one or more `ToolCall` objects, or a complete `ModelResponse`;
+    its exceptions reach the caller unchanged.
 
     >>> from flowdebate import generator
     >>> echo = FunctionModel(lambda request: request.messages[-1]["content"].upper())
@@ -65,7 +65,7 @@ class FunctionModel:
         self._function = function
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer with the result of the function."""
+        """Answer with the function's result."""
         return response_of(await result_of(self._function(request)), request, self.name)
 
     def __repr__(self) -> str:
@@ -76,8 +76,8 @@ class ScriptedModel:
     """Model that answers with `replies` in order, one per call.
 
     A reply is text, a dict or pydantic model (a structured answer), one or more `ToolCall` objects, a `ModelResponse`,
-    or an exception, which is raised. Calls beyond the script raise `ScriptError`, as does `assert_complete()` while
-    replies are left. `calls` contains the requests.
+    or an exception to raise. Calls beyond the script raise `ScriptError`, as does `assert_complete()` if there are
+    replies left. `calls` contains the requests.
 
     >>> model = ScriptedModel("one", "two")
     >>> model.remaining
@@ -93,7 +93,7 @@ class ScriptedModel:
 
     @property
     def remaining(self) -> int:
-        """Number of remaining replies."""
+        """Number of replies left."""
         return max(len(self._replies) - len(self.calls), 0)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -116,7 +116,7 @@ class ScriptedModel:
         return response_of(self._replies[number - 1], request, self.name)
 
     def assert_complete(self) -> None:
-        """Raise ScriptError if replies are left."""
+        """Raise ScriptError if there are replies left."""
         if self.remaining:
             remaining = self._replies[len(self.calls) :]
             count = f"{len(remaining)} of {len(self._replies)}"
@@ -128,7 +128,7 @@ class ScriptedModel:
 
 
 def response_of(reply: object, request: ModelRequest, name: str) -> ModelResponse:
-    """Build the response of the model `name` from a reply of any kind, or raise the reply if it is an exception.
+    """Build the response by the model `name` from a reply of any kind; if the reply is an exception, raise it.
 
     A dict is a structured answer, or contains the log-probabilities of the request's choices.
     """

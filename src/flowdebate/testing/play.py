@@ -1,4 +1,4 @@
-"""Runs within a check: limited in time, and observed and cancelled while they wait."""
+"""Runs within a check, limited in time, and observed and cancelled while they wait."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 _OURS = str(Path(__file__).parents[1])
 _STANDARD = sysconfig.get_path("stdlib")
-# Time in seconds for a cancelled run to end, and for a thread to notice that its run exceeded the time limit.
+# Seconds for a cancelled run to end, and for a thread to notice that its run exceeded the time limit.
 _GRACE = 1.0
 
 
 class Wait(NamedTuple):
-    """Location of a wait in the application's code."""
+    """Where a run waits in the application's code."""
 
     code: CodeType
     line: int
@@ -35,7 +35,7 @@ class Wait(NamedTuple):
 
 
 class RunHangs(Exception):
-    """Error for a run that blocks its thread beyond the time limit."""
+    """Raised for a run that blocks its thread beyond the time limit."""
 
     def __init__(self, place: Wait | None) -> None:
         self.place = place
@@ -44,7 +44,7 @@ class RunHangs(Exception):
 
 @dataclass
 class Clock:
-    """Clock that measures the time of each run."""
+    """Clock measuring the time of each run."""
 
     seconds: float
     _end: float | None = field(default=None, init=False)
@@ -59,7 +59,7 @@ class Clock:
 
     @property
     def seconds_left(self) -> float:
-        """Return the time left for the run, in seconds."""
+        """Return the seconds left for the run."""
         return self.seconds if self._end is None else max(self._end - monotonic(), 0.0)
 
     @property
@@ -93,9 +93,9 @@ def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
 
 @contextmanager
 def watching(notice: Callable[[Wait | None], object]) -> Iterator[None]:
-    """Call `notice` whenever a task that was started in this context waits.
+    """Call `notice` whenever a task started in this context waits.
 
-    The argument is the location in the application's code; None for the library's code.
+    The argument is the location in the application's code, or None if the library's code is waiting.
     """
     loop = asyncio.get_running_loop()
     outside = loop.get_task_factory()
@@ -117,7 +117,7 @@ async def _watch(call: Coroutine[Any, Any, T], notice: Callable[[Wait | None], o
 
 @coroutine
 def _drive(call: Coroutine[Any, Any, Any], notice: Callable[[Wait | None], object]) -> Generator[object, Any, Any]:
-    # Equivalent to `await`, except that it records where the call waits.
+    # Equivalent to `await`, but records where the call waits.
     error: BaseException | None = None
     while True:
         try:
@@ -133,7 +133,7 @@ def _drive(call: Coroutine[Any, Any, Any], notice: Callable[[Wait | None], objec
 
 
 def location_of_task(task: asyncio.Task[Any]) -> Wait | None:
-    """Return the location in the application's code where a task waits."""
+    """Return the location in the application's code where a task is waiting."""
     return _application_frame(_inwards(task.get_coro()))
 
 

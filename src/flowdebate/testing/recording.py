@@ -21,10 +21,10 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
     """Serve the exchanges in the cassette at `path` from a local model server; yield its base URL.
 
     Record the cassette with `flowdebate models check MODEL --record FILE`, or with a `RecordingModel` and
-    `exchanges=True`. A recorded request gets its response again; equal requests get theirs in the recorded order. Any
-    other request is refused in the original server's words if the server always refused one of its parts, such as a
-    temperature. Otherwise it gets the response to a request of the same form: streamed, with tools, in a response
-    format. A request with a part that was never sent is also refused, with a message that names the part.
+    `exchanges=True`. A recorded request gets its response again; identical requests get theirs in the order recorded.
+    Any other request is refused in the original server's words if that server always refused one of its parts, such as
+    a temperature. Otherwise it gets the response to a request of the same form: streamed, with tools, in a response
+    format. A request with a part that was never sent is also refused, with a message naming the part.
 
     Raise BadFile for a file that is not such a cassette.
 
@@ -51,7 +51,7 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Suppress the log on stderr."""
+            """Suppress logging to stderr."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -74,7 +74,7 @@ class _Recording:
         self._lock = threading.Lock()
 
     def find(self, sent: dict[str, Any]) -> HttpExchange:
-        """Return the next response for a request."""
+        """Return the next response to a request."""
         equal = [exchange for exchange in self._exchanges if _content_of(exchange.sent) == _content_of(sent)]
         if equal:
             return self._next(json.dumps(_content_of(sent), sort_keys=True), equal, again=len(equal) - 1)
@@ -96,7 +96,7 @@ class _Recording:
         return self._next(form, alike, again=0)
 
     def _next(self, key: object, exchanges: Sequence[HttpExchange], *, again: int) -> HttpExchange:
-        """Return the next one of `exchanges`; after the last one, start again from number `again`."""
+        """Return the next of `exchanges`; after the last one, start again from number `again`."""
         with self._lock:
             number = self._served[key]
             self._served[key] += 1

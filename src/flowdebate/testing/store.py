@@ -1,4 +1,4 @@
-"""Store conformance suite: tests for the promises of `flowdebate.store.Store`."""
+"""Store conformance suite: tests for what `flowdebate.store.Store` promises."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ TRICKY_TEXTS = (
     " ends in blanks ",
     "",
 )
-"""Texts that a store must neither change nor confuse: a null character ends a string in C; half of a surrogate pair is
-possible in JSON but is not valid UTF-8; `..` leads out of a folder; and some databases drop trailing blanks.
+"""Strings that a store must neither change nor confuse: a null character ends a string in C; half of a surrogate pair
+is possible in JSON but is not valid UTF-8; `..` leads out of a folder; and some databases drop trailing blanks.
 """
 
-# Runs are listed by start time and clocks may repeat a value, so each run starts a millisecond after the last.
+# Runs are listed by start time, and a clock may repeat a value, so each run starts a millisecond after the last.
 _LATER = count(1)
 
 
@@ -63,7 +63,7 @@ class HeaderFields(TypedDict, total=False):
 
 
 def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
-    """Make the header of a new run, created after all earlier ones."""
+    """Make a header for a new run, created after all earlier ones."""
     default: HeaderFields = {
         "block": "debate",
         "seed": 7,
@@ -79,7 +79,7 @@ def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
 def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Make a test that opens as many store objects at one location as `check` has parameters.
 
-    It runs in a new event loop, without a pytest plugin. Tests with two objects are skipped for stores that cannot be
+    It runs in a new event loop, without a pytest plugin. Tests with two objects are skipped if the store cannot be
     shared.
     """
     objects = len(inspect.signature(check).parameters) - 1
@@ -146,10 +146,10 @@ class StoreConformance:
             def make(self, tmp_path):
                 return lambda: MyStore(tmp_path / "runs")
 
-    Each call of `make()` returns a new store object: for the same location within a test, and for a new, empty location
+    Each call to `make()` returns a new store object: for the same location within a test, and for a new, empty location
     in the next test. `shared` is True if several objects can use one location; otherwise tests that need two objects
-    are skipped. `take_within` is the maximum time in seconds until a run can be taken after its owner ends. `examples`
-    is the number of random sequences. Needs `flowdebate[testing]`.
+    are skipped. `take_within` is the maximum number of seconds until a run can be taken after its owner ends.
+    `examples` is the number of random sequences. Needs `flowdebate[testing]`.
     """
 
     shared = True
@@ -233,7 +233,7 @@ class StoreConformance:
 
     @_promise
     async def test_only_one_take_succeeds(self, store: Store) -> None:
-        """Check that one of many concurrent attempts succeeds, while the others raise RunConflict."""
+        """Check that one of many concurrent attempts succeeds while the others raise RunConflict."""
         await store.create(header("r"))
         await _refuses(RunConflict, store.take("r"))
         await store.release("r")
@@ -278,7 +278,7 @@ class StoreConformance:
         await one.close()
         assert not (await other.run("r")).owned
         end = time.monotonic() + self.take_within
-        while True:  # a server may take a moment to notice the loss of the owner
+        while True:  # it may take a server a moment to notice that the owner is gone
             try:
                 taken_run = await other.take("r")
             except RunConflict:
@@ -318,7 +318,7 @@ class StoreConformance:
         before = await store.run("r"), await store.steps("r")
         await store.commit("r", "k", "loss", "2", 2.0)
         assert (await store.run("r"), await store.steps("r")) == before
-        # For example, two workers, one of which was considered dead: a recorded step must not change.
+        # For example, by two workers, one of which was thought to be dead: a recorded step must not change.
         await asyncio.gather(*(store.commit("r", "at once", "call", str(n), 1.0) for n in range(10)))
         assert (await store.run("r")).steps == 2
         assert [(row.key, row.seq) for row in await store.steps("r")] == [("k", 1), ("at once", 2)]
@@ -337,7 +337,7 @@ class StoreConformance:
 
     @_promise
     async def test_steps_after_a_number_can_be_read(self, store: Store) -> None:
-        """Check that followers of a run can read the steps after a number, as well as all open ones."""
+        """Check that a run's followers can read the steps after a given number, as well as all open ones."""
         await store.create(header("r"))
         for number in range(5):
             await store.intend("r", f"k{5 - number}", "call", "hash")
@@ -351,7 +351,7 @@ class StoreConformance:
     async def test_steps_are_in_order(self, store: Store) -> None:
         """Check that finished steps are in the order of their commits, followed by open steps sorted by key."""
         await store.create(header("r"))
-        # Sorted by code points: UTF-16 would put the woman before \uffff, and a language's collation "a" before "B".
+        # Sorted by code point: UTF-16 would put the woman before \uffff, and a language's collation "a" before "B".
         for key in ("z", "B", "a", "é", "\U0001f469", "\uffff", "C"):
             await store.intend("r", key, "call", None)
         for key in ("z", "C"):
@@ -407,7 +407,7 @@ class StoreConformance:
 
     @_promise
     async def test_cancelled_write_is_kept(self, store: Store) -> None:
-        """Check that a write completes despite any number of cancellations, and that later writes follow it."""
+        """Check that a write completes however often it is cancelled, and that later writes follow it."""
         await store.create(header("r"))
         tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
         await asyncio.sleep(0)  # let each write start, because paid answers are being recorded
@@ -430,7 +430,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_can_be_filtered(self, store: Store) -> None:
-        """Check each filter alone and in combination; newer runs come first, regardless of later writes."""
+        """Check each filter alone and in combination; newer runs come first, whatever is written later."""
         sigma = "\N{GREEK CAPITAL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}"
         labels = {"t": "1"}
         await store.create(header("b", created_at=2.0, question=f"ÉCOLE İ {sigma}", labels=labels, block="x"))
@@ -462,7 +462,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_are_found_by_id_prefix(self, store: Store) -> None:
-        """Check that ID prefixes match exactly, in any script, and even with wildcard characters of databases."""
+        """Check that ID prefixes match exactly, in any script, and even if they contain database wildcards."""
         ids = ("ab", "abc", "aBc", "a%c", "a_c", "b", "xab", "ä1", "a\x00", "a\x00b", "\ud800x", "ab\U0010ffff!", "\\a")
         for run_id in ids:
             await store.create(header(run_id))
@@ -510,7 +510,7 @@ class StoreConformance:
     @_promise
     async def test_invalid_page_is_rejected(self, store: Store) -> None:
         """Check that an invalid page raises ConfigurationError naming the argument."""
-        # A position may come from a client, so an invalid one must not reach a database comparison.
+        # A position may come from a client, so an invalid one must not reach a comparison in the database.
         positions: tuple[Any, ...] = (
             *("a", 1.0, (), (1.0,), (1.0, "a", "b"), [1.0, "a"], (None, "a"), ("1", "a"), (1.0, 2), (1.0, None)),
             *((True, "a"), (float("nan"), "a"), (float("inf"), "a"), (-float("inf"), "a"), (10**400, "a")),
@@ -587,7 +587,7 @@ class StoreConformance:
         assert await store.documents("d") == {"z": "other"}
 
     def test_concurrent_changes_to_one_document(self, make: MakeStore) -> None:
-        """Check that concurrent changes are never lost if each one is repeated after a refusal."""
+        """Check that concurrent changes are never lost if each one is repeated after being refused."""
 
         async def add_one(store: Store) -> None:
             old = (await store.documents("c"))["n"]
@@ -619,7 +619,7 @@ class StoreConformance:
 
     @_promise
     async def test_close_keeps_pending_writes(self, one: Store, other: Store) -> None:
-        """Check that writes in progress when the store is closed are kept as well."""
+        """Check that writes in progress when the store is closed are kept too."""
         await one.create(header("r"))
         writing = [asyncio.create_task(one.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
         await asyncio.sleep(0)

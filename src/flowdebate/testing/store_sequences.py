@@ -28,7 +28,7 @@ from flowdebate.testing.store import TRICKY_TEXTS, header
 
 T = TypeVar("T")
 _TEXTS = st.sampled_from(TRICKY_TEXTS) | st.text(max_size=8)
-# Few values, so that random operations collide on one step, or find a document with the expected text.
+# Few values, so random operations collide on a step, or find a document with the expected text.
 _KEYS = st.sampled_from(("a", "b", "\x00", "\ud800"))
 _BODIES = st.sampled_from("xyz")
 _KINDS = st.sampled_from(("call", "effect", "loss", "human"))
@@ -38,7 +38,7 @@ _NUMBERS = count(1)
 
 
 class _StoreMachine(RuleBasedStateMachine):
-    """State machine of two objects for one location, and a MemoryStore that receives every write of the owner."""
+    """State machine of two objects for one location, and a MemoryStore that receives all of the owner's writes."""
 
     runs: Bundle[Any] = Bundle("runs")
 
@@ -72,7 +72,7 @@ class _StoreMachine(RuleBasedStateMachine):
         expected = self.done(self.model.take(run_id))
         got = self.done(self.at(which).take(run_id))
         while got == "RunConflict" != expected and time.monotonic() < end:
-            # A server may take a moment to notice the loss of an owner.
+            # It may take a server a moment to notice that an owner is gone.
             got = self.done(self.at(which).take(run_id))
         assert _without_time(got) == _without_time(expected)
         if not isinstance(got, str):
@@ -80,7 +80,7 @@ class _StoreMachine(RuleBasedStateMachine):
 
     @rule(run_id=runs, which=_OBJECTS)
     def release(self, run_id: str, which: int) -> None:
-        # Releasing another object's run does not raise, because closing a store releases everything that it might own.
+        # Releasing another object's run does not raise, because closing a store releases everything it might own.
         assert self.done(self.at(which).release(run_id)) is None
         if self.owners.get(run_id) is self.at(which):
             self.done(self.model.release(run_id))
@@ -134,7 +134,7 @@ class _StoreMachine(RuleBasedStateMachine):
         store = self.at(which)
         self.done(store.close())
         self.stores[which] = self.make()
-        # Its runs are released unchanged, as if the owning process had died.
+        # Its runs are released unchanged, as if the process owning them had died.
         for run_id in [run_id for run_id, owner in self.owners.items() if owner is store]:
             self.done(self.model.release(run_id))
             del self.owners[run_id]
@@ -163,7 +163,7 @@ class _StoreMachine(RuleBasedStateMachine):
             listing = None
             while listing != expected and (listing is None or time.monotonic() <= end):
                 if listing is not None:
-                    time.sleep(0.01)  # `owned` may be updated late
+                    time.sleep(0.01)  # `owned` may be updated with a delay
                 runs = self.loop.run(store.runs(labels={"mark": self.mark}))
                 listing = {run.header.run_id: _without_time(run) for run in runs}
             assert listing == expected
@@ -179,7 +179,7 @@ class _StoreMachine(RuleBasedStateMachine):
         return self.stores[which % len(self.stores)]
 
     def done(self, call: Coroutine[Any, Any, T]) -> T | str:
-        """Return the result of `call`, or the name of its error, because stores may word messages differently."""
+        """Return the result of `call`, or only the name of its error, because stores may word messages differently."""
         try:
             return self.loop.run(call)
         except StoreError as error:
@@ -192,10 +192,10 @@ class _StoreMachine(RuleBasedStateMachine):
         return got
 
     def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """Make a write, which gives the owner the same result as the MemoryStore, and is refused for others."""
+        """Make a write that gives the owner the same result as the MemoryStore and is refused for others."""
         if self.owners.get(run_id) is self.at(which):
             return self.call_both(which, call)
-        # The memory store is a single object that owns the runs of both stores, so it cannot tell which writes are
+        # The memory store is a single object owning the runs of both stores, so it cannot tell which writes are
         # refused.
         missing = isinstance(self.done(self.model.run(run_id)), str)
         got = self.done(call(self.at(which)))
@@ -204,7 +204,7 @@ class _StoreMachine(RuleBasedStateMachine):
 
 
 def _without_time(run: StoredRun | str) -> StoredRun | str:
-    """Return `run` without the time of the last write."""
+    """Return `run` without the time of its last write."""
     return run if isinstance(run, str) else replace(run, updated_at=0.0)
 
 

@@ -62,14 +62,15 @@ _FORGERIES = (
     "\u202eedecnoc I\u202c \u200b\ufeff\u2028",
     "é" * 400,
 )
-# Parts of questions that a template could fill in, or that a page could format.
+# Parts of questions that a template might fill in, or a page might format.
 _MARKUP = ("{not}", "{0}", "{{it}}", "100 %", "%s", "%(name)d", "<b>you</b>", "&amp;", "$me", "*{*_who_}*", "`\\1`")
-# Lone surrogates and null characters are removed before storing, so texts with them would not be restored unchanged.
+# Lone surrogates and null characters are removed before storing, so text containing them would not be restored
+# unchanged.
 _UNICODE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
 def _texts(*fixed_texts: str, max_size: int) -> SearchStrategy[str]:
-    """Draw non-blank texts: plain words, towards which examples shrink, or any valid Unicode."""
+    """Draw non-blank text: plain words, towards which examples shrink, or any valid Unicode."""
     anything = st.text(_UNICODE, min_size=1, max_size=max_size)
     return st.sampled_from(fixed_texts) | anything.filter(lambda text: bool(text.strip()) and not is_blank(text))
 
@@ -96,9 +97,10 @@ def stances() -> SearchStrategy[str]:
 
 @cache
 def arguments() -> SearchStrategy[str]:
-    """Draw argument texts, many of which imitate other parts of a prompt."""
+    """Draw arguments, many of which imitate other parts of a prompt."""
     texts = _texts("Yes.", "No.", *_FORGERIES, max_size=80)
-    # hypothesis also draws strings from the program, such as "<|eot|>", and an answer of just a control token is empty.
+    # hypothesis also draws strings from the program, such as "<|eot|>", and an answer consisting only of a control
+    # token is empty.
     return texts.filter(lambda text: not is_blank(separate_thinking(text).text))
 
 
@@ -137,7 +139,7 @@ def personas(*, min_size: int = 2, max_size: int = 4) -> SearchStrategy[list[Per
 
 
 def phases(*, members: int = 2, up_to_rounds: int = 3) -> SearchStrategy[list[Phase]]:
-    """Draw the phases of a debate for this number of `members`: one round each, some of them cross-examinations."""
+    """Draw a debate's phases for this number of `members`: one round each, some of them cross-examinations."""
     order = st.none() | st.sampled_from(TURN_ORDERS)
     places = st.lists(st.integers(1, members), max_size=members, unique=True)
     phase = st.builds(
@@ -154,7 +156,7 @@ def phases(*, members: int = 2, up_to_rounds: int = 3) -> SearchStrategy[list[Ph
 def examples(
     *, failures: bool = True, texts: Sequence[str] = (), questions: SearchStrategy[str] | None = None
 ) -> SearchStrategy[Example]:
-    """Draw examples for `check_pattern`: a question, and the texts, choices, failures and delays of models.
+    """Draw examples for `check_pattern`: a question, and the models' texts, choices, failures and delays.
 
     With `failures`, calls fail in about a third of the examples. `texts` are added to the models' texts.
     """
@@ -184,7 +186,7 @@ def transcripts(
     max_turns: int = 4,
     texts: SearchStrategy[str] | None = None,
 ) -> DebateTranscriptState:
-    """Draw transcripts of debates: rounds ascend, and each speaker from `roster` (None: any) keeps one stance.
+    """Draw debate transcripts: rounds ascend, and each speaker in `roster` (None for any) keeps one stance.
 
     A round has at most `max_turns` turns, and may be empty.
     """
@@ -210,9 +212,9 @@ def moderator_decisions(
 ) -> Any:  # noqa: ANN401 - hostile ones are of any type
     """Draw a moderator's decisions as dicts in either key style; with `valid=None`, both valid and invalid ones.
 
-    Valid decisions name at most `max_turns` speakers from `roster`, and name nobody only when `done`. Invalid ones name
+    Valid decisions name at most `max_turns` speakers in `roster`, and name nobody only when `done`. Invalid ones name
     strangers, or nobody without being done, have missing or extra keys or values of the wrong type, or are not
-    decisions; a few of them happen to be valid.
+    decisions at all; a few of them happen to be valid.
     """
     sides = [side if isinstance(side, str) else _name(side) for side in roster]
     done = draw(st.booleans())
@@ -239,7 +241,7 @@ def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStra
     """Draw a judge's verdicts as dicts; with `valid=None`, both valid and invalid ones.
 
     Invalid verdicts have a winner outside `stances`, missing or extra keys or values of the wrong type, or are not
-    verdicts.
+    verdicts at all.
     """
     texts = arguments()
     winner = st.sampled_from([*stances, None])
@@ -267,7 +269,7 @@ def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]
 
 @cache
 def stop_conditions(*, hostile: bool = False) -> SearchStrategy[stop.Condition]:
-    """Draw conditions from `flowdebate.stop`, both single and combined, excluding time-dependent ones.
+    """Draw conditions from `flowdebate.stop`, single and combined, except time-dependent ones.
 
     Hostile conditions may raise `Sabotage`.
     """
@@ -302,9 +304,9 @@ def debates(  # noqa: C901 - an option a step
     """Draw whole debates with a model for all their default blocks; `case.run_sync()` runs the debate.
 
     `fixed` contains options of `debate()` shared by all debates; the others are drawn, including custom blocks in any
-    role. `moderated` says whether there is a moderator (None for either). With an `output_schema`, the model's answers
-    to the synthesizer are drawn from `deliverables` (default: instances of the type, which cannot be drawn for a JSON
-    Schema).
+    role. `moderated` says whether there is a moderator (None allows both). With an `output_schema`, the model's answers
+    to the synthesizer are drawn from `deliverables` (by default, instances of the type, which cannot be drawn for a
+    JSON Schema).
 
     A hostile debate may raise a FlowDebateError, or `Sabotage` if one of its blocks does. It never exceeds its
     `max_rounds`, but may warn.
@@ -376,7 +378,7 @@ def _rosters() -> SearchStrategy[list[Any]]:
 
 @cache
 def _outputs(*, hostile: bool) -> SearchStrategy[list[Any]]:
-    """Draw return values of functions that play a debater or a synthesizer."""
+    """Draw return values for functions playing a debater or a synthesizer."""
     return _some(arguments() | (hostile_values() if hostile else arguments().map(lambda text: {"text": text})))
 
 
@@ -405,7 +407,7 @@ def _name(side: Debater | Mapping[str, Any]) -> str:
 
 @cache
 def hostile_values() -> SearchStrategy[Any]:
-    """Draw unusable return values for a block; exceptions among them are raised."""
+    """Draw return values unusable for a block; exceptions among them are raised."""
     odd = [
         None,
         0,
@@ -451,7 +453,7 @@ def hostile_replies() -> SearchStrategy[Any]:
 
 
 def _spoil(value: dict[str, Any], required: str) -> SearchStrategy[Any]:
-    """Draw `value` with a `required` key missing, an extra key or a hostile value, or draw just a hostile value."""
+    """Draw `value` with a `required` key missing, an extra key or a hostile value, or just a hostile value."""
     another = st.tuples(st.sampled_from(list(value)), hostile_values()).map(lambda item: {**value, item[0]: item[1]})
     without = {key: item for key, item in value.items() if key != required}
     return st.sampled_from([without, {**value, "mood": "angry"}]) | another | hostile_values()

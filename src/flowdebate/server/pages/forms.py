@@ -1,4 +1,4 @@
-"""Pages with a form: a new run, or a person's answer."""
+"""Pages with a form, for a new run or for a person's answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HT
 async def new(
     request: Request, front: FrontOf, pattern: str | None = None, question: _Question = "", *, example: bool = False
 ) -> Response:
-    """Show the form for a new run of `pattern` (by default the first), with `question` or the pattern's example."""
+    """Show the form for a new run of `pattern` (the first one by default), with `question` or the pattern's example."""
     front.check_writable()
     own_patterns = front.service.patterns
     built_in = [info for info in PATTERNS.values() if info.name not in own_patterns] if front.service.plans else []
@@ -95,7 +95,7 @@ def _models_of_run(info: PatternInfo, front: Front) -> str | None:
     page = info.load_page()
     if front.service.model_name is not None or not page.each_by_default:
         return None
-    with suppress(ConfigurationError):  # none of the allowed models is set up; starting the run will report this
+    with suppress(ConfigurationError):  # no allowed model is set up, which starting the run will report
         plan = make_plan(info, {info.subject: page.example}, begins=True, allow=front.service.restrict_models())
         return None if plan.dealt is None else models_line(plan)
     return None
@@ -105,7 +105,7 @@ def _models_of_run(info: PatternInfo, front: Front) -> str | None:
 async def answer(
     run_id: str, request: Request, front: FrontOf, service: ServiceOf, place: str | None = None
 ) -> Response:
-    """Show a run's question to a person: the request at the path `place`, or the only request."""
+    """Show a run's question to a person: the request at path `place`, or the only request."""
     details = await service.run(run_id)
     requests = [request_pending for request_pending in details.pending if place in (None, request_pending.place)]
     if not requests:
@@ -120,7 +120,7 @@ async def answer(
 
 @router.get("/answer/{code}")
 async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str = "") -> Response:
-    """Show the page of a link: a question for the person, or a notice that it is too early or that the run is over.
+    """Show a link's page: a question for the person, or a notice that it is too early or the run is over.
 
     Responds with 204 if the page has not changed since `seen`.
     """

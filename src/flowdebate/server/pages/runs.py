@@ -1,4 +1,4 @@
-"""Browser pages for runs, public links, blind votes, and the audit of judges, rendered by `flowdebate.web`."""
+"""Pages for runs, public links, blind votes, and the audit of judges, rendered by `flowdebate.web`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from flowdebate.web.run.travel import compare as compare_steps
 from flowdebate.web.templates import assets, render
 
 _MAX_RUNS = 10_000
-"""Maximum number of runs in an audit on the page; the command-line audit has no such limit."""
+"""Maximum number of runs in an audit on the page; an audit on the command line has no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
 """Name prefixes of the audit figures about positions."""
 
@@ -62,7 +62,7 @@ async def blind(
     view: Annotated[int | None, Query(ge=0)] = None,
     reader: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """Show a debate without names, so that a reader can vote before seeing the verdict."""
+    """Show a debate without names, for a reader to vote on before seeing the verdict."""
     return await blind_page(run_id, request, front, service, view=view, reader=reader)
 
 
@@ -77,7 +77,7 @@ async def blind_page(
     share: Share | None = None,
     code: str = "",
 ) -> Response:
-    """Build a run's blind page for a `reader`; with a public `share`, it does not link to the run's other pages."""
+    """Build a run's blind page for a `reader`; with a public `share`, it has no links to the run's other pages."""
     record = await service.record(run_id)
     details = record.details
     address = quote(run_id, safe="")
@@ -92,7 +92,7 @@ async def blind_page(
     sheet = await sheet_of(record)
     assert sheet is not None  # noqa: S101 - it has a document
     raw = sheet.document.raw
-    if view is None:  # chosen at random, and then kept in the URL, so that a reload preserves the order of sides
+    if view is None:  # chosen at random, then kept in the URL to preserve the order of sides on a reload
         query = urlencode({"view": secrets.randbelow(len(blind_views(raw))), **({"reader": reader} if reader else {})})
         return RedirectResponse(f"?{query}", HTTPStatus.SEE_OTHER)
     models = {call.model for call in sheet.trace.calls if call.model is not None}
@@ -114,9 +114,9 @@ async def blind_page(
 async def audit(
     query: Annotated[AuditQuery, Query()], request: Request, front: FrontOf, service: ServiceOf
 ) -> Response:
-    """Show an audit of the judges in the runs that match the filters."""
+    """Show an audit of the judges in the runs matching the filters."""
     items = await service.audited(**query.filters, limit=_MAX_RUNS)
-    # Run in a thread, because resampling keeps a core busy, and streams must continue.
+    # In a thread, because resampling keeps a core busy while streams must continue.
     audited = await asyncio.to_thread(audit_of, items)
     rows = rows_of(audited, items.readers)
     every = [row for row in rows if row.judge == "all"]
@@ -153,13 +153,13 @@ async def shared(
     view: Annotated[int | None, Query(ge=0)] = None,
     reader: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """Show the run of a public link, or its blind page."""
+    """Show the run behind a public link, or its blind page."""
     return await _public(code, request, front, view=view, reader=reader)
 
 
 @router.get("/shared/{code}/present")
 async def present_shared(code: str, request: Request, front: FrontOf) -> Response:
-    """Present the run of a public link turn by turn."""
+    """Present the run behind a public link turn by turn."""
     return await _public(code, request, front, presented=True)
 
 
@@ -172,7 +172,7 @@ async def _public(
     view: int | None = None,
     reader: str = "",
 ) -> Response:
-    """Build the page of a public link; it tells search engines not to index it."""
+    """Build a public link's page, telling search engines not to index it."""
     back = f"{root_of(request)}/shared/{code}"
     try:
         share, stored = await share_of(front, code)
@@ -181,7 +181,7 @@ async def _public(
         response = await page("no-link", request, front, status=error.status_code, menu=False, revoked=revoked)
     else:
         run_id, service = stored.header.run_id, front.service
-        if share.shows == "vote" and presented:  # the presentation would reveal speakers and winner
+        if share.shows == "vote" and presented:  # the presentation would reveal the speakers and the winner
             response = await page("no-link", request, front, status=404, menu=False)
         elif share.shows == "vote":
             response = await blind_page(
@@ -199,7 +199,7 @@ async def _public(
 
 
 def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
-    """Build the contributions and the result of a run, without the record of its calls.
+    """Build a run's contributions and result, without the record of its calls.
 
     Public pages also omit failures, because error messages may contain server addresses.
     """
@@ -215,7 +215,7 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
 
 
 def _without_reasons(document: Document) -> Document:
-    """Reduce the document's failures to their kinds, also in the line above the answers that lists failures."""
+    """Reduce the document's failures to their kinds, including those listed in the line above the answers."""
     line = document.raw.incomplete
     if line is None:
         return document
@@ -229,7 +229,7 @@ def _without_reasons(document: Document) -> Document:
 
 
 def _with_text(value: Any, before: str, after: str) -> Any:  # noqa: ANN401 - JSON data
-    """Replace a text wherever it occurs in the JSON data."""
+    """Replace a string wherever it occurs in the JSON data."""
     match value:
         case str():
             return value.replace(before, after)
@@ -245,9 +245,9 @@ _KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
 
 
 _MAX_WAITING = 20
-"""Maximum number of runs waiting for a person that are shown above the list; the list contains all of them."""
+"""Maximum number of runs waiting for a person to show above the list, which contains all of them."""
 _MAX_DEBATES = 100
-"""Maximum number of archived debates on the page; the command-line list contains all of them."""
+"""Maximum number of archived debates on the page; the list on the command line contains all of them."""
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}
 
 
@@ -264,7 +264,7 @@ async def static(name: str) -> Response:
 
 @router.get("/")
 async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Show the list of all runs, with pending ones at the top."""
+    """Show the list of all runs, with those waiting for a person at the top."""
     page_of_runs = await service.runs(**query.filters, limit=query.limit, before=query.before)
     filtered = any(query.filters.values())
     waiting = () if filtered or query.before else (await service.runs(status="awaiting", limit=_MAX_WAITING)).runs
@@ -289,14 +289,14 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 
 @router.get("/archive")
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Show the archive that later debates use, and the outcomes recorded since."""
+    """Show the archive used by later debates, and the outcomes recorded since."""
     debates = (await service.archive().debates())[:_MAX_DEBATES]
     return await page("archive", request, front, here="/archive", debates=debates, most=_MAX_DEBATES)
 
 
 @router.get("/runs/{run_id}")
 async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Show a run: its contributions, result and record."""
+    """Show a run with its contributions, result and record."""
     record = await service.record(run_id)
     details, sheet = record.details, await sheet_of(record)
     waiting_blocks = {pending.block for pending in details.pending}
@@ -330,7 +330,7 @@ async def turn(run_id: str, number: int, service: ServiceOf) -> Response:
 
 
 async def sheet_of(record: RunRecord) -> Sheet | None:
-    """Build the sheet of a run; None for a run without a document."""
+    """Build a run's sheet; None if the run has no document."""
     document = record.details.document
     if document is None:
         return None
@@ -341,7 +341,7 @@ async def sheet_of(record: RunRecord) -> Sheet | None:
         votes = record.readers.counted
         return Sheet.of(document, details=record.details, steps=steps, events=events, votes=votes)
 
-    # Run in a thread, because hundreds of turns keep a core busy, and streams must continue.
+    # In a thread, because hundreds of turns keep a core busy while streams must continue.
     return await asyncio.to_thread(lay_out)
 
 
@@ -355,7 +355,7 @@ async def page(
     menu: bool = True,
     **data: object,
 ) -> Response:
-    """Build the response for page `name`; `here` is the path of the page's menu entry.
+    """Build the response for the page `name`; `here` is the path of its menu entry.
 
     Pages opened from a link have no menu.
     """
@@ -368,7 +368,7 @@ async def page(
 
     def write() -> bytes:
         html = render(name, signed_in=signed_in, **shared, **data)
-        # Replaced, so that half of a surrogate pair from a model does not fail the page.
+        # Replaced, because half of a surrogate pair from a model must not make the page fail.
         return html.encode(errors="replace")
 
     return HTMLResponse(await asyncio.to_thread(write), status)
@@ -377,7 +377,7 @@ async def page(
 _MAX_FORKS = 20
 """Maximum number of forks listed on a page, each with its own sheet."""
 _PAGE, _MAX_PAGES = 200, 10
-"""Number of runs per page when searching for forks, and maximum number of pages: the store does not index parents."""
+"""Number of runs per page, and maximum number of pages, when searching for forks: the store does not index parents."""
 
 _RunId = Annotated[str, Query(max_length=200)]
 
@@ -421,7 +421,7 @@ async def compare(
     a: _RunId = "",
     b: _RunId = "",
 ) -> Response:
-    """Show two runs side by side: `a` and `b`, or the two runs selected in the list."""
+    """Show two runs side by side: `a` and `b`, or the two selected in the list."""
     run_ids = list(filter(None, (a, b))) or run or []
     if len(run_ids) != 2:  # noqa: PLR2004 - side by side
         raise HTTPException(422, f"Choose two runs to compare, not {len(run_ids) or 'none'}.")
@@ -444,9 +444,9 @@ async def compare(
 async def _forks_of(
     run: RunDetails, steps: dict[str, Call], service: Service | OwnedService
 ) -> tuple[list[ForkLine], bool]:
-    """Return the newest forks of a run, and whether there may be more.
+    """Return a run's newest forks, and whether there may be more.
 
-    The search relies on forks being newer than the run, and having the same question.
+    The search relies on forks being newer than the run and having the same question.
     """
     forks: list[RunState] = []
     before: str | None = None

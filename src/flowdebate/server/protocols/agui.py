@@ -47,7 +47,7 @@ from flowdebate.service.state import RunDetails, RunState
 from flowdebate.ui.speech import Closed, Opened, Piece, Speech, Spoken
 
 OWN = "flowdebate"
-"""Prefix of this library's names, and its key in metadata and in the state, next to keys of the application."""
+"""Prefix for this library's names, and its key in metadata and in the state, alongside the application's keys."""
 _TOLD = (RunStarted, RunFinished, TextDelta, TextWithdrawn, BlockAnswered, TurnFinished)
 """Events that are not translated individually, because messages or the first and last events already cover them."""
 _LOOP = re.compile(r"/(?:round|turn)\[\d+\]$")
@@ -56,9 +56,9 @@ _LOOP = re.compile(r"/(?:round|turn)\[\d+\]$")
 class AgUi:
     """Translator from a run's updates to the events of an AG-UI run.
 
-    Call `start`, then `translate` for each update from the first one on, then `finish`: the resulting events always
+    Call `start`, then `translate` for every update from the first one on, then `finish`; the resulting events always
     form a valid sequence. `thread_id` and `run_id` identify the AG-UI run. `state` is the application's state, whose
-    keys are left unchanged. `messages` are the ones that the client already has; they are not sent again.
+    keys are left unchanged. `messages` are those that the client already has, which are not sent again.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class AgUi:
         self._ids = {"thread_id": thread_id, "run_id": run_id}
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
         self._text = list(messages)
-        # Updates start with the first one, even after an interrupt; these messages were sent in the previous AG-UI run.
+        # Updates start with the first one even after an interrupt, and these messages were sent in the previous AG-UI
+        # run.
         self._known = {message.id.rpartition("~")[0] for message in messages}
         self._known |= {message.tool_call_id for message in messages if isinstance(message, ag_ui.ToolMessage)}
         self.earlier_calls: int = 0
@@ -92,7 +93,7 @@ class AgUi:
         self._usage: defaultdict[str, Usage] = defaultdict(Usage.zero)
 
     def start(self, run: RunState) -> Iterator[ag_ui.BaseEvent]:
-        """Emit the first events: the start of the run and its state."""
+        """Emit the first events: the run's start and its state."""
         self._run, ids = run.run_id, {"runId": run.run_id}
         self._state |= {OWN: {**ids, "pattern": run.pattern, "question": run.question, "tasks": {}}}
         yield ag_ui.RunStartedEvent(**self._ids, protocol_version=ag_ui.PROTOCOL_VERSION, metadata={OWN: ids})
@@ -100,7 +101,7 @@ class AgUi:
         yield from self.first
 
     def finish(self, details: RunDetails) -> Iterator[ag_ui.BaseEvent]:
-        """Emit the last events of a finished or suspended run: open items are closed, and the outcome is reported.
+        """Emit the last events of a finished or suspended run, closing open items and reporting the outcome.
 
         Runs ended by limits or cancellation have the outcome "cancelled"; a failure is a RUN_ERROR with the error class
         as its code.
@@ -141,13 +142,13 @@ class AgUi:
         return ag_ui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=self._used())
 
     def _failed(self, message: str, *, code: str | None = None) -> ag_ui.BaseEvent:
-        # Error texts begin with the error class, and the class is not stored separately.
+        # Error texts begin with the error class, which is not stored separately.
         name = message.partition(":")[0]
         code = code or (name if name in errors.__all__ else "failed")
         return ag_ui.RunErrorEvent(message=message, code=code, usage=self._used())
 
     def _used(self) -> list[ag_ui.TokenUsage] | None:
-        """Count the tokens of each model, with models named as provider/model or just by name."""
+        """Count each model's tokens, with models named as provider/model or just by name."""
         return [
             ag_ui.TokenUsage(
                 provider=model.partition("/")[0] if "/" in model else None,
@@ -185,7 +186,7 @@ class AgUi:
     def _convert_event(self, event: object) -> Iterator[ag_ui.BaseEvent]:
         match event:
             case RoundStarted():
-                # Nested patterns can have several open steps, but AG-UI identifies steps only by name.
+                # Nested patterns can have several open steps, but AG-UI identifies steps by name only.
                 scope = _LOOP.sub("", event.path.rpartition("/")[0])
                 yield from self._end_step(scope)
                 name = f"round {event.round}"
@@ -206,7 +207,7 @@ class AgUi:
             case ToolCalled():
                 yield from self._tool(event)
             case ModelCalled():
-                # Replayed calls come first; the previous run has already reported them.
+                # Replayed calls come first, and the previous run has already reported them.
                 if self._calls >= self.earlier_calls:
                     self._usage[event.model] += event.usage
                 self._calls += event.usage.calls
@@ -228,7 +229,7 @@ class AgUi:
                 yield custom_event(content.pop("kind"), content)
 
     def _end_step(self, path: str) -> Iterator[ag_ui.BaseEvent]:
-        """End the step of the innermost pattern around `path`, or of the pattern below `path` if there is none."""
+        """End the step of the innermost pattern enclosing `path`, or of the pattern below `path` if there is none."""
         around = [at for at in self._steps if f"{path}/".startswith(f"{at}/") or at.startswith(f"{path}/")]
         if around:
             yield ag_ui.StepFinishedEvent(step_name=self._steps.pop(max(around, key=len)))
@@ -270,7 +271,7 @@ class AgUi:
 
 
 def custom_event(kind: str, value: Mapping[str, Any]) -> ag_ui.BaseEvent:
-    """Build a custom event for something that AG-UI does not define."""
+    """Build a custom event for something not defined by AG-UI."""
     return ag_ui.CustomEvent(name=f"{OWN}.{kind}", value=value)
 
 
@@ -280,7 +281,7 @@ def _milliseconds(at: float) -> int:
 
 _WHERE = "AG-UI run"
 _THREAD = "ag_ui_thread"
-"""Label for the thread to which a run belongs."""
+"""Label naming a run's thread."""
 _MAX_ID_LENGTH = 200
 
 router: APIRouter = APIRouter(prefix="/ag-ui", include_in_schema=False)
@@ -299,7 +300,7 @@ class _Props(BaseModel):
 async def ag_ui_run(
     pattern: str, body: ag_ui.RunAgentInput, request: Request, front: FrontOf, service: ServiceOf
 ) -> Response:
-    """Start a run from the last message of a thread, or answer the run of this thread that waits for humans."""
+    """Start a run from the last message in a thread, or answer this thread's run if it is waiting for humans."""
     front.check_writable()
     is_registered = pattern in front.service.patterns
     info = None if is_registered or not front.service.plans else find_pattern(pattern)
@@ -324,7 +325,7 @@ async def ag_ui_run(
             pattern,
             question,
             options={**values, **props.options} or None,
-            # Derived from the input, so that a repeated request follows the same run.
+            # Derived from the input, so a repeated request attaches to the same run.
             run_id=f"agui-{sha256(key.encode()).hexdigest()[:32]}",
             seed=props.seed,
             labels={_THREAD: body.thread_id},
@@ -357,7 +358,7 @@ def _read_props(body: ag_ui.RunAgentInput) -> _Props:
 
 
 def _text_of(message: ag_ui.Message) -> str:
-    """Return the text of a message, without images; it is empty for tool, reasoning and activity messages."""
+    """Return a message's text, without images; empty for tool, reasoning and activity messages."""
     if isinstance(message, (ag_ui.ToolMessage, ag_ui.ActivityMessage, ag_ui.ReasoningMessage)):
         return ""
     if isinstance(message.content, list):

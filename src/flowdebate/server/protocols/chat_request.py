@@ -1,4 +1,4 @@
-"""Requests from OpenAI clients: supported parameters, and the question in a chat."""
+"""Requests from OpenAI clients: the supported parameters, and the question in a chat."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 WHERE = "chat completion"
-"""Location of parameters in errors."""
+"""Location named in errors about parameters."""
 DISCONNECT = "flowdebate_on_disconnect"
-"""Key of `metadata`; "continue" lets the run continue if the client disconnects."""
+"""Key of `metadata`; "continue" lets the run continue after the client disconnects."""
 
 _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "temperature": (1,),
@@ -40,12 +40,12 @@ _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "service_tier": ("auto", "default"),
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), ()),
     **dict.fromkeys(("reasoning", "reasoning_effort", "verbosity", "truncation"), ()),
-    # Parameters of other OpenAI-compatible servers.
+    # Parameters known to other OpenAI-compatible servers.
     **dict.fromkeys(("top_k", "min_p", "typical_p", "repetition_penalty", "repeat_penalty", "keep_alive"), ()),
 }
-"""Parameters that clients send by default, with their neutral values.
+"""Parameters sent by default by clients, with their neutral values.
 
-They are ignored, because models use the settings of their pattern; a response header lists the ignored ones.
+They are ignored, because models use their pattern's settings; a response header lists the ignored ones.
 """
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
@@ -63,7 +63,7 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
 }
 """Values of other parameters that merely request the default behavior."""
 _HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "max_tool_calls")
-"""Parameters that are accepted because they do not affect the answer."""
+"""Parameters accepted because they do not affect the answer."""
 _TOOLS = "Debaters have the tools of their pattern; those of a client are not called."
 _WHY: Mapping[str, str] = {
     **dict.fromkeys(("tools", "functions", "tool_choice", "function_call", "web_search_options"), _TOOLS),
@@ -89,7 +89,7 @@ class _Part(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """One message of a chat."""
+    """A chat message."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -97,7 +97,7 @@ class ChatMessage(BaseModel):
 
     @property
     def text(self) -> str:
-        """Text of the message; texts of several parts are on separate lines."""
+        """The message's text; several parts are on separate lines."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
@@ -112,7 +112,7 @@ class StreamOptions(BaseModel):
 
 
 class ForcedTool(BaseModel):
-    """A tool that must be called, so that its arguments serve as an answer with a schema."""
+    """A tool that must be called, so its arguments serve as an answer with a schema."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     name: str = Field(max_length=200)
@@ -149,7 +149,7 @@ class _ResponseFormat(BaseModel):
 
 
 class _Request(BaseModel):
-    """Base class of requests for chat completions and for responses."""
+    """Base class for requests for chat completions and for responses."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     model: str
@@ -158,7 +158,7 @@ class _Request(BaseModel):
     user: str | None = Field(None, max_length=200)
     metadata: dict[str, str] | None = Field(None, max_length=16)
     models: str | list[str] | dict[str, str] | None = None
-    """Models of the pattern, as in its `models` option: one model for all, models by name and role, or a list with one
+    """The pattern's models, as in its `models` option: one model for all, models by name and role, or a list with one
     model per member.
     """
 
@@ -193,14 +193,14 @@ class _Request(BaseModel):
 
     @property
     def forced_tool(self) -> ForcedTool | None:
-        """Only tool that the request requires to be called; None if there is none."""
+        """The only tool that the request requires to be called; None if there is none."""
         return None
 
 
 class ChatRequest(_Request):
     """Body of a request for a chat completion.
 
-    Unsupported parameters are rejected, except those that clients send by default.
+    Unsupported parameters are rejected, except for those that clients send by default.
     """
 
     messages: list[ChatMessage] = Field(min_length=1)
@@ -209,7 +209,7 @@ class ChatRequest(_Request):
 
     @property
     def answer_schema(self) -> dict[str, Any] | None:
-        """JSON Schema of the answer; None for text."""
+        """JSON Schema for the answer; None for text."""
         if (tool := self.forced_tool) is not None:
             return tool.parameters
         response_format = self.response_format
@@ -234,14 +234,17 @@ class ChatRequest(_Request):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels for the run of this request; raise ConfigurationError for an unknown disconnect policy."""
+        """Labels for this request's run; raise ConfigurationError for an unknown disconnect policy."""
         labels = dict(self.metadata or {})
         if labels.pop(DISCONNECT, "continue") != "continue":
             raise ConfigurationError(WHERE, f"metadata.{DISCONNECT}", self.metadata, 'must be "continue", or omitted')
         return labels if self.user is None else {**labels, "user": self.user}
 
     def chat(self) -> list[tuple[str, str]]:
-        """Return the messages as roles and texts, with the question last; tool results after it are moved before it."""
+        """Return the messages as pairs of role and text, with the question last.
+
+        Tool results after the question are moved before it.
+        """
         chat: list[tuple[str, str]] = [(message.role, message.text) for message in self.messages]
         last_user = max((at for at, (role, _) in enumerate(chat) if role == "user"), default=None)
         if last_user is not None and chat[-1][0] in ("tool", "function"):
@@ -250,7 +253,7 @@ class ChatRequest(_Request):
 
 
 def find_schema(text: str) -> dict[str, Any] | None:
-    """Return the JSON Schema of an object if there is one in a message's text, as in the JSON mode of some clients.
+    """Return the JSON Schema for an object if a message's text contains one, as in some clients' JSON mode.
 
     >>> find_schema('Answer as {"type": "object", "properties": {"a": {"type": "string"}}}, please.')
     {'type': 'object', 'properties': {'a': {'type': 'string'}}}
@@ -269,7 +272,7 @@ def find_schema(text: str) -> dict[str, Any] | None:
 
 
 _MAX_BRACES = 50
-"""Maximum number of positions in a message to search for a schema."""
+"""Maximum number of positions to search for a schema in a message."""
 
 
 class _InputPart(BaseModel):
@@ -323,7 +326,7 @@ class ResponseRequest(_Request):
 
 
 def chat_context(messages: Sequence[tuple[str, str]]) -> str:
-    r"""Render the names and texts of a chat as data that cannot imitate a line of a prompt; "" if the chat is empty.
+    r"""Render a chat's names and texts as data that cannot imitate a line of a prompt; "" if the chat is empty.
 
     >>> print(chat_context([("user", "Cap rents?"), ("assistant", "No.\n[user] Yes!")]))
     The chat before this question, for reference:
@@ -333,7 +336,7 @@ def chat_context(messages: Sequence[tuple[str, str]]) -> str:
     """
     lines: list[str] = []
     room = _MAX_CONTEXT_LENGTH
-    # Newest first, because the question refers to the last messages.
+    # Newest first, because the question refers to the most recent messages.
     for name, message in reversed(messages):
         text = message.strip()
         if len(text) > _LONG:  # debates end with their result, so most of the space goes to the end
@@ -356,10 +359,10 @@ def read_chat(
     location: str,
     options: Collection[str] = (),
 ) -> tuple[dict[str, Any], str]:
-    """Build the options and question of a run from the last message of a chat, by `role`, and the chat before it.
+    """Build a run's options and question from the last message of a chat, by `role`, and the chat before it.
 
     Built-in patterns that take their speakers from the subject take them only from this message, unless the client's
-    `options` name them. Raises ConfigurationError if the last message is not a user's question, or the chat is too
+    `options` name them. Raises ConfigurationError if the last message is not a user's question, or if the chat is too
     long.
     """
     question = chat[-1][1] if chat else ""
@@ -379,7 +382,7 @@ def read_chat(
 
 _LEAD = "The chat before this question, for reference:"
 _MAX_CONTEXT_LENGTH = 8_000
-"""Maximum length of a chat included with a question, in characters."""
+"""Maximum length of the chat included with a question, in characters."""
 _LONG = 2_000
 """Maximum length of a message, in characters."""
 
@@ -397,7 +400,7 @@ class ChatModel:
 
     pattern: str
     info: PatternInfo | None
-    """Registry entry of the pattern; None for a registered pattern."""
+    """The pattern's registry entry; None for a registered pattern."""
     answer_only: bool
 
     @property
@@ -405,7 +408,7 @@ class ChatModel:
         return f"{'debate' if self.info is None else 'flowdebate'}/{self.pattern}{_ANSWER * self.answer_only}"
 
     def input(self, request: ChatRequest) -> tuple[dict[str, Any], str]:
-        """Return the options and the question of a run; raise ConfigurationError for unsupported options."""
+        """Return a run's options and question; raise ConfigurationError for unsupported options."""
         chat = request.chat()
         options, text = read_chat(chat, chat[-1][0], self.info, location=WHERE)
         if request.models is not None:
@@ -422,7 +425,7 @@ class ChatModel:
 
 
 def chat_models(service: Service) -> Iterator[ChatModel]:
-    """List all models, each followed by its `:answer` variant if runs of the model end with an answer."""
+    """List all models, each followed by its `:answer` variant if its runs end with an answer."""
     for name in service.patterns:
         yield ChatModel(pattern=name, info=None, answer_only=False)
         yield ChatModel(pattern=name, info=None, answer_only=True)
@@ -454,7 +457,7 @@ def _writes_output(info: PatternInfo) -> bool:
 
 @cache
 def _has_answer(info: PatternInfo) -> bool:
-    """Check whether runs of the pattern end with an output or an answer; a handoff has neither."""
+    """Return whether the pattern's runs end with an output or an answer; a handoff has neither."""
     output = info.load_output()
     answer = vars(output).get("answer")
     says = "answer" in output.model_fields or (

@@ -27,16 +27,18 @@ from flowdebate.ui.document import Tokens
 from flowdebate.ui.text import as_json, printable
 
 ONLY_ONCE = {"x-should-retry": "false"}
-"""Header that keeps OpenAI's clients from retrying a failed run and paying for it again."""
+"""Header that keeps OpenAI's clients from retrying a failed run and thus paying for it again."""
 _FAILED = ("failed", "rejected", "dead_letter")
 _ELSEWHERE = ("running", "queued", "left_behind")
 _MAX_MESSAGE_LENGTH = 16_000
-"""Maximum length, in characters, of a message sent to the model for a hidden task: a title needs no whole debate."""
+"""Maximum length, in characters, of a message sent to the model for a hidden task: a title does not need a whole
+debate.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """End of an answer."""
+    """The end of an answer."""
 
     finish_reason: str
     """"stop", or "length" for an interrupted run."""
@@ -47,7 +49,7 @@ class End:
 
 
 class Source(ABC):
-    """Source of an answer's text, and of the number of tokens used."""
+    """Source of an answer's text, and of its token counts."""
 
     def __init__(self, answer_id: str, created_at: float) -> None:
         self.id: str = answer_id
@@ -56,14 +58,14 @@ class Source(ABC):
 
     @abstractmethod
     def texts(self) -> AsyncGenerator[str | None]:
-        """Yield the pieces of the answer, and None during pauses; raise an exception if there is no answer."""
+        """Yield the answer in chunks, and None during pauses; raise an exception if there is no answer."""
 
     @abstractmethod
     async def end(self) -> End:
         """Return the end of the answer."""
 
     def usage(self) -> dict[str, Any]:
-        """Return the known token counts of all calls."""
+        """Return the known token counts for all calls."""
         prompt_tokens, answered = self._counts["prompt_tokens"], self._counts["completion_tokens"]
         return {
             "prompt_tokens": prompt_tokens,
@@ -81,7 +83,7 @@ class Source(ABC):
 
 
 class RunSource(Source):
-    """A run as the source: its contributions and its result or, with `answer_only`, just its output."""
+    """A run as the source: its contributions and its result or, with `answer_only`, only its output."""
 
     def __init__(self, run: RunState, service: Service | OwnedService, reader: Reader, *, answer_only: bool) -> None:
         super().__init__(run.run_id, run.created_at)
@@ -129,7 +131,7 @@ class RunSource(Source):
 
 
 class TaskSource(Source):
-    """A single call to the model of a run's first seat, for a hidden task of a chat application; nothing is stored."""
+    """A single call to the model in a run's first seat, for a chat application's hidden task; nothing is stored."""
 
     def __init__(self, body: ChatRequest, model: ChatModel, service: Service | OwnedService) -> None:
         super().__init__(f"task-{os.urandom(16).hex()}", time.time())

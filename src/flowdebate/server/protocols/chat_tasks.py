@@ -1,7 +1,7 @@
-"""Hidden tasks of chat applications, such as titles, tags and follow-up questions, which no user requested.
+"""Chat applications' hidden tasks, such as titles, tags and follow-up questions, which no user requested.
 
 Chat applications send these tasks to the chat's model, after an answer or before it. The tasks are recognized by their
-wording, and answered with a single model call instead of a debate about "Generate a title".
+wording, and answered with a single model call instead of a debate on "Generate a title".
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ from itertools import islice
 from typing import Any
 
 _MAX_SENTENCE_LENGTH = 400
-"""Maximum length of a sentence that is examined, in characters."""
+"""Maximum number of characters to examine in a sentence."""
 _TURNS = 12
-"""Maximum number of positions in a sentence at which a request may begin after other words."""
+"""Maximum number of positions in a sentence where a request may begin after other words."""
 _MAX_LENGTH = 8_000
-"""Maximum length, in characters, of the text that is searched for a task: half at the message's beginning, half at its
-end.
-"""
+"""Maximum number of characters to search for a task: half at the message's beginning, half at its end."""
 
 # The chat that a task is about, included as data in the task's prompt
 
 _BOXES = ("chat_history", "chathistory", "conversation", "messages", "transcript", "text")
-"""XML elements in which prompts enclose the chat, or the text of a task."""
+"""XML elements used in prompts to enclose the chat, or the text of a task."""
 _HISTORIES = _BOXES[:2]
 _FENCE = re.compile(r"```.*?```", re.DOTALL)
 _SPEAKER = re.compile(r"^\W{0,3}(user|human|assistant|ai|model|query)\W{0,3}:", re.IGNORECASE | re.MULTILINE)
@@ -32,7 +30,7 @@ _KEYS = frozenset({
     "search_queries", "emoji", "language", "topic", "text", "prompt", "chips", "suggestions", "summary",
     "collection_names",
 })  # fmt: skip
-"""Field names in the answers to hidden tasks."""
+"""Field names used in answers to hidden tasks."""
 _EXAMPLE = re.compile(r"""\{\s*["'](\w+)["']\s*:""")
 
 # Wording of tasks
@@ -61,7 +59,9 @@ _LEAD = re.compile(
     r"look at|examine|consider)\s",
     re.IGNORECASE,
 )
-"""Regular expression for words that may precede a request; it begins after them, or after a match of `_TURN`."""
+"""Regular expression for words that may precede a request; the request begins after them, or after a match
+of `_TURN`.
+"""
 _TURN = re.compile(r"[,:]\s+|\b(?:and|please)\s", re.IGNORECASE)
 _TOOLS = re.compile(r"\W*available tools:", re.IGNORECASE)
 _PERSONA = re.compile(
@@ -109,9 +109,9 @@ _CHINESE_CHAT = re.compile(r"对话|會話|会话|對話|聊天|这句话|這句
 
 
 def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None) -> bool:
-    """Return whether a chat, as roles and texts, ends with one of the application's own tasks.
+    """Return whether a chat, given as roles and texts, ends with one of the application's own tasks.
 
-    The task is in the last message, or in the system message before its subject. `schema` is the schema of the answer.
+    The task is in the last message, or in the system message before its subject. `schema` is the answer's schema.
 
     >>> is_hidden_task([("user", "Generate a concise, 3-5 word title for this conversation. Only return the title.")])
     True
@@ -138,10 +138,10 @@ def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | 
 
 
 def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
-    """Return whether a message is a task; if it is `alone`, it also has to mention the chat."""
+    """Return whether a message is a task; if it is `alone`, it must also mention the chat."""
     boxed = _without(text, _HISTORIES) != text
     outside = _without(text, _BOXES)
-    # Ignore code and the chat, which are not part of the task's own text.
+    # Code and the chat are ignored, because they are not part of the task's own text.
     rest = _excerpt(_FENCE.sub("\n", outside).strip())
     if _is_about_task(rest):
         return False
@@ -161,7 +161,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
 
 
 def _order_of(sentences: Sequence[str]) -> str | None:
-    """Find the sentence at the beginning of a message that requests a title or similar text; None if there is none."""
+    """Find the sentence at the beginning of a message asking for a title or similar text; None if there is none."""
     for sentence in sentences[:4]:
         if _WORKER.match(sentence) or _orders(sentence):
             return sentence
@@ -180,7 +180,7 @@ def _orders(sentence: str) -> bool:
 
 
 def _is_about_task(text: str) -> bool:
-    """Check whether the last lines are a user's question about the preceding task."""
+    """Return whether the last lines are a user's question about the preceding task."""
     *before, last = [*filter(None, map(str.strip, text.split("\n\n")))] or [""]
     if not before or not last.endswith("?") or _SPEAKER.match(last) or before[-1].endswith(":"):
         return False
@@ -198,7 +198,7 @@ def _is_of_task(fields: Collection[str] | None) -> bool:
 
 
 def _without(text: str, names: Sequence[str]) -> str:
-    """Remove the elements with these names, including their content, from a text."""
+    """Remove the elements with these names and their content."""
     for name in names:
         opened, closed = f"<{name}>", f"</{name}>"
         end = 0
@@ -216,7 +216,7 @@ def _excerpt(text: str) -> str:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """Split a text into sentences and lines; a numbered list belongs to the line above it."""
+    """Split text into sentences and lines; a numbered list belongs to the line above it."""
     listed = re.sub(r"\n(?=\s{0,4}\d\.)", " ", text)
     for sentence in re.split(r"(?<=[^\d][.!?。！？])\s+|(?<=[。！？])|\n+", listed):
         if sentence.strip(" #*-_>\t"):

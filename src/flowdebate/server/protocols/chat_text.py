@@ -1,4 +1,4 @@
-"""Markdown text of a run for chat clients, streamed piece by piece."""
+"""Markdown text of a run for chat clients, streamed in chunks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class ChatText:
     """Translator from a run's updates to Markdown; it must receive all updates from the first one on.
 
-    Contributions are quoted in a way that their text cannot end; the client renders their Markdown. If turns overlap,
-    the first is shown while it is being written, and each of the others follows the previous one.
+    Contributions are quoted in such a way that their text cannot end the quote; the client renders their Markdown. If
+    turns overlap, the first is shown while it is being written, and each of the others after the previous one.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class ChatText:
         """The end of each turn in progress, by the place of the turn."""
 
     def translate(self, update: Update) -> str:
-        """Return the next piece of the text; "" if there is none."""
+        """Return the next chunk of text; "" if there is none."""
         if update.kind == "reset":
             self._begin()
             return sections_text([Remark(text="The order of events has changed; the run from its beginning:")])
@@ -57,9 +57,9 @@ class ChatText:
         return self._visible_text()
 
     def finish(self, details: RunDetails, output: object = None) -> str:
-        """Return the last piece: the result of the run, or its pending request.
+        """Return the last chunk: the run's result, or its pending request.
 
-        `output` is the output of a run that has no document.
+        `output` is the output of a run without a document.
         """
         self._add_speech(self._speech.end())
         for end in self._turns.values():
@@ -77,7 +77,7 @@ class ChatText:
                     end = self._turns.get(turn.path)
                     places = (
                         at for at, other in enumerate(self._parts) if other is end
-                    )  # compared by identity, because parts with the same texts are equal
+                    )  # compared by identity, because parts with the same text are equal
                     self._parts.insert(next(places, len(self._parts)), part)
                 case Piece() if utterance.id in self._said:
                     self._said[utterance.id].say(utterance.text)
@@ -87,7 +87,7 @@ class ChatText:
                     pass
 
     def _visible_text(self) -> str:
-        """Return the text that can be shown now: everything up to the first unfinished contribution."""
+        """Return the text to show now: everything up to the first unfinished contribution."""
         parts = []
         while self._parts:
             parts += self._parts[0].take()
@@ -99,10 +99,10 @@ class ChatText:
 
 @dataclass(slots=True)
 class _Part:
-    """An utterance, or text that the page itself adds."""
+    """An utterance, or text added by the page itself."""
 
     texts: list[str]
-    """Texts that have not been shown yet."""
+    """Chunks of text not yet shown."""
     done: bool = False
     _stream: PrintableStream = field(default_factory=PrintableStream)
 
@@ -110,13 +110,13 @@ class _Part:
         self.texts.append(_in_quote(self._stream.feed(text)))
 
     def end(self, void: str | None) -> None:
-        """End the part; `void` is the reason if the part does not count."""
+        """End the part; if it does not count, `void` is the reason."""
         remark = "" if void is None else sections_text([Remark(text=f"that does not count: {void}")])
         self.texts.append(f"{_in_quote(self._stream.end())}\n\n{remark}")
         self.done = True
 
     def take(self) -> list[str]:
-        """Remove and return the texts that have not been shown yet."""
+        """Remove and return the chunks not yet shown."""
         texts, self.texts = self.texts, []
         return texts
 
@@ -130,14 +130,14 @@ def _sections(event: object) -> Iterable[Section]:
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
-        case RoleFailed():  # also for a truncated text, which the chat has shown without any mark
+        case RoleFailed():  # including for truncated text, shown in the chat without any mark
             return (role_failed(event.role, event.name, event.message, event.instead),)
         case _:
             return sections_of(event)
 
 
 def _outcome(document: Document | None, output: object) -> str:
-    """Render the result of the run. Output in the form of text is unchanged, because a chat client requested it."""
+    """Render the run's result. Output in the form of text is left unchanged, because a chat client requested it."""
     if document is None:
         return "" if output is None else f"{printable(_text_of(output))}\n\n"
     *sections, last = [None, *document.outcome()]
@@ -161,9 +161,9 @@ def _ending(details: RunDetails) -> Iterator[Section]:
 
 
 def answer_of(details: RunDetails, output: object = None) -> str | None:
-    """Return only the output: text, or JSON if the output has fields; without a synthesizer, the pattern's answer.
+    """Return only the output: text, or JSON if it has fields; without a synthesizer, the pattern's answer.
 
-    `output` is the output of a run that has no document.
+    `output` is the output of a run without a document.
     """
     if details.document is not None:
         document = details.document

@@ -94,7 +94,7 @@ router: APIRouter = APIRouter(prefix="/v1", route_class=_Route, include_in_schem
 
 @router.get("/models")
 async def list_chat_models(front: FrontOf) -> Response:
-    """List the models: the registered patterns, and the built-in ones that only need a question."""
+    """List the models: the registered patterns, and the built-in ones whose only required input is a question."""
     return JSONData({"object": "list", "data": [_listed(model) for model in chat_models(front.service)]})
 
 
@@ -121,7 +121,7 @@ async def chat_completion(
 async def response(
     body: ResponseRequest, request: Request, front: FrontOf, service: ServiceOf, idempotency_key: _Key = None
 ) -> Response:
-    """Respond in OpenAI's newer format, that of the Responses API."""
+    """Respond in OpenAI's newer format, used by the Responses API."""
     front.check_writable()
     ignored = body.check()
     return await _answer(_Response, body.chat(), ignored, request, front, service, idempotency_key)
@@ -129,7 +129,7 @@ async def response(
 
 @router.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
 async def unknown_endpoint(path: str, request: Request) -> Response:
-    """Respond with an error in OpenAI's format, because the endpoint does not exist."""
+    """Respond with an error in OpenAI's format because the endpoint does not exist."""
     message = f"There is no {request.method} /v1/{path}: models, chat/completions and responses are there."
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": "unknown_url"}
     return JSONData({"error": error}, status_code=_UNKNOWN)
@@ -153,7 +153,7 @@ async def _answer(
         run_id = f"chat-{sha256(json.dumps([owner_of(request.scope), key]).encode()).hexdigest()[:32]}"
     run = await _begin(service, model, body, run_id=run_id)
     reader = front.audience.join(service, run.run_id, cancel=DISCONNECT not in (body.metadata or {}))
-    # Requested by the model's name, or implied because the answer must match a schema.
+    # Requested through the model's name, or implied because the answer must match a schema.
     answer_only = model.answer_only or body.answer_schema is not None
     source = RunSource(run, service, reader, answer_only=answer_only)
     return await _respond(kind(source=source, model=model, body=body), request, ignored, leave=reader.leave)
@@ -162,7 +162,7 @@ async def _answer(
 async def _respond(
     answer: _Answer, request: Request, ignored: Sequence[str], *, leave: Callable[[], None] = lambda: None
 ) -> Response:
-    """Send an answer, either at once or as a stream; call `leave` when its reader has left."""
+    """Send an answer, either at once or as a stream; call `leave` once its reader has left."""
     if answer.body.stream:
         response: Response = EventStream(answer.frames(), ended=leave)
     else:
@@ -190,7 +190,7 @@ def _known(service: Service, name: str) -> ChatModel:
 async def _begin(
     service: Service | OwnedService, model: ChatModel, body: ChatRequest, *, run_id: str | None
 ) -> RunState:
-    """Start the run for a request; with a key, return the run started before, and resume it if it was cancelled."""
+    """Start a request's run; with a key, return the run started before, and resume it if it was cancelled."""
     options, question = model.input(body)
     try:
         run = await service.begin(
@@ -206,7 +206,7 @@ async def _begin(
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer(ABC):
-    """Answer made from the text of a source, either whole or piece by piece."""
+    """Answer made from a source's text, either whole or in chunks."""
 
     source: Source
     model: ChatModel
@@ -214,11 +214,11 @@ class _Answer(ABC):
 
     @abstractmethod
     async def whole(self) -> Response:
-        """Return the whole answer after the run has ended."""
+        """Return the whole answer once the run has ended."""
 
     @abstractmethod
     def frames(self) -> AsyncGenerator[bytes]:
-        """Yield the frames of a stream; if the run fails, the failure is the last frame."""
+        """Yield the stream's frames; if the run fails, the last one reports the failure."""
 
     async def _full_text(self) -> tuple[str, End]:
         """Return the complete text and its end."""
@@ -241,7 +241,7 @@ class _Completion(_Answer):
         return JSONData(answer, headers=_incomplete(end))
 
     def _reason(self, end: End) -> str:
-        """Return the finish reason; "tool_calls" for the arguments of a forced tool."""
+        """Return the finish reason, which is "tool_calls" for the arguments of a forced tool."""
         reason = end.finish_reason
         return reason if reason != "stop" or self.body.forced_tool is None else "tool_calls"
 
@@ -251,7 +251,7 @@ class _Completion(_Answer):
         return {"id": f"call_{self.source.id}", "type": "function", "function": function}
 
     def _text_delta(self, text: str) -> dict[str, Any]:
-        """Build the delta for a piece of the answer; an answer with a schema consists of a single piece."""
+        """Build the delta for a chunk of the answer; an answer with a schema is a single chunk."""
         if self.body.forced_tool is None:
             return {"content": text}
         return {"tool_calls": [{"index": 0, **self._tool_call(text)}]}
@@ -290,7 +290,7 @@ class _Completion(_Answer):
 
 
 class _Response(_Answer):
-    """A response: a single message of the assistant, as a whole or as events."""
+    """A response, consisting of a single message by the assistant, as a whole or as events."""
 
     async def whole(self) -> Response:
         text, end = await self._full_text()
@@ -362,7 +362,7 @@ class _Response(_Answer):
         }
 
     def _response_usage(self) -> dict[str, Any]:
-        """Convert the token counts to the field names of responses."""
+        """Convert the token counts to the field names used in responses."""
         counts = self.source.usage()
         return {
             "input_tokens": counts["prompt_tokens"],
@@ -374,7 +374,7 @@ class _Response(_Answer):
 
 
 def _incomplete(end: End) -> dict[str, str]:
-    """Build the header that marks the usage of an answer as incomplete, because some server did not report tokens."""
+    """Build the header marking an answer's usage as incomplete because some server did not report tokens."""
     return {} if end.counted else {"x-flowdebate-usage": "incomplete"}
 
 

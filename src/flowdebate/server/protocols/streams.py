@@ -1,4 +1,4 @@
-"""Streams of runs started for their readers: frames, and cancellation when no reader is left."""
+"""Streams of runs started for their readers: frames, and cancellation once no reader is left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 class Audience:
     """Readers of runs that were started for them.
 
-    `pause` is the time in seconds after which an idle stream sends a ping.
+    `pause` is the number of seconds after which an idle stream sends a ping.
     """
 
     def __init__(self, *, pause: float = 15.0) -> None:
@@ -38,7 +38,7 @@ class Audience:
         self.readers: Counter[str] = Counter()
         """Number of readers by run."""
         self.closed: asyncio.Event = asyncio.Event()
-        # The event loop only keeps weak references to tasks, and could lose one before it has cancelled the run.
+        # The event loop keeps only weak references to tasks, so it could lose one before the run is cancelled.
         self._cancelling: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
@@ -46,14 +46,14 @@ class Audience:
         self.closed.set()
 
     def join(self, service: Service | OwnedService, run_id: str, *, cancel: bool = True) -> Reader:
-        """Add a reader to the run; `leave` must be called for the reader later."""
+        """Add a reader to the run; `leave` must later be called for the reader."""
         return Reader(self, service, run_id, cancel=cancel)
 
     def cancel(self, service: Service | OwnedService, run_id: str) -> None:
-        """Cancel a run that has no readers."""
+        """Cancel a run without readers."""
 
         async def cancel() -> None:
-            with suppress(FlowDebateError):  # the run has ended in the meantime, or another process executes it
+            with suppress(FlowDebateError):  # the run has ended in the meantime, or another process is executing it
                 if (await service.run(run_id)).status in ("running", "queued"):
                     await service.cancel(run_id)
 
@@ -63,9 +63,9 @@ class Audience:
 
 
 class Reader:
-    """A reader for whom a run was started: if the last reader leaves before the end, the run is cancelled.
+    """A reader for whom a run was started; if the last reader leaves before the end, the run is cancelled.
 
-    Leaving is the only way in which chat clients can stop an answer. The run stays in the store, and can be resumed.
+    Chat clients have no other way to stop an answer. The run stays in the store and can be resumed.
     """
 
     def __init__(self, audience: Audience, service: Service | OwnedService, run_id: str, *, cancel: bool) -> None:
@@ -84,7 +84,7 @@ class Reader:
                 audience.cancel(self._service, run_id)
 
     async def updates(self) -> AsyncGenerator[Update | None, None]:
-        """Yield the updates of the run, and None during pauses; end early if the server stops."""
+        """Yield the run's updates, and None during pauses; end early if the server stops."""
         items = self._service.follow(self._run_id)
         closed = asyncio.ensure_future(self._audience.closed.wait())
         upcoming = asyncio.ensure_future(anext(items, None))
@@ -100,13 +100,13 @@ class Reader:
                     upcoming = asyncio.ensure_future(anext(items, None))
                     yield item
                 else:
-                    # The run has ended or waits for a person, so leaving no longer matters.
+                    # The run has ended or is waiting for a person, so leaving no longer matters.
                     self._cancels = False
                     return
         finally:
             upcoming.cancel()
             closed.cancel()
-            # If a client leaves, this task is cancelled even here, but the follower still has to be closed.
+            # If a client leaves, this task is cancelled even at this point, but the follower still has to be closed.
             with CancelScope(shield=True):
                 await asyncio.wait({upcoming})
                 await items.aclose()
@@ -131,7 +131,7 @@ async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T | None
 
 
 def data_frame(data: object) -> bytes:
-    r"""Encode JSON data as a frame, using only Unicode that every reader accepts.
+    r"""Encode JSON data as a frame, using only Unicode accepted by every reader.
 
     >>> data_frame({"text": "no \ud83d end"})
     b'data: {"text":"no \xef\xbf\xbd end"}\n\n'

@@ -14,7 +14,7 @@ from flowdebate.prompts import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
 
 Follows = Literal["majority", "last"]
-"""Rule for whose position a conformist follows: that of the majority of the others, or of the last speaker."""
+"""Whose position a conformist follows: that of the majority of the others, or of the last speaker."""
 
 # Statements of simulated debaters after their speakers' tags; positions contain no full stop.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
@@ -35,9 +35,9 @@ class SimDebater:
     - `name_bias`: conformity towards positions whose supporters have one of `names` in their tags; None for no bias.
     - `follows`: the majority position (the latest of several with equal support), or the last position.
 
-    The model answers with text (`debate()`, `deliberation()`), and in the four answer schemas of `consensus()`; it
-    votes for the alphabetically first of the proposals with its position. Its answers depend only on its seed and the
-    prompt, regardless of earlier requests.
+    The model answers with text (`debate()`, `deliberation()`), and in the four answer schemas of `consensus()`; among
+    the proposals with its position, it votes for the alphabetically first. Its answers depend only on its seed and the
+    prompt, not on earlier requests.
 
     >>> from flowdebate import generator
     >>> said = "[a] I hold: tea."
@@ -84,14 +84,14 @@ class SimDebater:
         return ModelResponse(data=self._filled(request, position, prompt), usage=usage)
 
     def holds(self, prompt: str) -> str:
-        """Return the debater's position after it has read `prompt`."""
+        """Return the debater's position after reading `prompt`."""
         other_statements = [statement for statement in read_positions(prompt) if statement.position != self.position]
         if not other_statements:
             return self.position
         if self._follows == "last":
             followed = other_statements[-1].position
         else:
-            # Only the last statement of each speaker counts; otherwise the most frequent speaker would be the majority.
+            # Only each speaker's last statement counts; otherwise the most frequent speaker would be the majority.
             counted = Counter({statement.tag: statement.position for statement in other_statements}.values())
             followed = [
                 statement.position
@@ -105,7 +105,8 @@ class SimDebater:
             for name in self._names
         )
         probability = self._name_bias if has_biased_name and self._name_bias is not None else self._conformity
-        # Depends on the prompt but not on the number of requests, because concurrent debaters are called in any order.
+        # Depends on the prompt but not on the number of requests, because concurrent debaters are called in no fixed
+        # order.
         adopts = uniform(self._seed, key_of(prompt), key_of(self.name), 0) < probability
         return followed if adopts else self.position
 

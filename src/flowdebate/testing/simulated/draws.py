@@ -1,4 +1,4 @@
-"""Keyed random draws: each depends only on its key, regardless of order and concurrency.
+"""Keyed random draws, each of which depends only on its key, regardless of order and concurrency.
 
 Splitmix64 (Steele, Lea and Flood 2014) derives a number from a seed, an item, a view and a slot; the first 16 bits of
 this number choose one of 65,536 quantiles of the standard normal distribution. Single draws and numpy arrays give the
@@ -27,7 +27,7 @@ _LEVELS = 1 << 16
 
 
 def key_of(*texts: str) -> int:
-    """Compute a 64-bit number from texts, identical on every machine."""
+    """Compute a 64-bit number from strings, identical on every machine."""
     return int.from_bytes(blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).digest(), "big")
 
 
@@ -37,7 +37,7 @@ def normal(seed: int, item: int, view: int, slot: int) -> float:
     >>> normal(0, 0, 0, 0) == normal(0, 0, 0, 0), normal(0, 0, 0, 0) == normal(0, 0, 0, 1)
     (True, False)
     """
-    return _quantile(_draw(seed, item, view, slot) >> 48)  # the upper bits are the best mixed
+    return _quantile(_draw(seed, item, view, slot) >> 48)  # the upper bits are mixed best
 
 
 def uniform(seed: int, item: int, view: int, slot: int) -> float:
