@@ -1,6 +1,6 @@
 """Simulated judge with known biases, for testing schedules without a model.
 
-With numpy, it draws a million ballots at a time.
+Using numpy, it draws a million ballots at a time.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _LISTED = re.compile(r"^- (.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimSide:
-    """One side in a judge view."""
+    """A side in a judge view."""
 
     called: str
     """Label or stance under which the side appears."""
     stance: str
-    """Stance of the side, if the list of positions states it; otherwise the side's name."""
+    """The side's stance if the list of positions states it; otherwise the side's name."""
     texts: tuple[str, ...] = ()
     speakers: tuple[str, ...] = ()
     """Names in the tags of the side's entries; empty in an anonymous view."""
@@ -55,24 +55,24 @@ class SimSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimView:
-    """View of a judge: the sides by slot, in reading order."""
+    """A judge's view: the sides by slot, in reading order."""
 
     sides: tuple[SimSide, ...]
     form: Form
     fields: tuple[str, ...]
     """Fields of the answer."""
     criteria: tuple[str, ...] = ()
-    """Criteria of the rubric, for each of which the sides are scored."""
+    """The rubric's criteria, on each of which the sides are scored."""
 
     @property
     def item(self) -> int:
-        """Number of the judged item, the same in all views of the item."""
+        """Number of the judged item, the same in all of its views."""
         # Sorted and without labels, because a drawn quality must not depend on the reading order.
         return key_of(*sorted(key_of(side.stance, *side.texts).to_bytes(8, "big").hex() for side in self.sides))
 
     @property
     def number(self) -> int:
-        """Number of the view, derived from its order and from its names."""
+        """Number of the view, derived from its order and its names."""
         return key_of(*(text for side in self.sides for text in (side.called, side.stance)))
 
     @property
@@ -83,9 +83,9 @@ class SimView:
 
 
 def read_view(request: ModelRequest) -> SimView:
-    """Read the view from a judge's request; raise MalformedResponse if the request is not a judge's.
+    """Read the view in a judge's request; raise MalformedResponse if the request is not a judge's.
 
-    Slots are in reading order. Sides without arguments come last.
+    Slots are in reading order, with sides without arguments last.
     """
     if request.choices:
         return _read_letters(str(request.messages[-1]["content"]), tuple(request.choices))
@@ -126,7 +126,7 @@ def read_view(request: ModelRequest) -> SimView:
 
 
 def _read_letters(turn: str, letters: tuple[str, ...]) -> SimView:
-    """Read the view from a request for a letter: arguments of the sides, or sentences to quote from."""
+    """Read the view in a request for a letter: the sides' arguments, or sentences to quote from."""
     blocks = {match[1]: match[2] for match in _BY_SIDE.finditer(turn)}
     if set(blocks) == set(letters):
         arguments = {letter: tuple(map(_unescape, _ARGUMENT.findall(block))) for letter, block in blocks.items()}
@@ -146,7 +146,7 @@ def _unescape(text: str) -> str:
 
 
 def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
-    """Read the entries of a transcript: an anonymous one if all its tags are sides, and otherwise one with names."""
+    """Read a transcript's entries: anonymous if all its tags are sides, and otherwise with names."""
     match = _TRANSCRIPT.search(turn)
     if match is None:
         return []
@@ -158,7 +158,7 @@ def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEnt
 
 
 Quality: TypeAlias = "Mapping[str, float] | Callable[[str], float] | None"
-"""Quality of the sides, keyed by stance, or computed by a function of a side's full text; None draws it
+"""The sides' quality, keyed by stance, or computed by a function from a side's full text; None draws it
 from that text.
 """
 
@@ -245,7 +245,7 @@ class SimJudge:
         return ModelResponse(data=answer, usage=Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0))
 
     def shares(self, view: SimView, *, draw: object = None) -> dict[str, float]:
-        """Return the share of each side of `view`, keyed by the side's name there; the shares sum to 1."""
+        """Return each side's share in `view`, keyed by the side's name there; the shares add up to 1."""
         odds = self._odds(view, draw=draw)
         highest = max(odds)  # subtracted below, because the exponential of a large bias would overflow
         weights = [math.exp(value - highest) for value in odds]
@@ -253,7 +253,7 @@ class SimJudge:
         return {side.called: weight / total for side, weight in zip(view.sides, weights, strict=True)}
 
     def _logprobs(self, view: SimView, *, draw: object) -> dict[str, float]:
-        """Return the logarithms of `shares()`; among sentences to quote, only their quality counts."""
+        """Return the logarithms of `shares()`; among sentences to quote, only quality counts."""
         quoted = view.form == "quote"
         odds = [self._quality_of(side) for side in view.sides] if quoted else self._odds(view, draw=draw)
         highest = max(odds)
@@ -286,7 +286,7 @@ class SimJudge:
         """Compute the sum for each side, in the order of side numbers.
 
         `order` lists the side in each slot, `called` the number of each side's label (None for no labels), `content`
-        the terms for style, length and identity, and `names` the labels themselves, for a `label` that depends on them.
+        the terms for style, length and identity, and `names` the labels themselves, for a `label` depending on them.
         """
         sides = len(quality)
         slots, labels = self._slot(sides), self._labels(sides, names)
@@ -310,10 +310,10 @@ class SimJudge:
         views: ArrayLike | None = None,
         names: Sequence[str] | None = None,
     ) -> Floats:
-        """Compute `log_odds()`, with identical bits, for many items and views at once: [items, views, sides].
+        """Compute `log_odds()` for many items and views at once, with identical bits: [items, views, sides].
 
         `quality` and `content` are [items, sides]; `orders` and `called` are [views, sides] or [items, views, sides].
-        `items` and `views` are the numbers from which noise is drawn (None: numbered from 0). Needs numpy.
+        `items` and `views` are the numbers used to draw noise (None numbers them from 0). Needs numpy.
         """
         import numpy as np
 
@@ -355,7 +355,7 @@ class SimJudge:
 
 
 def style_of(text: str) -> float:
-    """Measure emphasis from 0 to 1, by the number of exclamations and **bold** words per sentence.
+    """Measure emphasis from 0 to 1 by the number of exclamations and **bold** words per sentence.
 
     >>> style_of("Yes! It is good."), style_of("It is good.")
     (0.5, 0.0)
@@ -417,7 +417,7 @@ class Decided(NamedTuple):
 
 
 def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = None, shuffle: bool = False) -> Integers:
-    """Return the views of a schedule as side numbers [views, sides].
+    """Return a schedule's views as side numbers [views, sides].
 
     >>> orders_of("cyclic", 3).tolist()
     [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
@@ -430,7 +430,7 @@ def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = Non
 
 
 def shares_of(log_odds: Floats) -> Floats:
-    """Compute the softmax over sides."""
+    """Compute the softmax over the sides."""
     import numpy as np
 
     weights = np.exp(log_odds - log_odds.max(axis=-1, keepdims=True))
@@ -446,7 +446,7 @@ def votes_of(shares: Floats) -> Floats:
 
 
 def decide_all(shares: Floats, *, by: str = "mean") -> Decided:
-    """Compute the result of `decide()` for each item; all its ballots must be valid."""
+    """Compute the result of `decide()` for each item, whose ballots must all be valid."""
     scores = (votes_of(shares) if by == "vote" else shares).mean(axis=1)
     return Decided(scores, scores >= scores.max(axis=-1, keepdims=True) - _SAME)
 
