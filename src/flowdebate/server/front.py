@@ -109,7 +109,7 @@ class Front:
         return asyncio.Lock() if run_id is None else self._locks.setdefault(run_id, asyncio.Lock())
 
     def is_option_allowed(self, options: type[PlanOptions], name: str) -> bool:
-        """Check whether a request may set this option; `check_options` checks its value."""
+        """Return whether a request may set this option; `check_options` checks its value."""
         reaches = options.reaches(name)
         return not reaches.isdisjoint({"nothing", "model"}) or ("server" in reaches and bool(self.base_urls))
 
