@@ -160,7 +160,6 @@ async def test_debates_and_plans_accept_the_equal_budget() -> None:
 
 @pytest.mark.parametrize("baselines", [False, [], ["single", "drafts"]])
 def test_equal_requires_self_consistency(baselines: Any) -> None:
-    """The other baselines make a fixed number of calls, which cannot be made equal to the debate's."""
     with pytest.raises(ConfigurationError, match="`equal` needs self_consistency or revision among the `baselines`"):
         two_sides(baselines=BaselineOptions(baselines, equal="calls"))
     options = {"question": QUESTION, "baselines": baselines, "equal": "tokens"}

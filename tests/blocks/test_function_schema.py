@@ -244,7 +244,7 @@ def optional(a: str, b: str = "x", c: str | None = None, *, d: int, e: int = 0) 
 
 
 def test_parameters_with_a_default_are_optional() -> None:
-    """This includes keyword-only parameters.
+    """A parameter may be keyword-only.
 
     A nullable parameter without a default is required.
     """

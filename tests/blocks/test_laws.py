@@ -51,7 +51,6 @@ def have_same_result(one: Outcome, other: Outcome) -> bool:
 @given(pipelines(), SMALL)
 @example(Pipeline("a", (Then(Fails("a", Boom)), Rescue(1, "b", Boom), Again(Over(0), 3, "loop"))), 0)
 def test_pipelines_match_a_plain_evaluation_of_their_steps(recipe: Pipeline, value: int) -> None:
-    """Failures must match as well, and a rescue inside a loop does not extend the loop."""
     journal = Journal()
     outcome = outcome_of(recipe.build(journal), value, journal)
     assert (outcome.output, outcome.error) == result_of(lambda: recipe.expected(value))

@@ -326,7 +326,6 @@ def test_unknown_resources_are_an_error_with_the_available_ones() -> None:
 
 
 def test_resources_are_a_mapping_of_available_resources() -> None:
-    """A block can therefore check whether a resource is available."""
     look = handler(lambda _, ctx: ("counter" in ctx.resources, list(ctx.resources), len(ctx.resources)), name="look")
     assert look.run_sync(0).output == (False, [], 0)
     assert empty().tap(bump_block(counter())).then(look).run_sync(0).output == (True, ["counter"], 1)

@@ -319,7 +319,6 @@ def test_invalid_tools_are_rejected_when_the_block_is_built(offered: Any) -> Non
 
 
 def test_two_tools_with_one_name_are_rejected() -> None:
-    """This includes tools that come from capabilities."""
     for options in ({"tools": [add, add]}, {"tools": [add], "uses": [Capability(name="c", tools=[add])]}):
         with pytest.raises(ConfigurationError, match="`tools` must have different names"):
             generator(name="ask", **options)

@@ -288,7 +288,6 @@ def test_required_number_of_questions_gives_the_test_its_power(gain: float, diff
 
 
 def test_slot_interval_agrees_with_its_test() -> None:
-    """In both, an item with a lean of three counts three times as much as one with a lean of one."""
     strong = full_audit([leaning_ballots(3)] * 12 + [leaning_ballots(1)] * 28 + [leaning_ballots(2)] * 22)
     assert strong.slots[0].p is not None
     assert strong.slots[0].p <= 0.05

@@ -203,11 +203,6 @@ async def test_wrong_names_are_distinguished_from_schema_mismatches() -> None:
 async def test_models_that_do_not_answer_end_the_check_at_once(
     status: int, body: Any, requests: int, says: str
 ) -> None:
-    """The error suggests a remedy.
-
-    If the server's answer is unclear, two kinds of request are tried.
-    """
-
     async def serve(exchange: Exchange) -> None:
         if isinstance(body, str):
             await exchange.answer(body.encode(), kind="text/html", status=status)
@@ -278,7 +273,7 @@ async def test_record_is_a_cassette(tmp_path: Path) -> None:
 
 
 async def test_record_contains_no_key_or_address(tmp_path: Path) -> None:
-    """Anything that the server reveals about itself or its user is left out as well."""
+    """The record also leaves out anything that the server reveals about itself or its user."""
     record = tmp_path / "check.jsonl"
     await check_stub(weird_stub(), record)
     text = record.read_text()

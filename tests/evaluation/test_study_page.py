@@ -94,7 +94,7 @@ def test_page_reports_deviations_from_the_registration(arm: Arm) -> None:
 
 
 def test_finding_on_puzzles_depends_on_the_scoring_of_indecision() -> None:
-    """The page therefore contains both ways of scoring.
+    """The page shows both ways of scoring, because their results differ.
 
     Counting indecision as a random choice shows no difference, while counting it as wrong makes debates look harmful.
     """

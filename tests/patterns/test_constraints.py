@@ -162,7 +162,6 @@ def test_python_raises_for_each_constraint(pattern: str, constraint: Constraint[
 
 @EACH
 def test_command_line_reports_each_constraint_with_flags(pattern: str, constraint: Constraint[Any]) -> None:
-    """The message names flags rather than arguments, and no model is called."""
     flags = CASES[pattern, constraint.name].flags
     if flags is None:
         options = PATTERNS[pattern].load_page().options
@@ -178,7 +177,6 @@ def test_command_line_reports_each_constraint_with_flags(pattern: str, constrain
 def test_plan_files_that_violate_a_constraint_are_rejected(
     pattern: str, constraint: Constraint[Any], tmp_path: Path
 ) -> None:
-    """The message begins with the name of the file."""
     plan = {"pattern": pattern, PATTERNS[pattern].subject: SUBJECT, **CASES[pattern, constraint.name].plan}
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan), encoding="utf-8")

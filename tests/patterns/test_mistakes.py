@@ -146,7 +146,7 @@ def test_unknown_options_are_a_type_error_with_a_suggestion(pattern: str, option
     ],
 )
 def test_options_from_other_libraries_are_recognized(option: str, meant: str) -> None:
-    """The message names the corresponding option in this library."""
+    """The message translates an option of another library into the corresponding one in this library."""
     with pytest.raises(TypeError, match="did you mean") as caught:
         build("debate", **{option: 3})
     assert f"did you mean {meant!r}?" in str(caught.value)

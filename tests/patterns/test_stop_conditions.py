@@ -203,7 +203,6 @@ def test_token_condition_counts_the_runs_tokens_so_far() -> None:
 
 
 def test_unknown_tokens_are_estimated_from_the_texts() -> None:
-    """The condition therefore works with servers that report no tokens."""
     sizes: list[int] = []
 
     def spent(ctx: Context) -> bool:

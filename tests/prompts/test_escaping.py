@@ -18,7 +18,6 @@ def test_quoted_text_can_be_parsed(text: str) -> None:
 
 @given(texts)
 def test_further_lines_in_quoted_text_begin_with_a_bar(text: str) -> None:
-    """This holds for every kind of line break in Unicode."""
     first, *further = ("label: " + quoted(text)).splitlines()
     assert first.startswith("label: ")
     assert all(line.startswith("  | ") for line in further)
@@ -46,7 +45,7 @@ def test_invalid_quotations_are_rejected(text: str) -> None:
     "text", ["⟦", "⟦U+000A⟧", "⟦U+0041⟧", "⟦U+110000⟧", "⟦U+2028", "a\nb", "a\rb", "a\n b", "\ud800"]
 )
 def test_text_resembling_a_quotation_is_rejected(text: str) -> None:
-    """Such text has an unnecessary escape, a bare mark or a line without a bar."""
+    """Escapes that are not needed, bare marks, and lines without a bar never occur in a real quotation."""
     with pytest.raises(FlowDebateError, match="expected quoted text"):
         unquoted(text)
 
@@ -71,7 +70,7 @@ def test_common_text_is_unchanged(text: str) -> None:
 
 
 def test_characters_that_break_lines_or_cannot_be_sent_are_escaped() -> None:
-    """This covers every line break, control character, bidirectional control and lone surrogate in Unicode."""
+    """The test covers every line break, control character, bidirectional control and lone surrogate in Unicode."""
     turning = set(range(0x202A, 0x202F)) | set(range(0x2066, 0x206A))
     controls = (set(range(0x20)) | set(range(0x7F, 0xA0))) - {0x09, 0x0A}
     halves = set(range(0xD800, 0xE000))
@@ -91,5 +90,5 @@ def test_tags_are_one_line_without_brackets(text: str) -> None:
 
 @given(st.text(st.characters(categories=["L", "N", "Zs"])))
 def test_plain_stances_equal_their_tag(stance: str) -> None:
-    """The winner named by a judge can therefore be compared with the transcript."""
+    """The winner named by a judge can be compared with the positions in the transcript."""
     assert tag_text(stance) == stance

@@ -300,7 +300,7 @@ async def gated_questions(questions: list[str], gate: asyncio.Event) -> AsyncIte
 async def test_the_same_batch_has_the_same_seeds() -> None:
     """The batch's seed is derived from the batch id, and the seed of each item from the batch's.
 
-    A single run can therefore repeat an item.
+    A single item can be repeated as an ordinary run with its seed.
     """
     paid = Paid()
     by_id = await short_debate().batch(["a", "b"], batch_id="b", model=paid.model).all()

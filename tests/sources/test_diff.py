@@ -101,7 +101,6 @@ def test_shallow_clones_explain_how_to_fetch_their_history(repository: Path, tmp
 
 
 def test_first_commits_are_compared_with_the_empty_tree(repository: Path, tmp_path: Path) -> None:
-    """A repository without commits is compared with the empty tree as well."""
     for commits in ("HEAD~1..HEAD", "HEAD^..HEAD", "HEAD~..", "main^"):
         assert [*read(repository, commits)] == ["app.py", "old.py"]
     with pytest.raises(BadFile, match="HEAD~7"):

@@ -372,7 +372,6 @@ def test_formulas_without_a_cached_result_are_shown_as_text(tmp_path: Path) -> N
 
 
 def test_hidden_slides_are_omitted_and_empty_ones_named(tmp_path: Path) -> None:
-    """The text in tables and notes is read as well."""
     from pptx import Presentation
 
     show = Presentation()

@@ -190,7 +190,7 @@ def test_reviewers_may_quote_their_prompt(name: str) -> None:
 
 
 def test_compared_texts_are_shown_unchanged() -> None:
-    """A reference answer is unchanged as well, because a judge of code has to read code."""
+    """Reference answers are not altered either, because a judge of code has to read code."""
     prompts: list[str] = []
 
     def judge(request: ModelRequest) -> Any:

@@ -352,7 +352,6 @@ def test_missing_hypothesis_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=example_count(10), suppress_health_check=[HealthCheck.nested_given])
 @given(personas(min_size=2), st.integers(0))
 def test_examples_fit_any_roster(members: Any, seed: int) -> None:
-    """The names of the members are drawn as well, and a council ranks them."""
     finding = find_broken_promise(council(name="x", members=members), failures=False, max_examples=1, seed=seed)
     assert finding.broken is None
 

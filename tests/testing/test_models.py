@@ -56,7 +56,6 @@ def test_structured_replies_can_have_several_forms(reply: Any) -> None:
 
 @pytest.mark.parametrize("reply", [{"n": "x"}, "{}", _construct(Answer, n="x")], ids=repr)
 def test_invalid_structured_replies_are_rejected(reply: Any) -> None:
-    """A double cannot bypass the schema, and pydantic models made with `model_construct` cause no warning."""
     with pytest.raises(SchemaViolation):
         ASK_FOR.run_sync("?", model=FunctionModel(lambda _: reply))
 

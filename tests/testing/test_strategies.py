@@ -210,7 +210,6 @@ def test_predicates_have_a_readable_repr(predicate: StopWhen) -> None:
 @pytest.mark.parametrize("wait", [False, True])
 @pytest.mark.parametrize("measure", ["round", "entries", "calls"])
 def test_predicates_cover_every_kind(measure: str, wait: bool) -> None:  # noqa: FBT001
-    """Sync and async functions read the round, transcript and usage, and only hostile ones raise."""
     example = smallest(
         termination_predicates(), lambda predicate: predicate.measure == measure and predicate.wait is wait
     )
@@ -270,7 +269,6 @@ def test_fixed_options_are_preserved(case: DebateCase) -> None:
 
 @given(st.sampled_from(names_of("debate")).flatmap(lambda name: debates(format=name, debaters=SIDES, moderated=False)))
 def test_formats_run_with_custom_blocks(case: DebateCase) -> None:
-    """The phases set the number of rounds, and a deciding audience votes before and after."""
     raw = case.run_sync().raw
     phases = check_phases(FORMATS[case.options["format"]].phases, location="test", members=2)
     assert 1 <= raw.rounds <= case.max_rounds == sum(phase.rounds for phase in phases)

@@ -112,7 +112,7 @@ def test_hiding_names_can_be_disabled() -> None:
 
 @given(st.integers(2, 5), st.integers(0, 2**32))
 def test_answers_come_first_equally_often(count: int, seed: int) -> None:
-    """A reviewer that always prefers the first answer therefore favors nobody, and the ranking is a tie."""
+    """A reviewer that always prefers the first answer favors nobody, so the ranking is a tie."""
     raw = run_council(NAMES[:count], seed=seed).output
     assert {rank.rank for rank in raw.ranking} == {1}
     assert all(rank.tied for rank in raw.ranking)

@@ -152,7 +152,7 @@ def test_answers_without_a_revision_are_rejected() -> None:
 
 
 def test_answer_in_the_input_overrides_the_option() -> None:
-    """This lets an escalation apply the same critique to many answers."""
+    """An escalation can use the input to apply the same critique to many answers."""
     question = {"question": QUESTION, "answer": "Within 14 days, on a Monday."}
     raw = run_critique(model_of(claims=[]), question=question, answer=ANSWER).output
     assert (raw.answer, raw.is_given) == (question["answer"], True)

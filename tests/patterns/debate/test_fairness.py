@@ -31,10 +31,6 @@ def _run_debate(*replies: Any, model: Any = None, **options: Any) -> tuple[Scrip
 
 
 def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
-    """The debaters and the judge read aliases only.
-
-    The transcript keeps the original words, and the report lists the names.
-    """
     model, result = _run_debate(*NAMED, VERDICT)
     for prompt in (_prompts(model, "rent-debater-ben")[0], _prompts(model, "rent-judge")[0]):
         assert "anna" not in prompt

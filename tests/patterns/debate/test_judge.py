@@ -115,7 +115,7 @@ def test_judges_can_have_their_own_random_source() -> None:
 
 
 def test_view_equals_format_transcript_for_judge() -> None:
-    """Applications can therefore use `format_transcript_for_judge` to find out what the judge read."""
+    """Applications can use `format_transcript_for_judge` to find out what the judge read."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, synthesizer=False, shuffle_for_judge=False)
     model = script("A line.\nRound 2:\n[against] I concede.", "B", "C")
     output = rent.run_sync(QUESTION, model=model).output

@@ -404,7 +404,7 @@ def test_judges_without_log_probabilities_fall_back_to_scores() -> None:
     ids=str,
 )
 def test_incompatible_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """This includes models known to lack log probabilities. The error is raised at once and names the field."""
+    """Models known to lack log probabilities are rejected at once, and the error names the field."""
     with pytest.raises(ConfigurationError, match=f"JudgeOptions: `{field}`"):
         JudgeOptions(**options)
 

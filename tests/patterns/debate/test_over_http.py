@@ -94,7 +94,7 @@ async def test_tool_results_reach_the_briefing_and_the_debaters() -> None:
 
 
 async def test_invalid_tool_arguments_are_returned_to_the_model() -> None:
-    """This gives the model a chance to correct arguments that violate the function's schema."""
+    """The model is given a chance to correct arguments that violate the function's schema."""
     LOOKED_UP.clear()
     calls = iter([tool_call("rents", '{"town": 3}', "call_1"), tool_call("rents", '{"city": "Bern"}', "call_2")])
 

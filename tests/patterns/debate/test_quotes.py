@@ -296,7 +296,6 @@ def test_replaced_or_inserted_words_make_a_quote_unverified(sample: tuple[str, i
 
 @given(sources_and_slices(), st.data())
 def test_quotes_with_a_dropped_word_are_not_verified(sample: tuple[str, int, int], data: st.DataObject) -> None:
-    """The test skips cases where the shorter sequence happens to occur in the source as well."""
     source, first, last = sample
     words = normalize(source)
     keys = words.words[first : last + 1]

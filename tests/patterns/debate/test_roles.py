@@ -118,7 +118,6 @@ def test_role_template_can_be_changed_separately(role: str, template: Any) -> No
 
 
 def test_templates_for_a_different_role_are_rejected() -> None:
-    """The error is raised before any block runs."""
     with pytest.raises(ConfigurationError, match=r"template of moderator.*ModeratorTemplate"):
         debate(**{**OPTIONS, "moderator": ModeratorOptions(template=SYNTHESIZER)})
 
@@ -168,7 +167,7 @@ MAKERS = [create_judge, create_moderator, create_synthesizer, create_debater]
 def test_unbound_blocks_elsewhere_are_an_error(make: Any) -> None:
     """The error is raised before any call and explains how to bind the block.
 
-    This holds for a block used standalone, in a sequencer or in another role.
+    Unbound blocks may not be used standalone, in a sequencer or in another role.
     """
     for use in (lambda: make().run_sync("?"), lambda: sequencer(name="all").then(make())):
         with pytest.raises(ConfigurationError, match=rf"{make.__name__}\(\): `name.*filled in by the pattern"):
@@ -182,6 +181,5 @@ def test_unbound_blocks_for_a_different_role_are_rejected() -> None:
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_unknown_options_of_an_unbound_block_are_a_type_error(make: Any) -> None:
-    """The error is raised immediately rather than when the block is bound."""
     with pytest.raises(TypeError):
         make(temperatur=0)

@@ -183,7 +183,7 @@ def test_plain_questions_become_a_claim_and_its_negation(question: str, yes: str
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_other_yes_no_questions_have_fixed_sides(question: str) -> None:
-    """These fixed sides fit every such question and do not require a model call."""
+    """The fixed sides fit every such question and do not require a model call."""
     answers = [("pro", f'The answer to "{question}" is yes'), ("con", f'The answer to "{question}" is no')]
     assert [(side.name, side.stance) for side in default_sides(question) or ()] == answers
 

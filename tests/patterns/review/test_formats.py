@@ -193,7 +193,6 @@ def test_findings_without_a_file_are_notifications() -> None:
 
 
 def test_sarif_has_no_more_results_than_github_displays() -> None:
-    """The report states how many of the less severe findings were left out."""
     coverage = [FileCoverage(file="app.py", lines=2, first_line=7)]
     findings = [finding_of(number) for number in range(1, 5_003)]
     [run] = json.loads(findings_sarif(document_of(*findings, coverage=coverage)))["runs"]

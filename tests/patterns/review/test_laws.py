@@ -227,7 +227,7 @@ def test_order_and_models_affect_only_independence(standings: list[str], random:
 
 @given(standings_of)
 def test_findings_in_unknown_locations_are_never_confirmed(standings: list[str]) -> None:
-    """Such a finding is disputed where it would otherwise be confirmed, and no other state changes."""
+    """A finding in an unknown location is disputed where it would otherwise be confirmed."""
     nowhere = decide_one(["raised", *standings], place=Place(file="a.py", line=9, found=False, problem="no line 9"))
     somewhere = decide_one(["raised", *standings])
     assert nowhere.state == ("disputed" if somewhere.state == "confirmed" else somewhere.state)

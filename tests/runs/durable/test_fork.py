@@ -256,7 +256,7 @@ async def assert_fork_rejected(
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_a_rejected_edit_leaves_no_run(name: str) -> None:
-    """The corrected fork can therefore use the same id, whatever the kind of step."""
+    """The corrected fork can use the same id, whatever the kind of step."""
     store, calls = MemoryStore(), Calls()
     await PATTERNS[name]().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=1)
     bodies = {row.key: json.loads(row.body or "{}") for row in await store.steps("first") if row.kind == "call"}
@@ -296,7 +296,6 @@ async def test_an_edit_after_repeated_calls_is_rejected() -> None:
 
 
 async def test_an_edit_must_be_a_valid_human_answer() -> None:
-    """An edited verdict must have a verdict's fields, and an edited argument must be text."""
     store = MemoryStore()
 
     def people() -> Any:

@@ -137,10 +137,6 @@ async def test_a_run_is_found_by_its_question() -> None:
 
 
 async def test_a_changed_configuration_is_rejected_and_shown() -> None:
-    """The error shows the lines of the outline that differ.
-
-    With `allow_changes`, the run continues.
-    """
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     changed = rent_debate(debaters=[*SIDES, Debater("cy", "abstain")])
@@ -165,7 +161,6 @@ async def test_an_answer_is_not_reused_for_another_request() -> None:
 
 
 async def test_a_call_in_flight_can_be_an_error() -> None:
-    """The error names the call and states how many times it was started."""
     store = MemoryStore()
     await interrupt_run(rent_debate(), store, stop=4)
     model = Counting()
@@ -386,7 +381,7 @@ async def test_the_environment_selects_the_store(tmp_path: Path, monkeypatch: py
 async def test_the_default_model_is_recorded_by_name(
     variable: str, model: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run can therefore be resumed with the same model elsewhere.
+    """The run can be resumed with the same model elsewhere.
 
     A blank name means no model.
     """
