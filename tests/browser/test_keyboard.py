@@ -93,7 +93,7 @@ def test_single_key_shortcuts_can_be_switched_off(stage: Stage, visit: Callable[
     page.keyboard.press("o")
     folded = page.locator("[data-folded]")
     assert folded.count() == 1
-    assert folded.locator("[data-fold]").get_attribute("aria-label") == "Open what Mira said"
+    assert folded.locator("[data-fold]").get_attribute("aria-label") == "Expand what Mira said"
     page.keyboard.press("o")
     page.get_by_label("Keys").uncheck()
     page.locator("#turn-2").evaluate("each => { each.tabIndex = -1; each.focus(); }")

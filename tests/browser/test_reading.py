@@ -160,9 +160,9 @@ def test_a_long_run_is_navigated_by_rounds_keys_and_search(
     assert page.evaluate("document.activeElement.id") == f"turn-{int(first.removeprefix('turn-')) + 1}"
     page.keyboard.press("o")
     assert page.locator("[data-folded]").count() == 1
-    page.get_by_role("button", name="Fold all").click()
+    page.get_by_role("button", name="Collapse all").click()
     assert page.locator("[data-folded]").count() == 40
-    page.get_by_role("button", name="Open all").click()
+    page.get_by_role("button", name="Expand all").click()
     page.keyboard.press("/")
     page.keyboard.type("Point 39")
     page.get_by_text("1 of 40 turns").wait_for()

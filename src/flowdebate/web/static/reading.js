@@ -1,5 +1,5 @@
 // @ts-check
-/** Reading a long run: from turn to turn by keys, folded, and searched. */
+/** Reading a long run: from turn to turn by keys, collapsed, and searched. */
 
 const said = /** @type {HTMLElement} */ (document.querySelector("#said"));
 const find = /** @type {HTMLInputElement | null} */ (document.querySelector("#find"));
@@ -16,7 +16,7 @@ function fold(turn, folded) {
   turn.toggleAttribute("data-folded", folded);
   button?.setAttribute("aria-expanded", String(!folded));
   if (!button) return;
-  button.textContent = folded ? "Open" : "Fold";
+  button.textContent = folded ? "Expand" : "Collapse";
   button.setAttribute("aria-label", (button.getAttribute("aria-label") ?? "").replace(/^\w+/, button.textContent));
 }
 
@@ -27,12 +27,12 @@ said.addEventListener("click", (event) => {
 });
 
 foldAll?.addEventListener("click", () => {
-  const folded = foldAll.textContent === "Fold all";
+  const folded = foldAll.textContent === "Collapse all";
   for (const turn of turns()) fold(turn, folded);
-  foldAll.textContent = folded ? "Open all" : "Fold all";
+  foldAll.textContent = folded ? "Expand all" : "Collapse all";
 });
 
-/** Show the turns that have what is searched, and mark it in them. */
+/** Show the turns containing the search text, and highlight it in them. */
 function search() {
   const wanted = find?.value.trim().toLowerCase() ?? "";
   let hits = 0;
