@@ -37,7 +37,7 @@ Criteria = Annotated[
     Field(
         min_length=1,
         max_length=MAX_CRITERIA,
-        description="A rubric: criteria, and how much each counts. Each text has a score by each.",
+        description="A rubric: criteria and their weights. Each text is scored on each criterion.",
     ),
 ]
 
@@ -45,12 +45,12 @@ Criteria = Annotated[
 class Ballot(BaseModel):
     """A judge's answer about one order of the texts."""
 
-    order: list[str] = Field(description="The texts in the order in which the judge read them.")
+    order: list[str] = Field(description="The texts in the judge's reading order.")
     winner: str | None
-    scores: dict[str, float] | None = Field(description="The share of each text; 1 in total.")
-    criteria: dict[str, dict[str, float]] | None = Field(description="The scores of each text, by criterion.")
+    scores: dict[str, float] | None = Field(description="Each text's share; they add up to 1.")
+    criteria: dict[str, dict[str, float]] | None = Field(description="Each text's scores, by criterion.")
     reasoning: str
-    problem: str | None = Field(description="Why the answer does not count; null for one that does.")
+    problem: str | None = Field(description="Why the answer does not count; null if it does.")
 
 
 class TextVerdict(BaseModel):
@@ -58,17 +58,17 @@ class TextVerdict(BaseModel):
 
     run_id: str
     status: State
-    winner: str | None = Field(description='"Text 1" is the first one; null where none is ahead.')
+    winner: str | None = Field(description='"Text 1" is the first one; null if none is ahead.')
     consistent: bool | None = Field(
-        description="Whether the judge preferred the same text in every order. If not, a position in the list decided "
-        "as much as the text; null before there are ballots."
+        description="Whether the judge preferred the same text in every order. If not, the position in the list "
+        "mattered as much as the text. Null before there are ballots."
     )
     scores: dict[str, float] | None = Field(description="The mean share of each text over all orders.")
     verdict: str | None
     reasoning: str | None
     ballots: list[Ballot]
     error: str | None
-    spent: str = Field(description="The calls so far, their tokens and what they cost, in one line.")
+    spent: str = Field(description="Calls, tokens and cost so far, on one line.")
     next: str = Field(description="What to do now.")
 
 
@@ -82,15 +82,15 @@ def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
         *,
         criteria: Criteria | None = None,
         reference: Annotated[
-            str | None, Field(max_length=50_000, pattern=r"\S", description="An answer that is known to be right.")
+            str | None, Field(max_length=50_000, pattern=r"\S", description="An answer known to be right.")
         ] = None,
-        seed: Annotated[int | None, Field(description="Another number asks anew about the same texts.")] = None,
+        seed: Annotated[int | None, Field(description="A different number judges the same texts again.")] = None,
         wait: Seconds = 45,
     ) -> TextVerdict:
-        """Compare texts that answer a question, without a debate: which is argued best, and is that judgement stable?
+        """Compare texts that answer a question, without a debate: which is argued best, and is that judgment stable?
 
-        A judge reads them in as many orders as there are texts, each once in each place. The same call again returns
-        the recorded verdict, or waits for it, and asks no model twice.
+        A judge reads them in as many orders as there are texts, each once in each position. Repeating the call returns
+        the recorded verdict, or waits for it, and calls no model again.
         """
         service = service_of(ctx)
         texts_by_name = {f"Text {number}": text for number, text in enumerate(texts, 1)}

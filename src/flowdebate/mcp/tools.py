@@ -46,7 +46,7 @@ class Side(BaseModel):
     # Reject a misspelled `human`, because otherwise a model would argue instead of the person.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     stance: str = Field(
-        max_length=500, description="In a debate the position to argue, as a claim; in other patterns the role."
+        max_length=500, description="In a debate, the position to argue, as a claim; in other patterns, the role."
     )
     name: str | None = Field(default=None, max_length=60, description="Default: Side A, Side B, …")
     human: bool = Field(default=False, description="The person at this host argues this side. Only in a debate.")
@@ -59,8 +59,8 @@ Sides: TypeAlias = Annotated[
     Field(
         min_length=2,
         max_length=6,
-        description="Who argues what. Left out, the sides follow from the question, or a model proposes them by one "
-        "call; other patterns have speakers of their own.",
+        description="Who argues what. If omitted, the sides follow from the question, or a model proposes them in one "
+        "call; other patterns have their own speakers.",
     ),
 ]
 # Bounds are part of each alternative, because hosts with strict validators reject bounds on a union.
@@ -69,7 +69,7 @@ Sources: TypeAlias = Annotated[
     | Annotated[list[str], Field(max_length=50)],
     Field(
         description="What the speakers may quote: texts by name, or paths of files and folders that this server "
-        "allows. Quotes are looked up in them.",
+        "allows. Quotes are checked against them.",
     ),
 ]
 Rounds: TypeAlias = Annotated[
@@ -77,7 +77,7 @@ Rounds: TypeAlias = Annotated[
     Field(
         ge=1,
         le=10,
-        description="Rounds at most (turns in a handoff).",
+        description="Maximum number of rounds (in a handoff, turns).",
     ),
 ]
 HowDeep: TypeAlias = Annotated[
@@ -87,9 +87,9 @@ HowDeep: TypeAlias = Annotated[
 Models: TypeAlias = Annotated[
     Annotated[str, Field(max_length=200)] | Annotated[dict[str, str], Field(max_length=100)],
     Field(
-        description="The model of all, or an object with models by name of a side or member, by role (judge, "
-        'moderator, synthesizer, chair) and as `default` for the rest. As text or as `default`, "each" gives each side '
-        "the model of another vendor."
+        description="The model for all, or an object with models by the name of a side or member, by role (judge, "
+        'moderator, synthesizer, chair), and as `default` for the rest. Alone or as `default`, "each" gives each side '
+        "a different vendor's model."
     ),
 ]
 Listed: TypeAlias = Annotated[
@@ -97,30 +97,32 @@ Listed: TypeAlias = Annotated[
     Field(
         min_length=1,
         max_length=10,
-        description="A member for each of these models, named after it. The other roles have `model`, the server's "
-        "default model, or without any the first of the list. Not in a debate, which has sides.",
+        description="One member per model, named after it. The other roles use `model`, the server's default "
+        "model, or otherwise the first in the list. Not in a debate, which has sides.",
     ),
 ]
 Level: TypeAlias = Literal["low", "medium", "high"]
 Efforts: TypeAlias = Annotated[
     Level | Annotated[dict[str, Level], Field(max_length=100)],
-    Field(description="How much models think before they answer: of all, or an object like that of `model`."),
+    Field(description="How much models think before they answer: one level for all, or an object as in `model`."),
 ]
 Needed: TypeAlias = Annotated[
     Quorum,
-    Field(description="Members whose answers are needed where a run goes on without the others. Default: 2."),
+    Field(description="Number of members that must answer for the run to continue without the others. Default: 2."),
 ]
 Archived: TypeAlias = Annotated[
     bool, Field(description="In a consensus: show what earlier debates found, and remember this one. Default: true.")
 ]
 Seconds: TypeAlias = Annotated[
-    float, Field(ge=0, le=50, description="Seconds to wait at most; hosts cut calls of a minute.")
+    float, Field(ge=0, le=50, description="Maximum seconds to wait; hosts abort calls after about a minute.")
 ]
 RunId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 Place: TypeAlias = Annotated[
-    str, Field(max_length=1_000, description="Which request, as `pending` names it; needed where there are several.")
+    str, Field(max_length=1_000, description="Which request, as named in `pending`; required if there are several.")
 ]
-Seen: TypeAlias = Annotated[int, Field(ge=0, description="Parts that you have read: `said` has only later ones.")]
+Seen: TypeAlias = Annotated[
+    int, Field(ge=0, description="Number of parts you have read; `said` contains only later ones.")
+]
 
 
 def make_options(
@@ -332,7 +334,7 @@ class RunTools:
         pattern: Annotated[str | None, Field(max_length=200)] = None,
         text: Annotated[str | None, Field(max_length=200, description="Text in the question.")] = None,
         limit: Annotated[int, Field(ge=1, le=50)] = 20,
-        before: Annotated[str | None, Field(max_length=500, description="`next` of the page before.")] = None,
+        before: Annotated[str | None, Field(max_length=500, description="`next` from the previous page.")] = None,
     ) -> RunList:
         """List runs, newest first."""
         page = await self._of(ctx).runs(status=status, pattern=pattern, text=text, limit=limit, before=before)
@@ -342,7 +344,7 @@ class RunTools:
         self,
         ctx: Context[Any, Any],
         run_id: RunId,
-        note: Annotated[str, Field(max_length=2_000, description='Takes the place of the one before; "" deletes it.')],
+        note: Annotated[str, Field(max_length=2_000, description='Replaces the previous note; "" deletes it.')],
     ) -> str:
         """Write a note on a run for later readers; get_run, lists, pages and exports show it."""
         await self._of(ctx).write_note(run_id, note)
@@ -361,12 +363,12 @@ class RunTools:
         *,
         on_uncertain: Annotated[
             Literal["retry", "raise"],
-            Field(description="About a call that was in flight when the run stopped: it may have been paid for."),
+            Field(description="About a call in flight when the run stopped, which may have been paid for."),
         ] = "retry",
         allow_changes: Annotated[
-            bool, Field(description="Go on although the model or the version of flowdebate has changed.")
+            bool, Field(description="Resume although the model or the version of flowdebate has changed.")
         ] = False,
-        retry_dead_letter: Annotated[bool, Field(description="Go on although it crashed again and again.")] = False,
+        retry_dead_letter: Annotated[bool, Field(description="Resume although it has crashed repeatedly.")] = False,
         wait: Seconds = 20,
     ) -> RunReport:
         """Resume a run that was interrupted, failed or was abandoned. Recorded calls are not repeated."""
@@ -382,10 +384,12 @@ class RunTools:
         run_id: RunId,
         *,
         at: Annotated[
-            str | None, Field(max_length=1_000, description="Place of a step; it and all later ones are asked again.")
+            str | None,
+            Field(max_length=1_000, description="Place of a step; that step and all later ones are repeated."),
         ] = None,
         edits: Annotated[
-            dict[str, Any] | None, Field(max_length=50, description="Answers to use, by the place of their step.")
+            dict[str, Any] | None,
+            Field(max_length=50, description="Answers to use instead, keyed by the place of their step."),
         ] = None,
         seed: int | None = None,
         model: Models | None = None,
@@ -397,7 +401,7 @@ class RunTools:
             Field(
                 min_length=1,
                 max_length=MAX_ADDED_QUESTION_LENGTH,
-                description="Go on with a finished debate, whose debaters answer this question in its next round.",
+                description="Continue a finished debate: its debaters answer this question in another round.",
             ),
         ] = None,
         wait: Seconds = 20,
@@ -495,7 +499,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
         ctx: Context[Any, Any],
         run_id: RunId,
         answer: Annotated[
-            str | dict[str, Any], Field(description="Text, or an object that fits `answer_schema` of the request.")
+            str | dict[str, Any], Field(description="Text, or an object that matches the request's `answer_schema`.")
         ],
         *,
         place: Place | None = None,
