@@ -1,6 +1,6 @@
-"""Events of a consensus debate, and their wire form, named as in the pipeline on which this pattern is modeled.
+"""Events of a consensus debate, and their wire form, using the names of the pipeline on which this pattern is modeled.
 
-A debate also emits the events of all patterns: rounds, turns and failed roles.
+A debate also emits the events common to all patterns: rounds, turns and failed roles.
 """
 
 from __future__ import annotations
@@ -127,11 +127,11 @@ _TOLD = (
 
 
 class WireEvents:
-    """Translator from a run's events to plain data, named as in the pipeline on which this pattern is modeled.
+    """Translator of a run's events into plain data, using the names of the pipeline on which this pattern is modeled.
 
     The events are `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus` and `debate_end`,
-    plus `stage`, `poll_vote` and `agent_failure`. Each has the `path` of its debate and a `sequence` number, starting
-    at 1 for each debate and without gaps. Events from other blocks are omitted.
+    plus `stage`, `poll_vote` and `agent_failure`. Each event has the `path` of its debate and a gapless `sequence`
+    number, starting at 1 for each debate. Events from other blocks are omitted.
 
     >>> wire = WireEvents()
     >>> list(wire.of(DebateStarted(task="rents", agents=("ann",), max_rounds=3, path="plan")))

@@ -400,8 +400,8 @@ class ConsensusOutput(PatternOutput):
     def stop_reason(self) -> str | None:
         """Reason for ending the rounds: "max_rounds", or the cause of an early end.
 
-        The cause is the source of the early end, or the name of the `terminate_when` condition. None if the debate was
-        cut short.
+        The cause is the source of the early end, or the name of the `terminate_when` condition. The value is None if
+        the debate was cut short.
         """
         early = self.early_end
         if early is not None:

@@ -362,7 +362,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return votes
 
     def _amount(self, used: Usage, ctx: Context, place: str) -> float | None:
-        """Return the usage below `place`, in the unit being equalized.
+        """Return the usage below `place`, in the unit of the budget.
 
         Returns None if the unit is calls or the usage is unknown.
         """

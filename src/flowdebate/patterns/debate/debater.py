@@ -214,7 +214,7 @@ class DebaterIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class Guidance:
-    """Requests addressed to all debaters in a round; empty ones are omitted."""
+    """Requests addressed to all debaters in a round; empty requests are omitted."""
 
     briefing: str | None = None
     """The moderator's briefing."""

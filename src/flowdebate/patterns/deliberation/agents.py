@@ -95,8 +95,8 @@ class PersonaTemplate(Template):
     text they read.
     """
     reminder: str = part("", uses("who"))
-    """Description of a persona with a short system prompt; `persona` is used instead if the prompt is long or this is
-    empty.
+    """Description of a persona with a short system prompt; `persona` is used instead if the prompt is long or
+    `reminder` is empty.
     """
     opening: str = part(
         "Nobody has spoken yet. Say what you think should be done, give your strongest reasons with the evidence "

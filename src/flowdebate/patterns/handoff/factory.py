@@ -110,8 +110,8 @@ class SpeakerTemplate(Template):
     text they read.
     """
     reminder: str = part("", uses("who"))
-    """Description of a speaker with a short system prompt; `speaker` is used instead if the prompt is long or this is
-    empty.
+    """Description of a speaker with a short system prompt; `speaker` is used instead if the prompt is long or
+    `reminder` is empty.
     """
     nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
     """Sentence added to the first turn, when nobody has spoken yet."""

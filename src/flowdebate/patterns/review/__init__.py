@@ -1,4 +1,4 @@
-"""Review pattern: reviewers work independently and then examine each other's findings, and a rule confirms them."""
+"""Review pattern: reviewers find faults and examine each other's findings, and a rule decides on each finding."""
 
 import lazy_loader
 

@@ -286,7 +286,7 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - a field of a finding
 
 
 class Merging(Wrapped):
-    """Step between finding and examining, calling `merger` twice about possibly identical pairs.
+    """Step between finding and examining, calling `merger` twice to compare pairs of possibly identical findings.
 
     Without a merger, only findings with the same location and title are merged.
     """

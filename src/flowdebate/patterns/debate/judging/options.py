@@ -121,7 +121,7 @@ class JudgeOptions:
     """Profile for the judge's default prompt, or None for the debate's profile."""
     instructions: TextSlot | None = None
     """Text appended to the judge's system message, replacing the debate's instructions. Likewise, each of the following
-    options overrides the debate's.
+    options overrides the corresponding option of the debate.
     """
     tools: Sequence[ToolLike] | None = None
     uses: Sequence[Capability] | None = None
