@@ -1,4 +1,4 @@
-"""Review pattern: reviewers find faults and examine each other's findings, and a rule decides on each finding."""
+"""Review pattern: reviewers independently find faults, then examine each other's findings; a rule decides on them."""
 
 import lazy_loader
 
