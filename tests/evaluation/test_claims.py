@@ -425,7 +425,9 @@ def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
     assert audit_run(result).judge.turns[0].places[1].wins == 2
     fixed = full_audit([items[0]] * 60, spoken=[spoken[0]] * 60).findings
     assert any("the sides spoke in one order" in finding for finding in fixed)
-    with pytest.raises(ConfigurationError, match=r"audit\(\): `spoken` must be 60 of them"):
+    with pytest.raises(
+        ConfigurationError, match=r"audit\(\): `spoken` must have one entry for each of the 60 items .got 3"
+    ):
         full_audit(items, spoken=spoken[:3])
 
 
@@ -435,13 +437,13 @@ def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
         (lambda: share_interval(0.5, 0), r"share_interval\(\): `n` must be greater than 0 \(got 0\)"),
         (lambda: share_interval(1.5, 3), r"share_interval\(\): `share` must be between 0 and 1"),
         (lambda: newcombe([], []), r"newcombe\(\): `ones` must be at least 1 \(got 0\)"),
-        (lambda: newcombe([1.0], []), r"newcombe\(\): `others` must be 1 of them"),
-        (lambda: required_n(0, differing=0.3), r"required_n\(\): `gain` must be a number between 0 and 1 \(got 0\)"),
+        (lambda: newcombe([1.0], []), r"newcombe\(\): `others` must have one entry for each of `ones`"),
+        (lambda: required_n(0, differing=0.3), r"required_n\(\): `gain` must be strictly between 0 and 1 \(got 0\)"),
         (
             lambda: required_n(-0.1, differing=0.3),
-            r"required_n\(\): `gain` must be a number between 0 and 1 \(got -0.1\)",
+            r"required_n\(\): `gain` must be strictly between 0 and 1 \(got -0.1\)",
         ),
-        (lambda: benefit_report([compared_item(1, 1)], missing="ignored"), "`missing` must be one of"),  # type: ignore[arg-type]
+        (lambda: benefit_report([compared_item(1, 1)], missing="ignored"), "`missing` must be wrong or"),  # type: ignore[arg-type]
     ],
 )
 def test_statistics_on_empty_input_are_rejected(call: Any, message: str) -> None:

@@ -23,7 +23,7 @@ def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> f
     """
     if len(ones) != len(other_labels):
         raise ConfigurationError(
-            "cohen_kappa()", "others", len(other_labels), f"must have {len(ones)} entries, one for each of `ones`"
+            "cohen_kappa()", "others", len(other_labels), f"must have one entry for each of `ones`: {len(ones)}"
         )
     n = len(ones)
     one, other = Counter(ones), Counter(other_labels)

@@ -433,7 +433,9 @@ def _audit(
 ) -> JudgeAudit:
     for name, values in (("truth", truth), ("spoken", spoken)):
         if values is not None and len(values) != len(items):
-            raise ConfigurationError("audit()", name, values, f"must have {len(items)} entries, one for each item")
+            raise ConfigurationError(
+                "audit()", name, len(values), f"must have one entry for each of the {len(items)} items"
+            )
     nothing = [None] * len(items)
     return _audit_counted(CountedJudges.of(zip(items, spoken or nothing, truth or nothing, strict=True)), resampling)
 

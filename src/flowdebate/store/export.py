@@ -45,7 +45,7 @@ _DEEPEST = 200
 _TOO_DEEP = f"lists and objects are nested more than {_DEEPEST} deep"
 _BOUNDS = {"minimum": "at least", "maximum": "at most"}
 _TYPES = {
-    "string": "a text",
+    "string": "text",
     "integer": "a whole number",
     "number": "a number",
     "boolean": "true or false",

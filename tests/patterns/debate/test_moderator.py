@@ -236,7 +236,7 @@ def test_repeatedly_naming_unknown_speakers_falls_back_to_all() -> None:
     model = ScriptedModel(decision("adam", "carl"), decision("adam", "dora"), "Z", "A", VERDICT)
     result = rent.run_sync(QUESTION, model=Retrying(model, Retry(attempts=2)))
     model.assert_complete()
-    assert "carl is not a debater; available: zoe, adam" in model.calls[1].prompt
+    assert "'carl' is not a debater; available: 'zoe', 'adam'" in model.calls[1].prompt
     assert [(entry.agent_name, entry.text) for entry in result.output.transcript] == [("zoe", "Z"), ("adam", "A")]
     assert result.output.moderator_decisions[0].fallback
     assert (result.status, result.output.status) == ("degraded", "degraded")
