@@ -227,9 +227,7 @@ def test_correct_position_does_not_always_speak_first() -> None:
         drawn.append(spoke)
     assert drawn[0] == drawn[1]
     assert 5 <= sum(drawn[0]) <= 15
-    with pytest.raises(
-        ConfigurationError, match=r"evaluate\(\): `pattern` must be a function of .row, positions."
-    ):
+    with pytest.raises(ConfigurationError, match=r"evaluate\(\): `pattern` must be a function of .row, positions."):
         evaluate_sync(make_debate(rows[0], ["it is", "it is not"]), rows, **options)
 
 
