@@ -19,7 +19,7 @@ WAITING = ("browser", "cli", "faults", "mcp", "notebook", "runs", "server", "ser
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests: real models first, then files that wait alternating with the others.
+    """Run real models first, then alternate between files that wait and files that do not.
 
     This lets workers share the cores. Files that wait take long, so they come early and none of them runs last.
     """
@@ -70,7 +70,10 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def commands() -> Iterator[None]:
-    """Build the commands once, as in a process. Otherwise every `CliRunner` call takes a tenth of a second longer."""
+    """Build the commands once, as a process does.
+
+    Otherwise, every `CliRunner` call takes a tenth of a second longer.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", cache(get_command))
         yield

@@ -1,6 +1,6 @@
 """Processes started by tests.
 
-They can be interrupted, are always ended, and are forked from one process for pytest-xdist's workers.
+They can be interrupted, are always ended, and are forked from a single process for pytest-xdist's workers.
 
 A pytest plugin, registered by conftest.py.
 """

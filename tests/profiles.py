@@ -1,4 +1,4 @@
-"""Hypothesis profiles. They alone decide the kind and number of examples per property.
+"""Hypothesis profiles, which determine the kind and number of examples per property.
 
 A pytest plugin, registered by conftest.py. `--hypothesis-profile` selects a profile other than `suite`.
 """

@@ -1,4 +1,4 @@
-"""The cost of a debate in machine-independent counts: function calls, imports and created classes."""
+"""The cost of a debate in counts that do not depend on the machine: function calls, imports and new classes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def build_debate(debaters: int, rounds: int) -> Sequencer[Any, Any]:
 
 
 def make_model(debaters: int) -> FunctionModel:
-    """Create a model that answers at once and never repeats an answer."""
+    """Create a model that answers at once and never gives the same answer twice."""
     replies: list[str] = []
 
     def answer(request: ModelRequest) -> Reply:
@@ -66,7 +66,7 @@ def make_model(debaters: int) -> FunctionModel:
 
 
 def count_functions(debaters: int, rounds: int) -> Counter[str]:
-    """Count the library's function calls by name in one debate, after another debate has filled the caches."""
+    """Count the library's function calls in one debate by name, after another debate has filled the caches."""
     pattern = build_debate(debaters, rounds)
     pattern.run_sync("What should we pay for?", model=make_model(debaters), seed=1)
     called: Counter[CodeType] = Counter()

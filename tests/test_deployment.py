@@ -1,4 +1,4 @@
-"""Consistency of the image, the compose file and the locked versions; `make test-deployment` executes them."""
+"""Consistency of the image, the compose file and the locked versions, which `make test-deployment` executes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documentation that names only existing things and covers every public one."""
+"""Documentation that names only what exists and covers everything public."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 
 
 def prose(page: Path) -> str:
-    """Return a page without its fences and comments."""
+    """Return a page without its code fences and comments."""
     return _COMMENT.sub("", _FENCE.sub("", TEXTS[page]))
 
 
@@ -97,7 +97,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def commands(program: str) -> Iterator[tuple[str, str]]:
-    """Return the lines in shell fences that call `program`, with their page. Continued lines are joined."""
+    """Return the lines in shell fences that call `program`, with their page and with continued lines joined."""
     for page, text in TEXTS.items():
         for language, body in _FENCE.findall(text):
             if language in {"bash", "console", "sh", "shell"}:

@@ -30,7 +30,7 @@ def collected_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def find_links(page: Path) -> Iterator[str]:
-    """Return the links of a page outside its code."""
+    """Return the links on a page that are outside its code."""
     text = re.sub(r"^```.*?^```$|<!--.*?-->", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for link in re.findall(r"\[[^\]]*\]\(([^)\s#]+)", text):
         if not link.startswith(("https://", "http://")):

@@ -1,4 +1,4 @@
-"""Errors keep all their attributes when they are copied or sent to another process."""
+"""Errors, which must keep all their attributes when they are copied or sent to another process."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_an_error_with_a_run_can_be_pickled(lock: object) -> None:
 
 
 def fail_in_pool(store: str) -> None:
-    """Run a failing debate in a process of a pool, where the run is attached to the error."""
+    """Run a failing debate in one process of a pool, where the run is attached to the error."""
     if store:
         raise RunConflict(store, "r")
     generator(name="ask").run_sync("?", model=ScriptedModel(ProviderFailed("down", status=503)))

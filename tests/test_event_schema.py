@@ -1,4 +1,4 @@
-"""The published wire form of events: `wire_of`, its schema and schema file, and the table of all events."""
+"""The published wire form of events: `wire_of`, its schema, the schema file, and the table of all events."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class Unprintable:
 
 
 def send_and_receive(wire: dict[str, Any]) -> Any:
-    """Return the data as the recipient gets it."""
+    """Return the data as its recipient gets it."""
     return json.loads(json.dumps(wire, allow_nan=False, ensure_ascii=False).encode())
 
 

@@ -1,4 +1,4 @@
-"""Tests of the watch over the suite's events, which fails tests that emit invalid ones."""
+"""Tests of the watch over the suite's events, by which a test fails if it emits an invalid one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALLED = ModelCalled(block="a", model="m", usage=Usage.zero(), seconds=1.0, path
 
 
 def failed(instead: object) -> RoleFailed:
-    """Create a failure with this recovery."""
+    """Create a failure with the given recovery."""
     fields = {"block": "a", "role": "debater", "round": 1, "name": "ann", "error": "E", "message": "m", **PLACE}
     return RoleFailed(instead=instead, **fields)  # type: ignore[arg-type]
 

@@ -60,7 +60,7 @@ def make_model(winner: str | None, **deliverable: object) -> FunctionModel:
 
 
 def decide(request: ModelRequest) -> Reply:
-    """Call a tool before the first decision, and end with the second round."""
+    """Call a tool before the first decision, and end the debate with the second round."""
     used_tools = any(message["role"] == "tool" for message in request.messages)
     if request.tools and not used_tools:
         return ToolCall(id="1", name="look_up", arguments='{"topic": "latency"}')
@@ -214,7 +214,7 @@ def test_the_local_server_is_called_at_its_address(capsys: pytest.CaptureFixture
 
 
 def fail_call(request: ModelRequest) -> Reply:
-    """Fail like an unavailable provider."""
+    """Fail as an unavailable provider would."""
     raise ProviderFailed("the endpoint answered 503", status=503, model="down", block=request.block)
 
 

@@ -1,5 +1,3 @@
-"""The gallery shows every example with its current output."""
-
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,4 @@
-"""Imports between modules are acyclic, so that threads can import them concurrently.
+"""Imports between modules, which must be acyclic so that threads can import them concurrently.
 
 A thread that imports a module first waits for its package. If the package imports the module, a thread that started
 with the package waits for the module. Python ends this deadlock with an error.
@@ -29,7 +29,7 @@ FILES = {
 
 
 def executed_imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Return the imports executed with a module, excluding those in functions and for type checkers."""
+    """Return the imports executed together with a module, except for those in functions and for type checkers."""
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():
@@ -43,7 +43,7 @@ def executed_imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFr
 
 
 def imported_modules(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """Return the package's modules that a statement imports, including the modules of lazy names."""
+    """Return the package's modules that a statement imports, including those of lazy names."""
     if isinstance(statement, ast.Import):
         yield from (alias.name for alias in statement.names if alias.name in FILES)
     elif (package := statement.module or "") in FILES:

@@ -1,4 +1,4 @@
-"""Dependencies of `pip install flowdebate`: few, and none that holds back other packages."""
+"""Dependencies of `pip install flowdebate`, which must be few and must not hold back other packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members given as a list of models in every front end: the models called, the names, and the chair."""
+"""Members given as a list of models in every front end: the models called, their names, and the chair."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def vendor_stubs() -> Iterator[Found]:
 
 
 def answer_ranking(exchange: VendorRequest) -> Any:
-    """Answer as a council member, in text or with the others' letters in order."""
+    """Answer as a council member, either in text or by ranking the others' letters in order."""
     if exchange.schema is None:
         return "Homes first."
     if "ranking" not in str(exchange.schema):
@@ -62,7 +62,7 @@ def answer_ranking(exchange: VendorRequest) -> Any:
 
 
 def models_by_role(document: dict[str, Any]) -> dict[str, list[str]]:
-    """Return a run's models by role, and check that members have the models' names."""
+    """Return a run's models by role, after checking that members are named after their models."""
     assert [member["name"] for member in document["members"]] == LISTED
     return {seat: [*models] for seat, models in document["models"].items()}
 

@@ -51,7 +51,7 @@ class RoleRequest:
 
 
 def score_positions(request: RoleRequest) -> dict[str, Any]:
-    """Give the position that mentions a summer the highest score."""
+    """Give the highest score to the position that mentions a summer."""
     sides = request.schema["$defs"]["Scores"]["properties"]
     scores = {side: 90 if "summer" in side else 40 for side in sides}
     return {"reasoning": request.text, "verdict": "Begin small.", "scores": scores}
@@ -111,7 +111,7 @@ def reply(request: Any) -> ModelResponse:
 
 
 def patterns() -> dict[str, Any]:
-    """Build each pattern of the table, keyed by the beginning of its row."""
+    """Build each pattern in the table, keyed by the beginning of its row."""
     sides = [Debater("ann", "close it"), Debater("ben", "leave it open"), Debater("cleo", "close it in summer")]
     names = [Persona("ann"), Persona("ben"), Persona("cleo")]
     people = [Persona("ann", "plans traffic"), Persona("ben", "owns a shop"), Persona("cleo", "lives there")]

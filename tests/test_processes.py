@@ -1,4 +1,4 @@
-"""Processes started by tests, for tests in the foreground or background."""
+"""Processes started by tests that run in the foreground or in the background."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_ctrl_c_reaches_processes_of_background_tests() -> None:
 
 
 _RUN = ("run", "check_output", "check_call")
-"""Functions of `subprocess` that wait for a process."""
+"""Functions in `subprocess` that wait for a process."""
 
 
 def test_every_wait_for_a_process_has_a_timeout() -> None:

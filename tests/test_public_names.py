@@ -207,7 +207,7 @@ POSITIONAL = {
     "TopologyOptions",
     "VotingOptions",
 }
-"""Dataclasses whose first fields may be positional, since they are written often."""
+"""Dataclasses whose first fields may be positional, because callers write them often."""
 
 
 def test_public_dataclasses_are_keyword_only() -> None:
@@ -281,7 +281,7 @@ def test_the_import_has_no_side_effects() -> None:
 
 
 def run_interpreter(code: str) -> str:
-    """Return the output of a new interpreter."""
+    """Return the output of a new interpreter that runs the given code."""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
     assert run.stderr == ""
     return run.stdout.strip()

@@ -1,4 +1,4 @@
-"""The README: its first lines run, and its figures match the linked pages."""
+"""The README: its first lines run, and its figures match the pages to which it links."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FIGURES = {
         "Of 266 calls, the 16 in flight were repeated, and no others",
     ),
 }
-"""Measured figures in the README, each with the words of the page that explains the method."""
+"""Measured figures in the README, each with the wording of the page that explains the method."""
 
 
 def test_the_first_lines_run_a_debate(capsys: pytest.CaptureFixture[str]) -> None:

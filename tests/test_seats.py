@@ -76,7 +76,7 @@ def requested_models(vendor_stubs: Found) -> dict[str, list[str]]:
 
 
 def answer_ranking(exchange: VendorRequest) -> Any:
-    """Answer as a council member, with an opinion or with the others' letters in order."""
+    """Answer as a council member, either with an opinion or with the others' letters in order."""
     if exchange.schema is None:
         return "Homes first."
     if "ranking" not in str(exchange.schema):
@@ -124,7 +124,7 @@ def test_four_vendors_debate_over_http(vendor_stubs: Found) -> None:
 
 
 def debate_options() -> dict[str, Any]:
-    """Return the options for a debate between four vendors."""
+    """Return the options for a debate among four vendors."""
     return {"max_rounds": 1, "model": SEATS}
 
 

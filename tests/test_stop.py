@@ -41,7 +41,7 @@ def make_leaf(name: str) -> stop.Condition:
 
 
 def evaluate(condition: stop.Condition, true: dict[str, bool]) -> str | None:
-    """Return the reason of `condition` with these answers."""
+    """Return the reason that `condition` gives for these answers."""
     ctx: Any = SimpleNamespace(true=true, scope=SimpleNamespace(sequencer=None))
     reason = asyncio.run(condition.reason(ctx))
     assert asyncio.run(condition(ctx)) is (reason is not None)
@@ -261,7 +261,7 @@ def test_invalid_operands_are_rejected_immediately(make: Callable[[], object]) -
 
 
 def always_true(_: object) -> bool:
-    """Return True; only the name matters."""
+    """Return True, since only the name of the function matters."""
     return True
 
 

@@ -22,7 +22,7 @@ QUESTIONS = [f"Should city {number} build trams?" for number in range(24)]
 
 
 def answer(request: ModelRequest) -> Any:
-    """Answer as a function of the request."""
+    """Compute the answer from the request alone."""
     if request.output is None:
         return f"{request.block} on {request.messages[-1]['content'][-40:]}"
     if request.block.endswith("moderator"):
@@ -71,5 +71,5 @@ def test_threads_share_a_pattern_a_model_and_a_store(place: str, tmp_path: Path)
 
 
 def event_paths(result: Any) -> list[tuple[str, str]]:
-    """Return the events with their paths."""
+    """Return the events together with their paths."""
     return [(event.kind, event.path) for event in result.events]

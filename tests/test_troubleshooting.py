@@ -34,7 +34,7 @@ SHOWN = {
     for part in re.split(r"^##+ ", PAGE, flags=re.MULTILINE)
     for name in re.findall(r"`(\w+)`", part.partition("\n")[0]) or [part.partition("\n")[0]]
 }
-"""Messages below each heading, keyed by the class name in the heading or by its words."""
+"""Messages shown below each heading, keyed by the class name in the heading or by its words."""
 BASES = {"BadAnswer", "FlowDebateError", "ModelError", "RequestRejected", "TaskError"}
 QUESTION = "Should rents be capped?"
 SIDES = [Debater("ann", "cap rents"), Debater("ben", "build more")]
@@ -47,7 +47,7 @@ def make_debate(**options: Any) -> Any:
 
 
 def model_with_reply(*replies: Any) -> ScriptedModel:
-    """Create a model that gives this reply first and valid ones afterwards."""
+    """Create a scripted model that gives these replies."""
     return ScriptedModel(*replies, name="m")
 
 
@@ -123,7 +123,7 @@ async def circuit_open() -> None:
 
 
 async def no_connection() -> None:
-    """Use an address where nothing listens."""
+    """Call an address at which nothing listens."""
     async with ChatServer() as server:
         address = server.base_url
     await generator(name="ann").run(QUESTION, model=OpenAIModel("m", base_url=address, api_key="k", retry=None))
@@ -137,7 +137,7 @@ async def mismatched_cassette(folder: Path) -> None:
 
 
 async def stores_conflict(folder: Path) -> None:
-    """Resume a run that another process executes."""
+    """Resume a run that another process is executing."""
     entered, path = asyncio.Event(), folder / "runs.sqlite3"
 
     async def wait(request: Any) -> str:
@@ -277,7 +277,7 @@ def moderated_debate(*replies: Any) -> Any:
 
 
 def fail_call(request: Any) -> Any:
-    """Fail like an unavailable provider."""
+    """Fail as an unavailable provider would."""
     raise errors.ProviderFailed("the endpoint answered 503", status=503)
 
 
@@ -408,14 +408,14 @@ def normalize(message: str, folder: Path) -> str:
 
 
 def is_quoted(message: str, texts: set[str]) -> bool:
-    """Return whether one of the texts is the message, or its beginning followed by an ellipsis."""
+    """Return whether one of the quotes is the message, or the message's beginning followed by an ellipsis."""
     return any(
         message.startswith(text.removesuffix("…").rstrip()) if text.endswith("…") else message == text for text in texts
     )
 
 
 async def catch(case: Callable[[Path], Any], folder: Path) -> BaseException:
-    """Return the exception of a case."""
+    """Return the exception that a case raises."""
     try:
         outcome = case(folder)
         if inspect.isawaitable(outcome):

@@ -28,7 +28,7 @@ MODELS = ("openai/gpt-5-mini", "anthropic/claude-sonnet-4-6", "gemini/gemini-3-p
 
 
 def make_request(end: str = "x") -> ModelRequest:
-    """Create a request with a long beginning."""
+    """Create a request that begins with a long text."""
     messages = [{"role": "system", "content": "rule " * 2_000}, {"role": "user", "content": end}]
     return ModelRequest(messages=messages, block="b")
 

@@ -41,7 +41,7 @@ class VisibleBlock(NamedTuple):
     code: str
     fragment: bool
     needs: str | None
-    """Package required to run the block; without it the block is skipped."""
+    """Package that the block requires; the block is skipped if it is missing."""
 
 
 def visible_blocks(path: Path) -> Iterator[VisibleBlock]:

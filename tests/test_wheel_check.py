@@ -1,5 +1,3 @@
-"""The wheel check covers every extra."""
-
 from __future__ import annotations
 
 import sys

@@ -431,7 +431,7 @@ def _tokens(text: str) -> int:
 
 
 def _within(thought: int, text: str, room: int | None) -> tuple[int, str, Literal["stop", "length"]]:
-    """Return thinking tokens, text and finish reason of an answer limited to `room` tokens."""
+    """Return the thinking tokens, the text and the finish reason of an answer limited to `room` tokens."""
     if room is None or thought + _tokens(text) <= room:
         return thought, text, "stop"
     return min(thought, room), text[: max(room - thought, 0) * _CHARACTERS], "length"

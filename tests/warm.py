@@ -37,7 +37,7 @@ __all__ = ("Warm", "run_module", "run_path", "run_warm", "server", "share", "stu
 _LEFT_OUT = ("__main__", "adapters", "notebook", "telemetry", "testing", "workers")
 """Library modules that no command imports."""
 _servers: dict[int, str] = {}
-"""Address of the process to fork from, keyed by the requesting process."""
+"""Address of the process to fork from, keyed by the process that requests it."""
 _starting = threading.Lock()
 """Lock for tests that start processes concurrently."""
 
@@ -126,7 +126,7 @@ class Warm:
         return int.from_bytes(data, "big")  # no data would give 0, and process id 0 means this whole group
 
     def wait(self, timeout: float) -> int:
-        """Wait for the process to end and return its exit code; raise TimeoutExpired if it does not end in time."""
+        """Wait for the process to end and return its exit code, or raise TimeoutExpired if it does not end in time."""
         if self.returncode is None:
             self._status.settimeout(timeout)
             try:
@@ -137,7 +137,7 @@ class Warm:
         return self.returncode
 
     def communicate(self, timeout: float) -> tuple[bytes, bytes]:
-        """Return all output until the process ends; raise TimeoutExpired if it does not end in time."""
+        """Return all output until the process ends, or raise TimeoutExpired if it does not end in time."""
         with ThreadPoolExecutor(2) as readers:  # read both concurrently, since a full pipe would block the other
             written = [pipe and readers.submit(pipe.read) for pipe in (self.stdout, self.stderr)]
             try:
@@ -192,7 +192,7 @@ def run_warm(
     cwd: object = None,
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `code` in a process to its end, like `subprocess.run(…, capture_output=True, text=True)`."""
+    """Run `code` in a process until it ends, like `subprocess.run(…, capture_output=True, text=True)`."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with Warm(code, *arguments, env=env, cwd=cwd, **pipes) as process:
         stdout, stderr = (written.decode() for written in process.communicate(timeout))
@@ -203,12 +203,12 @@ def run_warm(
 
 
 def share(address: str) -> None:
-    """Make this process fork from a process started by another one."""
+    """Make this process fork from one that another process has started."""
     _servers[os.getpid()] = address
 
 
 def server() -> str:
-    """Return the address of the process to fork from, starting it if necessary. That process ends with its parent."""
+    """Return the address of the process to fork from, starting it if necessary; it ends with its parent."""
     with _starting:
         if os.getpid() not in _servers:
             _servers[os.getpid()] = _start()
@@ -308,7 +308,7 @@ def _serve(owner: socket.socket) -> str:
 
 
 def _request(listener: socket.socket) -> tuple[bytes, list[int]]:
-    """Read a request and its streams; return empty data if the caller was killed in the meantime."""
+    """Read a request and its streams, or return empty data if the caller has been killed in the meantime."""
     with listener.accept()[0] as source:
         head, descriptors, _, _ = socket.recv_fds(source, 4, 4)
         data, size = b"", int.from_bytes(head, "big")
@@ -322,7 +322,7 @@ def _request(listener: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _tell_end(child: int, status: int) -> None:
-    """Report how a child has ended."""
+    """Report how a child process ended."""
     _tell(status, os.waitpid(child, 0)[1])
     os.close(status)
 

@@ -10,5 +10,5 @@ __all__ = ("needs",)
 
 
 def needs(module: str, library: str) -> pytest.MarkDecorator:
-    """Skip tests whose framework is not installed; `make test-adapters` installs all of them."""
+    """Skip tests whose framework is not installed. `make test-adapters` installs all frameworks."""
     return pytest.mark.skipif(find_spec(module) is None, reason=f"needs {library}: make test-adapters")

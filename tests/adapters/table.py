@@ -35,7 +35,7 @@ PROMISES = {name: inspect.getdoc(test) for name, test in vars(AdapterConformance
 
 
 def table() -> str:
-    """Return a table with a row per promise of the suite and a column per adapter."""
+    """Return a table with one row per promise in the suite and one column per adapter."""
     rows = [["Promise", *SUITES], ["---"] * (1 + len(SUITES))]
     for name, promise in PROMISES.items():
         cells = ["no" if name in suite.lacks else "yes" for suite in SUITES.values()]

@@ -1,4 +1,4 @@
-"""Comparisons as a pydantic-evals evaluator and as a deepeval metric."""
+"""Tests for comparisons as a pydantic-evals evaluator and as a deepeval metric."""
 
 from __future__ import annotations
 

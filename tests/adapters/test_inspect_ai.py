@@ -1,4 +1,4 @@
-"""Inspect's models in debates, and debates as Inspect's solvers, scorers and tools."""
+"""Tests for Inspect models in debates, and for debates as Inspect solvers, scorers and tools."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ CITY = debate(
 
 
 def mock(answers: Any) -> Any:
-    """Return Inspect's mock model, answering with a function of its messages."""
+    """Return an Inspect mock model that computes each answer from the messages."""
     from inspect_ai.model import get_model
 
     return get_model("mockllm/model", custom_outputs=answers)
 
 
 def with_usage(output: Any, used: tuple[int, int] = (100, 10)) -> Any:
-    """Return an output with token usage; otherwise Inspect downloads a tokenizer to estimate it."""
+    """Return an output with token usage, because Inspect would otherwise download a tokenizer to estimate it."""
     from inspect_ai.model import ModelUsage
 
     output.usage = ModelUsage(input_tokens=used[0], output_tokens=used[1], total_tokens=sum(used))
@@ -61,7 +61,7 @@ def text_output(text: str) -> Any:
 
 
 def fake(script: Script) -> Any:
-    """Return the mock model; it answers from the script and streams to listeners."""
+    """Return a mock model that answers from the script and streams to listeners."""
     from inspect_ai.model import ModelOutput, StreamTextEvent
     from inspect_ai.model._stream import model_stream_requested, report_model_stream_delta
 
@@ -83,7 +83,7 @@ class TestInspectModel(AdapterConformance):
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
-        """A mock model that answers from the script."""
+        """Return a mock model that answers from the script."""
         return lambda script: InspectModel(fake(script))
 
 
@@ -98,7 +98,7 @@ def script_won_by(winner: str | None) -> Any:
 
 
 def model_won_by(winner: str | None, prompts: list[str] | None = None) -> Any:
-    """Return a mock model that plays all roles of a debate and lets `winner` win."""
+    """Return a mock model that plays every role in a debate and lets `winner` win."""
 
     def answered(messages: Any, *_: Any) -> Any:
         text = "\n".join(message.text for message in messages)
@@ -111,7 +111,7 @@ def model_won_by(winner: str | None, prompts: list[str] | None = None) -> Any:
 
 @pytest.fixture
 def run_eval(tmp_path: Path) -> Iterator[Any]:
-    """Run Inspect's `eval` on two arithmetic questions, logging to a test folder."""
+    """Run Inspect's `eval` on two arithmetic questions, and write the log to a test folder."""
     from inspect_ai import Task, eval  # noqa: A004 - Inspect's name
     from inspect_ai.dataset import Sample
 

@@ -1,4 +1,4 @@
-"""Clients of instructor as models, using the real package and stubs for two vendor APIs."""
+"""Tests for instructor clients as models, using the real package and stubs of two vendor APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chat models and graphs as models, and patterns as nodes and tools of graphs."""
+"""Tests for LangChain chat models and graphs as models, and for patterns as graph nodes and tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the 
 
 
 def fake(script: Script) -> Any:
-    """Return LangChain's GenericFakeChatModel, answering from the script and using tool calls for structured output."""
+    """Return a GenericFakeChatModel that answers from the script and uses tool calls for structured output."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage, AIMessageChunk
     from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -85,7 +85,7 @@ class TestChatModel(AdapterConformance):
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
-        """A chat model that answers from the script."""
+        """Return a chat model that answers from the script."""
         return lambda script: RunnableModel(fake(script))
 
 
@@ -94,7 +94,7 @@ class TestGraph(AdapterConformance):
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
-        """A graph whose model answers from the script."""
+        """Return a graph whose model answers from the script."""
         return lambda script: RunnableModel(graph(script), name="mayor")
 
 

@@ -1,5 +1,3 @@
-"""LiteLLM models."""
-
 from __future__ import annotations
 
 import asyncio
@@ -36,7 +34,7 @@ def offline_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def provider(script: Script) -> Any:
-    """Register a custom provider, as LiteLLM documents it, that answers from the script."""
+    """Register a custom provider that answers from the script, in the way LiteLLM documents."""
     from litellm import CustomLLM, ModelResponse
     from litellm.types.utils import Usage
 
@@ -68,7 +66,7 @@ def provider(script: Script) -> Any:
 
 
 class CallbackModel(LiteLLM):
-    """Model that waits for LiteLLM's callbacks after each request, as the end of a run does."""
+    """Model that waits for LiteLLM's callbacks after each request, as happens at the end of a run."""
 
     async def request(self, request: ModelRequest, /) -> Response:
         """Answer, then wait for the callbacks."""
@@ -85,7 +83,7 @@ class TestLiteLLM(AdapterConformance):
 
     @pytest.fixture
     def make(self, monkeypatch: pytest.MonkeyPatch) -> MakeAdapter:
-        """A model whose provider answers from the script."""
+        """Return a model whose provider answers from the script."""
         import litellm
 
         models: list[Any] = []

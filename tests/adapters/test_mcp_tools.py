@@ -1,4 +1,4 @@
-"""Tools of MCP servers as block tools."""
+"""Tests for tools on MCP servers used as block tools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def archive(topics: list[str]) -> MCPServer:
 
 
 def call_first_tool(city: object) -> ToolCall:
-    """Return a model's call of the first tool."""
+    """Return a response in which the model calls the first tool."""
     return ToolCall(id="1", name="air_quality", arguments=f'{{"city": {city}}}')
 
 

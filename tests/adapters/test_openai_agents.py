@@ -1,4 +1,4 @@
-"""Agents from the OpenAI Agents SDK as models, and patterns as tools for them."""
+"""Tests for agents from the OpenAI Agents SDK as models, and for patterns as their tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def no_tracing() -> Any:
 
 
 def fake(script: Script) -> Any:
-    """Return the SDK's own ScriptedModel, which answers from the script and streams word by word."""
+    """Return a ScriptedModel from the SDK that answers from the script and streams word by word."""
     from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message
     from agents.usage import Usage
 
@@ -61,7 +61,7 @@ class TestAgentModel(AdapterConformance):
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
-        """An agent whose model answers from the script."""
+        """Return an agent whose model answers from the script."""
         from agents import Agent
 
         return lambda script: AgentModel(Agent(name="mayor", model=fake(script)), run_config=no_tracing())

@@ -1,4 +1,4 @@
-"""The documented table of promises, and patterns as tools for any framework."""
+"""Tests for the documented table of promises, and for patterns as tools in any framework."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class OtherModel:
 
 
 class TestOtherModel(AdapterConformance):
-    """The suite needs no framework and can test a custom model."""
+    """Adapter promises for a custom model; the suite needs no framework."""
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
-        """A model that answers from the script."""
+        """Return a model that answers from the script."""
         return OtherModel
 
 

@@ -1,4 +1,4 @@
-"""Agents from pydantic-ai as models, and patterns as tools for them."""
+"""Tests for pydantic-ai agents as models, and for patterns as their tools."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TestAgentModel(AdapterConformance):
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
-        """An agent whose model answers from the script."""
+        """Return an agent whose model answers from the script."""
         from pydantic_ai import Agent
 
         return lambda script: AgentModel(Agent(fake(script), name="mayor"))

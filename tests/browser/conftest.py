@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The browser, shared by all tests of a module. No other event loop can run in its thread while it is open.
+    """Start a browser shared by all tests in a module. No other event loop can run in its thread while it is open.
 
     Names under `.test` resolve to this machine but, unlike localhost, are not secure contexts.
     """

@@ -180,7 +180,7 @@ def list_pixels(image: Image) -> list[tuple[int, int, int]]:
 
 
 def has_contrast(image: Image) -> bool:
-    """Return whether an element has a contrast of 3 with its background, as WCAG 1.4.11 requires."""
+    """Return whether an element's contrast with its background is at least 3, as WCAG 1.4.11 requires."""
     counts = Counter(list_pixels(image))
     background = _luminance(counts.most_common(1)[0][0]) + 0.05
     contrasts = ((_luminance(colour) + 0.05) / background for colour in counts.elements())

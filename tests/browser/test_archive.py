@@ -1,5 +1,3 @@
-"""The archive in a real browser: recording outcomes, correcting entries and deleting debates."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

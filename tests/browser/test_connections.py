@@ -31,7 +31,7 @@ HIDE = """([hidden]) => {
     Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
     document.dispatchEvent(new Event("visibilitychange"));
 }"""
-"""Script that hides a page. A headless browser shows all tabs, so this event simulates a background tab."""
+"""Script that simulates a background tab, since a headless browser shows all tabs."""
 
 
 TAKE_STREAMS = """() => {

@@ -1,4 +1,4 @@
-"""Debates in several scripts: each text has the right direction, and no page is wider than its window."""
+"""Debates in several scripts: all text has the right direction, and no page is wider than its window."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SIDES = """() => [...document.querySelectorAll(".prose > p, .prose td:first-chil
     if (each.matches("ul")) return [each.localName, parseFloat(style.paddingLeft) || left > right ? "ltr" : "rtl"];
     return [each.localName, right < 2 && left >= 2 ? "rtl" : left < 2 && right >= 2 ? "ltr" : "full"];
 })"""
-"""Script that returns the side on which each block starts, judged by its text, bar or bullets."""
+"""Script that returns the side on which each block starts, judging by its text, bar or bullets."""
 SIGNS = """() => [...document.querySelectorAll(".prose td")].filter(each => each.textContent === "-4 %").map(each => {
     const [sign, digit] = [0, 1].map(at => {
         const character = new Range();

@@ -262,7 +262,7 @@ def test_two_people_argue_and_judge_with_models(stage: Stage, chromium: Browser)
 
 
 def press_tab_to(page: Page, name: str) -> None:
-    """Press Tab until an element with the given name has the focus."""
+    """Press Tab until the focus is on an element with the given name."""
     for _ in range(MAX_TABS):
         page.keyboard.press("Tab")
         focused: Any = page.evaluate(

@@ -1,4 +1,4 @@
-"""Pages report errors, lost servers and unsaved input truthfully."""
+"""Tests that pages report errors, lost servers and unsaved input truthfully."""
 
 from __future__ import annotations
 

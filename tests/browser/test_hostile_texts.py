@@ -1,4 +1,4 @@
-"""Hostile texts on pages in a real browser: they are displayed and have no effect."""
+"""Hostile text on pages in a real browser: it is displayed and has no effect."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def finish_debate(stage: Stage, *, question: str = HARMLESS, **options: Any) -> 
 
 @pytest.fixture(scope="module")
 def long_runs(stage: Stage, writer: Writer) -> tuple[str, str]:
-    """Finish a run with all hostile texts, and a run of the same length without them."""
+    """Finish a run with all hostile texts, and an equally long run without them."""
     number = -(-len(TEXTS) // 4)
     debaters = [{"name": f"debater-{index}", "stance": f"way {index}"} for index in range(number)]
     runs = []
@@ -109,14 +109,14 @@ def long_runs(stage: Stage, writer: Writer) -> tuple[str, str]:
 
 
 def list_elements(page: Page) -> list[str]:
-    """Return the elements of a page except paragraphs, table rows, time graphics and Markdown."""
+    """Return the elements of a page, except for paragraphs, table rows, time graphics and Markdown."""
     foreign = page.locator(":not(p, tr, tr *, svg.line *, .prose *, .found *, .serif *)")
     names: list[str] = foreign.evaluate_all("found => found.map(each => each.localName)")
     return names
 
 
 def check_markdown(page: Page) -> None:
-    """Check that texts on a page use only elements of the Markdown subset and have no links."""
+    """Check that the text on a page uses only elements of the Markdown subset and has no links."""
     prose_elements = page.locator(":is(.prose, .found, .sides .serif) *")
     assert set(prose_elements.evaluate_all("found => found.map(each => each.localName)")) <= TAGS
     attributes = prose_elements.evaluate_all("found => found.flatMap(each => each.getAttributeNames())")

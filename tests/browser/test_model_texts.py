@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.server.stage import Stage
 
 CALLERS: list[str | None] = []
-"""The blocks that called the model, in order."""
+"""Blocks that called the model, in order."""
 SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
 TEXT = r"""## Costs
 
@@ -34,7 +34,7 @@ $$ \sum_{i=1}^{n} p_i \cdot \ell_i $$
 
 
 def answer(request: ModelRequest) -> Any:
-    """Argue with TEXT. As the judge, prefer the side that is read first, by winner or by scores."""
+    """Argue with TEXT, or as the judge prefer the side that is read first, by winner or by scores."""
     CALLERS.append(request.block)
     if request.output_schema is None:
         return TEXT

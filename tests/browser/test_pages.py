@@ -109,7 +109,7 @@ def visitor(chromium: Browser, stage: Stage) -> Iterator[Visit]:
 
 @pytest.fixture(scope="module")
 def page(visitor: Visit) -> Page:
-    """A window shared by all pages."""
+    """Open a window shared by all pages."""
     return visitor.open("/")
 
 

@@ -49,7 +49,7 @@ class Dictated:
         return ModelResponse(text=text or "Nothing.")
 
     def say(self, *pieces: str | None) -> None:
-        """Dictate pieces."""
+        """Dictate the given pieces."""
         assert self._loop is not None
         for piece in pieces:
             self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)

@@ -26,7 +26,7 @@ PRO, CON = (BEGINS.format(block) for block in BLOCKS[:2])
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Serve a model that may not finish any call yet; return its folder."""
+    """Serve a model that may not finish any call yet, and return its folder."""
     shutil.copy(Path(__file__).with_name("application.py"), tmp_path)
     (tmp_path / "token").write_text(TOKEN)
     allow_calls(tmp_path, 0)
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def allow_calls(folder: Path, calls: int) -> None:
-    """Let the model finish this many calls."""
+    """Allow the model to finish the given number of calls."""
     (folder / "new").write_text(str(calls))
     (folder / "new").rename(folder / "allowed")
 

@@ -68,7 +68,7 @@ class Visit:
 
 
 def read_finished_page(page: Page) -> str:
-    """Return the page of a finished run without its folds, since readers open and close these."""
+    """Return a finished run's page without its folds, since readers open and close them."""
     page.locator("#live").wait_for(state="detached")
     page.locator("#speaking").wait_for(state="detached")
     html: str = page.locator("#run").evaluate(

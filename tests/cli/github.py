@@ -24,7 +24,7 @@ MAX_COMMENT_LENGTH = 65_536
 
 
 def sha(name: str) -> str:
-    """Return the full id of the commit with a short name."""
+    """Return the full id of the commit with the given short name."""
     return name.encode().hex().ljust(40, "0")[:40]
 
 
@@ -45,7 +45,7 @@ class Hub:
     is_app: bool = True
     can_write: bool = True
     limits: list[tuple[int, dict[str, str]]] = field(default_factory=list)
-    """Rate-limit responses to the next requests, each a status and headers."""
+    """Rate-limit responses to the next requests, each with a status and headers."""
     reviews: list[dict[str, Any]] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -128,7 +128,7 @@ class Hub:
 
 
 class RequestError(Exception):
-    """Error response of the server."""
+    """Error response from the server."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
         self.status, self.message, self.headers = status, message, headers
@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def check(self) -> None:
-        """Reject a request that exceeds a limit or has another token."""
+        """Reject a request that exceeds a limit or carries another token."""
         if self.hub.limits:
             status, headers = self.hub.limits.pop(0)
             raise RequestError(status, "You have exceeded a rate limit.", **headers)

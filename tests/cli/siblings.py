@@ -1,4 +1,4 @@
-"""Commands for the other patterns: staged model answers and saved documents."""
+"""Commands for the other patterns, with staged model answers and saved documents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VERBS = {
     "round-robin": ("round_robin", ("--max-rounds", "1", "--referee")),
     "consensus": ("consensus", ("--max-rounds", "1", "--seed", "5")),
 }
-"""Each command's pattern, with the options for a short run."""
+"""Pattern of each command, with the options for a short run."""
 
 
 def serve_stage(**more: Any) -> Stage:

@@ -60,9 +60,9 @@ class Stage:
     """
     hold: tuple[int, int] | Sequence[tuple[int, int]] | None = None
     broken: Collection[int] = ()
-    """Requests answered with status 503, counted from 0."""
+    """Indexes of the requests answered with status 503."""
     cut_off: Collection[int] = ()
-    """Truncated turns, counted from 0."""
+    """Indexes of the truncated turns."""
     refuse: Callable[[dict[str, Any]], tuple[int, Any] | None] = lambda _: None
     """Status and body of a rejection; None means that the request is answered."""
     base_url: str = ""
@@ -205,7 +205,7 @@ def _find_schema(body: Mapping[str, Any]) -> str:
 
 
 class OnTerminal:
-    """The command on a pseudo-terminal: `seen` is all its output, and `screen` is the text displayed now.
+    """The command on a pseudo-terminal: `seen` holds all its output, and `screen` the text displayed now.
 
     With `cold`, it starts as it does for users, which takes two seconds.
     """
@@ -290,7 +290,7 @@ def start_on_pipes(*arguments: str) -> Warm:
 
 
 def find_command(*arguments: str) -> list[str]:
-    """Return the path of the installed command of this Python."""
+    """Return the path of the command installed for this Python."""
     return [sys.executable, "-c", COMMAND, *arguments]
 
 

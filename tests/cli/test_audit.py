@@ -43,7 +43,7 @@ def run_audit(*arguments: str) -> dict[str, Any]:
 
 
 def format_row(*ballots: tuple[str, str | None], **more: object) -> str:
-    """Return a line of a data set with ballots as (order, winner)."""
+    """Return one line of a data set with ballots given as (order, winner)."""
     cast = [{"order": list(order), "winner": winner, **more} for order, winner in ballots]
     return json.dumps({"ballots": cast}) + "\n"
 
@@ -61,7 +61,7 @@ def write_data(tmp_path: Path) -> Path:
 
 
 def run_debate(on: Stage, *more: str) -> str:
-    """Run and store a debate; return its id."""
+    """Run and store a debate, and return its id."""
     result = run_command(*on.options(*SIDES, "--max-rounds", "1", "--json", *more))
     assert result.exit_code == 0
     return str(json.loads(result.stdout)["runId"])

@@ -59,7 +59,7 @@ def question_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def batch_options(stage: Stage, *more: str) -> list[str]:
-    """Return the arguments of a batch on this stage."""
+    """Return the arguments for a batch on this stage."""
     short = SHORT if "--pattern" in more or "--file" in more else (*SHORT, "--no-synthesizer")
     if "--file" not in more and ("--pattern" not in more or "debate" in more):
         short = (*short, "--file", "sides.toml")
@@ -543,7 +543,7 @@ def test_terminal_shows_a_progress_bar_that_disappears() -> None:
 
 
 def failed_question(question: str) -> BatchItem[Any]:
-    """Return a question whose run failed."""
+    """Return a batch question whose run failed."""
     error = ValueError("no [bold]")
     return BatchItem(index=2, row=None, question=question, run_id="b-2", seed=1, status="failed", error=error)
 

@@ -51,7 +51,7 @@ class Judge(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def judge_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Serve a judge on the loopback interface and write texts and rows; return the prompts of the judge."""
+    """Serve a judge on the loopback interface, write texts and rows, and return the judge's prompts."""
     monkeypatch.chdir(tmp_path)
     Judge.prompts = []
     for name, text in (("ours.txt", "A good answer."), ("theirs.txt", "An answer."), ("third.txt", "Another.")):

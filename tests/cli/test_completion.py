@@ -32,7 +32,7 @@ def complete(shell: str, line: str) -> list[str]:
 
 
 def run_completion(*arguments: str, env: dict[str, str]) -> str:
-    """Return the output of the command in this environment; stderr must be empty."""
+    """Return the output of the command in this environment, after checking that stderr is empty."""
     with Warm(COMMAND, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
         stdout, stderr = process.communicate(PATIENCE)
     assert stderr == b""

@@ -1,4 +1,4 @@
-"""Errors of the command as users see them: a single line with a remedy."""
+"""Error messages of the command: a single line with a remedy."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ MISUSE = {
     "runs queue a:b submit Q --priority 101": "--priority must be between 0 and 100 (got 101).",
     "eval audit --schedule full": "--schedule requires --rejudge.",
 }
-"""Error message of each command line; None if only the format is tested."""
+"""Error message for each command line; None tests only the format."""
 TYPER = {
     "debat Q": ("There is no command debat here. Did you mean debate?",),
     "debate Q --moderater": ("unknown option --moderater. Did you mean --moderator?",),
@@ -73,7 +73,7 @@ TYPER = {
     "runs render": ("FILE is required.",),
     "debate Q --max-rounds x": ("--max-rounds must be a whole number (got x).",),
 }
-"""Parts of the parser's error message."""
+"""Parts of the parser's error messages."""
 
 
 @pytest.mark.parametrize("line", MISUSE)
@@ -152,7 +152,7 @@ FILES: dict[str, Callable[[object], list[object]]] = {
 PYTHON_WORDS = re.compile(
     r"(?<!\w)'|, got |\b(?:None|True|False|NoneType|str|int|bool|float|dict|tuple)\b|Input should|Field required"
 )
-"""Terms from Python and its libraries that must not appear in place of those in the file."""
+"""Terms from Python and its libraries that error messages must not use in place of the file's own."""
 
 
 @pytest.mark.parametrize("line", FILES)

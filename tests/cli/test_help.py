@@ -1,4 +1,4 @@
-"""Help of the command: panels, one-sentence summaries, and a hint for a question without a command."""
+"""Help output of the command: panels, one-sentence summaries, and a hint for a question without a command."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_no_line_of_help_is_wider_than_the_terminal(command: str, columns: int) 
 
 
 def list_usage_forms(page: str, heading: str) -> list[list[str]]:
-    """Return the command lines below a heading, split as by a shell."""
+    """Return the command lines below a heading, split as a shell splits them."""
     if f"{heading}:\n" not in page:
         return []
     start = page.index(f"{heading}:\n") + len(heading) + 2

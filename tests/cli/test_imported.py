@@ -30,7 +30,7 @@ KEY = "sk-of-the-user"
 
 @pytest.fixture
 def sender_stage() -> Iterator[Stage]:
-    """Serve the models of the file's author."""
+    """Serve the models of the author of the imported file."""
     with Stage() as on:
         yield on
 

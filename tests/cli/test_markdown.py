@@ -1,4 +1,4 @@
-"""Markdown in a terminal: styles replace marks for any chunks, and no word is lost."""
+"""Markdown in a terminal: styles replace marks, whatever the chunks, and no word is lost."""
 
 from __future__ import annotations
 

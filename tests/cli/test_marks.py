@@ -28,7 +28,7 @@ SHORT = {
 
 
 def page_and_report(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
-    """Return the page and the report of a document."""
+    """Return a document's page and report."""
     path, report = folder / "saved.json", folder / "report.md"
     path.write_text(json.dumps(saved))
     result = run_command("runs", "render", str(path), "--markdown", str(report))

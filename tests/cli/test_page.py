@@ -42,7 +42,7 @@ class View:
         self._live = DebateLive(plan)
 
     def show(self, event: object) -> None:
-        """Show an event's sections."""
+        """Show the sections for an event."""
         for section in self._live.sections(event):
             self.page.show(section)
 

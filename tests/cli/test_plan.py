@@ -125,7 +125,7 @@ BAD = [
 
 
 def build_plan(path: Path, **options: Any) -> Any:
-    """Return the plan of a file with some options."""
+    """Return the plan built from a file and some options."""
     return make_plan(DEBATE, {"question": None, **options}, file=str(path))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_prompts(*options: str) -> list[str]:
-    """Return the system messages of one debate run with the command."""
+    """Return the system messages from one debate run with the command."""
     with Stage() as stage:
         result = run_command(stage, *SIDES, "--max-rounds", "1", *options)
     assert result.exit_code == 0, result.stderr

@@ -85,7 +85,7 @@ def list_tokens(text: str) -> Iterator[Token]:
 
 
 def list_headings(text: str) -> list[str]:
-    """Return the texts of the headings."""
+    """Return the text of each heading."""
     tokens = MARKDOWN.parse(text)
     return [after.content for token, after in pairwise(tokens) if token.type == "heading_open"]
 

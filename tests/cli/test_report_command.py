@@ -26,7 +26,7 @@ def run_command(*arguments: str, text: str | None = None) -> Result:
 
 @pytest.fixture(scope="module")
 def report_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create a folder with a store of one run, its reports and its export."""
+    """Create a folder with a store that holds one run, and with the run's reports and export."""
     folder = tmp_path_factory.mktemp("reports")
     store = ("--store", str(folder / "runs.sqlite3"))
     with Stage() as on:

@@ -1,4 +1,4 @@
-"""The command when a server fails or a limit is reached."""
+"""Behavior of the command when a server fails or a limit is reached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def list_arguments(result: Result) -> list[str]:
-    """Return the arguments of a document."""
+    """Return the arguments made in a document."""
     return [entry["text"] for entry in json.loads(result.stdout)["raw"]["transcript"]]
 
 

@@ -57,7 +57,7 @@ def load_document(pattern: str, text: str, shared_folder: Path) -> Document:
 
 
 def normalize_page(page: str) -> str:
-    """Return a page without the model line and the last lines, which have times."""
+    """Return a page without its model line and its last lines, since these contain times."""
     return re.sub(r"^Model: .*\n|\nTokens:(.|\n)*", "", page)
 
 
@@ -78,7 +78,7 @@ HEADS = {
     "round_robin": ["Question", "Round 1 of 2", "X", "Referee", "Incomplete: ", "Summary"],
     "consensus": ["Task", "Proposals", "X", "Round 1 of 2", "X", "Vote", "Incomplete: ", "Outcome"],
 }
-"""Beginnings of lines at the left edge; X is an untrusted name."""
+"""Beginnings of lines at the left edge, where X is an untrusted name."""
 
 
 @each_pattern

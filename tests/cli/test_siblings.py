@@ -56,7 +56,7 @@ def run_pattern(on: Stage, verb: str, *more: str) -> Result:
 
 
 def sorted_lines(page: str) -> list[str]:
-    """Return the lines of a page without times and ids, sorted because speakers can be simultaneous."""
+    """Return the lines of a page without times and ids, sorted because speakers may be simultaneous."""
     return sorted(
         filter(None, re.sub(r"Time: .*? s|Run: \w+|^Model: .*| · flowdebate show \w+", "", page).splitlines())
     )

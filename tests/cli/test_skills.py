@@ -40,7 +40,7 @@ def answer(request: str) -> Any:
 
 
 def split_commands(text: str) -> Iterator[list[str]]:
-    """Return the commands of a skill as words, with continued lines joined."""
+    """Return each command in a skill as a list of words, with continued lines joined."""
     for fence in _FENCE.findall(text):
         for line in fence.replace("\\\n", " ").splitlines():
             if line.strip():

@@ -78,7 +78,7 @@ def strip_times(value: Any) -> Any:
 def copy_run(
     path: Path, run_id: str, *, like: StoredRun | None = None, header: dict[str, Any] | None = None, **run: Any
 ) -> None:
-    """Store a changed copy of a run, by default of the newest one."""
+    """Store a changed copy of a run, by default the newest one."""
     like = newest_run(path) if like is None else like
 
     async def add(store: SqliteStore) -> None:
@@ -163,7 +163,7 @@ def test_each_command_is_resumed_from_its_stored_plan(verb: str, tmp_path: Path)
 
 
 def _lines(page: str) -> list[str]:
-    """Return the lines of a page without times and without lines specific to a live run."""
+    """Return the lines of a page, except for times and lines that only a live run has."""
     page = re.sub(r"Time: .*? s| · flowdebate show \w+|^Model: .*", "", page)
     return [line for line in page.splitlines() if line]
 
@@ -404,7 +404,7 @@ def test_the_run_list_applies_filters(store: Path) -> None:
 
 
 def read_all_pages(*options: str) -> list[list[str]]:
-    """Return the rows of all pages, following the command printed at the end of each."""
+    """Return the rows on all pages, using the command printed at the end of each page."""
     pages, arguments = [], ["runs", *options]
     while arguments:
         lines = run_command(*arguments).stdout.splitlines()

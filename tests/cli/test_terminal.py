@@ -138,7 +138,7 @@ def test_unwritable_output_gives_at_most_one_message(tmp_path: Path) -> None:
 
 
 def render_into(path: Path, stdout: int) -> tuple[int, bytes]:
-    """Return the exit code and the messages of `render` writing to an open file."""
+    """Return the exit code and the messages of `render` when it writes to an open file."""
     ended = subprocess.run(  # noqa: S603 - our own command
         find_command("runs", "render", str(path)),
         stdout=stdout,

@@ -22,13 +22,13 @@ WIDTHS = st.integers(20, 120)
 
 
 def split_text(text: str, places: list[int]) -> list[str]:
-    """Split `text` at `places`."""
+    """Split `text` at the given places."""
     ends = sorted({place % (len(text) + 1) for place in places} | {0, len(text)})
     return [text[start:end] for start, end in pairwise(ends)]
 
 
 def flow_text(pieces: list[str], *, width: int | None, first: str = "  ") -> str:
-    """Return the output of a flow for `pieces`."""
+    """Return what a flow writes for `pieces`."""
     words: list[str] = []
     columns = None if width is None else lambda: width
     flow = TextFlow(lambda text, _: words.append(text), indent="  ", width=columns, first=first)

@@ -1,4 +1,4 @@
-"""`flowdebate runs watch`: other processes' runs and finished runs look as they do in their own command."""
+"""`flowdebate runs watch`: runs in other processes and finished runs look as they do in their own command."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def ask_openai(url: str, token: str) -> tuple[str, int]:
 
 
 def ask_litellm(url: str, token: str) -> tuple[str, int]:
-    """Send a complete and a streamed request with LiteLLM."""
+    """Send one complete and one streamed request with LiteLLM."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     litellm = import_module("litellm")
     options = {"model": f"openai/{MODEL}", "api_base": url, "api_key": token, "messages": MESSAGES}
@@ -40,7 +40,7 @@ def ask_litellm(url: str, token: str) -> tuple[str, int]:
 
 
 def ask_llm(url: str, token: str) -> tuple[str, int]:
-    """Send a complete and a streamed request with the program `llm`, and read the tokens from its log."""
+    """Send one complete and one streamed request with the program `llm`, and read the tokens from its log."""
     home = Path(os.environ["LLM_USER_PATH"])
     home.mkdir(parents=True)
     entry = [{"model_id": "debate", "model_name": MODEL, "api_base": url, "api_key_name": "debate"}]

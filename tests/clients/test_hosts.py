@@ -67,7 +67,7 @@ class Desk:
         (self.home / path).write_text(text)
 
     def trust(self) -> None:
-        """Mark the folder as trusted, in Gemini CLI's format."""
+        """Mark the folder as trusted, in the format of Gemini CLI."""
         self.write(".gemini/trustedFolders.json", json.dumps({str(self.home / "work"): "TRUST_FOLDER"}))
 
     def add(self, host: str) -> None:
@@ -101,7 +101,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    """Provide a home with four signed-in programs, and a `uvx` that starts the server from this environment."""
+    """Provide a home folder with four signed-in programs, and a `uvx` that starts the server from this environment."""
     with VendorStub() as stub:
         stub.tool, stub.arguments = "start_debate", {"question": "Should we build trams?", "max_rounds": 1, "wait": 0}
         env = {

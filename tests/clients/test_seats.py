@@ -42,7 +42,7 @@ def stub() -> Iterator[VendorStub]:
 
 @pytest.fixture
 def home(stub: VendorStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Provide a home with everything set up and signed in with keys."""
+    """Provide a home folder with everything set up, and signed in with keys."""
     home = tmp_path / "home"
     write_trap(home, stub)
     list_temporary(home).mkdir()

@@ -1,4 +1,4 @@
-"""A home folder with all user settings that must not reach a debate."""
+"""A home folder with all the user settings that must not reach a debate."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Test of the example that audits a judge."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Test of the example critique with a made-up quote."""
-
 from __future__ import annotations
 
 import sys

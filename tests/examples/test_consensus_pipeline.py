@@ -1,5 +1,3 @@
-"""Test of the example consensus debate with all phases."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -1,5 +1,3 @@
-"""Test of the example council whose members review all answers."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,3 @@
-"""Test of the example that reports whether a debate helped."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Test of the example escalation from two answers to a critique and a debate."""
-
 from __future__ import annotations
 
 import sys

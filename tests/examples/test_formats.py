@@ -1,5 +1,3 @@
-"""Test of the example debate in a fixed format."""
-
 from __future__ import annotations
 
 import asyncio

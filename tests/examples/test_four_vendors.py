@@ -1,5 +1,3 @@
-"""Test of the example debate with a different model for each role."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,3 @@
-"""Test of the example debate with a human judge."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

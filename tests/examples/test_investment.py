@@ -1,5 +1,3 @@
-"""Test of the example in which two personas deliberate on an investment."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,3 @@
-"""Test of the example that runs a resumable batch of questions."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -1,5 +1,3 @@
-"""Test of the example with handoffs among a proponent, an opponent and a neutral."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -1,5 +1,3 @@
-"""Test of the example that reviews a plan."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,3 @@
-"""Test of the example round robin with a referee and a deliverable."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

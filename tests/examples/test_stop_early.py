@@ -1,5 +1,3 @@
-"""Tests of the example with stop conditions."""
-
 from __future__ import annotations
 
 import runpy

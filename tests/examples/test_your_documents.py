@@ -1,5 +1,3 @@
-"""Test of the example council that reads a folder."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

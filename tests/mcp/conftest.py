@@ -1,4 +1,4 @@
-"""Fixtures of the MCP tests: a server for each transport, and clients for both protocol eras."""
+"""Fixtures for the MCP tests: a server for each transport, and clients for both protocol eras."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Stage:
     folder: Path
     model: StageModel
     connect: Callable[..., AbstractAsyncContextManager[Client]]
-    """Function that connects a client and takes the options of the SDK's client."""
+    """Function that connects a client, given the options of the SDK's client."""
 
 
 def parameters(folder: Path, *args: str, **environment: str) -> StdioServerParameters:

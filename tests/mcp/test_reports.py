@@ -1,4 +1,4 @@
-"""Result texts of every pattern, and forms for every schema."""
+"""Result text for every pattern, and forms for every schema."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class Bad:
 
 
 def change_line(number: int, **changes: Any) -> bytes:
-    """Return the cassette with changed values in one line."""
+    """Return the cassette with values changed in one line."""
     lines = list(LINES)
     lines[number - 1] = json.dumps({**json.loads(lines[number - 1]), **changes}).encode() + b"\n"
     return b"".join(lines)

@@ -1,4 +1,4 @@
-"""Clients that send chat completions: which one is selected, and that an application's own client is used unchanged."""
+"""Clients that send chat completions: how they are selected, and an application's own client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON of model calls survives a round trip."""
+"""Round trips of the JSON for model calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowdebate.models.recording import describe_request
 
 
 class Strict(BaseModel):
-    """Schema that accepts neither a list for a tuple nor a text for a date."""
+    """Schema that accepts neither a list for a tuple nor a string for a date."""
 
     model_config = ConfigDict(strict=True)
 

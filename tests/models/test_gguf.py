@@ -74,7 +74,7 @@ def test_an_unwritable_cache_is_named_in_the_error(tmp_path: Path) -> None:
 
 @contextmanager
 def hashed_files(paths: list[Path]) -> Iterator[None]:
-    """Record each file that is hashed."""
+    """Record each file as it is hashed."""
     real = hashlib.file_digest
 
     def digest(file: Any, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Guards that forbid real model calls within a block of code, in every thread."""
+"""Guards that forbid calls of real models within a block of code, in every thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Untrusted JSON Schemas: no pattern, reference or list of choices makes validation slow."""
+"""Untrusted JSON Schemas: no pattern, reference or list of choices may make validation slow."""
 
 from __future__ import annotations
 

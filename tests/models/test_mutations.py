@@ -1,4 +1,4 @@
-"""However a server's answer is mutated, the outcome is a usable answer or a library error.
+"""Mutations of a server's answer: each leads to a usable answer or a library error.
 
 `make soak` runs the full million cases. These tests run a share drawn by hypothesis, and the bugs found by the soak.
 """
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 
 def run_cases(*cases: Case) -> list[str]:
-    """Return the outcomes of the cases, run in order on one client; raise AssertionError for a broken promise."""
+    """Run the cases in order on one client and return their outcomes; raise AssertionError for a broken promise."""
 
     async def all_of() -> list[str]:
         async with Fuzzed() as fuzzed:
@@ -67,7 +67,7 @@ class FixedBug:
 
     @property
     def case(self) -> Case:
-        """Return the case as it was requested."""
+        """Return the case in the form in which it was requested."""
         if self.stream:
             body = "".join(f"data: {json.dumps(event)}\n\n" for event in self.body).encode()
         else:
@@ -78,7 +78,7 @@ class FixedBug:
 
 
 def call_completion(arguments: str, *, name: str = "look_up", call_id: str = "a") -> Any:
-    """Return a completion that calls a tool."""
+    """Return a completion with a tool call."""
     return completion(None, finish="tool_calls", tool_calls=[tool_call(name, arguments, call_id)])
 
 

@@ -1,4 +1,4 @@
-"""`OpenAIModel` with the real openai client against a real server: requests and responses."""
+"""Requests and responses of `OpenAIModel`, using the real openai client against a real server."""
 
 from __future__ import annotations
 
@@ -360,7 +360,7 @@ async def test_a_web_page_is_not_a_stream() -> None:
 
 @pytest.fixture(params=[True, False], ids=["instructor's words", "ours"])
 def available_modes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
-    """Return the modes without a schema in the request, with and without instructor installed."""
+    """Return the modes that put no schema in the request, with and without instructor installed."""
     if request.param:
         pytest.importorskip("instructor")
     else:
@@ -565,11 +565,11 @@ RECORDED = {
         {"token": "**", "logprob": -9999.0, "bytes": [42, 42]},
     ],
 }
-"""Log-probabilities of an answer in the format of OpenAI's server."""
+"""Log-probabilities of an answer in the format used by OpenAI's server."""
 
 
 def choice_completion(logprobs: Any, text: str = "A") -> dict[str, Any]:
-    """Return a completion with one token and its log-probabilities."""
+    """Return a completion that consists of one token with its log-probabilities."""
     answer = completion(text, finish="length")
     answer["choices"][0]["logprobs"] = logprobs
     return answer

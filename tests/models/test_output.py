@@ -176,7 +176,7 @@ def test_recursive_types_are_validated_at_every_level() -> None:
 
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[str]]]:
-    """Yield the address of a server with schemas, and the requested paths."""
+    """Yield the address of a server that has schemas, and the list of paths requested from it."""
     paths: list[str] = []
 
     class Schemas(BaseHTTPRequestHandler):
@@ -229,7 +229,7 @@ def nested_schema(levels: int) -> dict[str, Any]:
 
 
 def chained_schema(length: int) -> dict[str, Any]:
-    """Return a schema whose field is the end of a chain of references."""
+    """Return a schema whose field lies at the end of a chain of references."""
     links = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(length)}
     last = {f"d{length}": {"type": "string"}}
     return {"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**last, **links}}
@@ -356,7 +356,7 @@ def test_the_dict_of_the_application_is_not_changed() -> None:
 
 
 class Unfit:
-    """A class not supported by pydantic."""
+    """A class that pydantic does not support."""
 
 
 @pytest.mark.parametrize(

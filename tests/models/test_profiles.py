@@ -1,4 +1,4 @@
-"""The profile of default prompts declared by a model, through every wrapper."""
+"""The profile of default prompts that a model declares, through every wrapper."""
 
 from __future__ import annotations
 

@@ -440,7 +440,7 @@ def test_repairs_are_stored_with_the_call() -> None:
 
 
 def _answers(structured: Callable[[str], str]) -> Callable[[Exchange], Any]:
-    """Return a server that answers a schema with `structured(name of the schema)`, otherwise with an argument."""
+    """Return a server that answers a schema with `structured(name of the schema)`, or else with an argument."""
 
     async def serve(exchange: Exchange) -> None:
         body = exchange.body
@@ -456,7 +456,7 @@ def _answers(structured: Callable[[str], str]) -> Callable[[Exchange], Any]:
 
 
 async def _run(pattern: Any, structured: Callable[[str], str]) -> tuple[Any, dict[str, tuple[str, ...]]]:
-    """Return the result of a run and the repairs of each call by block. Each call succeeds at the first attempt."""
+    """Return a run's result and the repairs of each call, by block. Each call succeeds at the first attempt."""
     async with ChatServer({"m": _answers(structured)}) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k")
         result = await pattern.run("Cap rents?", model=model)

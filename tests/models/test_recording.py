@@ -1,4 +1,4 @@
-"""`RecordingModel` and `ReplayModel`: only recorded answers are replayed."""
+"""Recordings made by `RecordingModel` and replayed by `ReplayModel`, which calls no other model."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def pattern() -> Any:
 
 
 def answer_next(request: ModelRequest) -> Any:
-    """Answer as a model in such a debate. The same request made twice gets two answers."""
+    """Answer as a model in such a debate; the same request made twice gets two different answers."""
     if request.output_schema is None:
         return ModelResponse(text=f"{request.block} says\n\u2028so.", usage=Usage(calls=1, prompt_tokens=7))
     properties = set(request.output_schema["properties"])
@@ -318,7 +318,7 @@ def _made(kind: type[ModelError]) -> ModelError:
 
 
 class ApplicationError(RateLimited):
-    """A class unknown to cassettes."""
+    """An error class that cassettes do not know."""
 
 
 async def test_an_application_error_is_replayed_as_its_base_class(path: Path) -> None:
@@ -359,7 +359,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Shape:
-    """A structured answer in the form a model returns."""
+    """A structured answer in the form in which a model returns it."""
 
     id: str
     output: Any
@@ -650,7 +650,7 @@ async def test_a_replayed_run_reaches_its_limit_again(path: Path) -> None:
 
 
 class Full:
-    """Meter that allows no further requests."""
+    """Meter that permits no further requests."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
         """Raise LimitReached."""

@@ -1,4 +1,4 @@
-"""Refusals by servers over real HTTP: requests are repeated in another form, or an error is raised."""
+"""Refusals by servers over real HTTP: either the request is repeated in another form, or an error is raised."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def answer_well(exchange: Exchange) -> None:
 
 @dataclass
 class PickyServer:
-    """Server that answers well but rejects the requests selected by `refuses`."""
+    """Server that answers well, except that it rejects the requests selected by `refuses`."""
 
     refuses: Callable[[Body], bool]
     status: int
@@ -80,7 +80,7 @@ class PickyServer:
             await exchange.json(self.body, status=self.status, headers=self.headers)
 
     def server(self, *, anthropic: bool = False) -> ChatServer:
-        """Return the server for any model."""
+        """Return the server, whatever the name of the model."""
         return ChatServer({}, otherwise=self, exchange=MessagesExchange if anthropic else Exchange)
 
 
@@ -100,7 +100,7 @@ def error(message: str, **more: Any) -> Body:
 
 
 async def run_debate(model: Model, **options: Any) -> Any:
-    """Run a debate with two sides, one round and a judge, streamed as in front ends."""
+    """Run a debate with two sides, one round and a judge, streamed as front ends do."""
     options = {"debaters": SIDES, **options}
     handle = debate(name="rent", max_rounds=1, synthesizer=False, **options).start(QUESTION, model=model)
     async for _ in handle:
@@ -122,7 +122,7 @@ def make_request(*, output: Any = None, on_text: Any = None, **options: Any) -> 
 
 @dataclass(frozen=True)
 class OptionalPart:
-    """A part of a request that servers reject, with various messages."""
+    """A part of a request that servers reject in differing words."""
 
     id: str
     refuses: Callable[[Body], bool]
@@ -397,7 +397,7 @@ async def test_claude_without_adaptive_thinking_gets_a_budget(name: str) -> None
 
 @dataclass(frozen=True)
 class FinalRefusal:
-    """A refusal that no other form of the request would change."""
+    """A refusal that no other form of the request would avoid."""
 
     id: str
     status: int

@@ -1,5 +1,3 @@
-"""Resolution of model names."""
-
 from __future__ import annotations
 
 import json
@@ -88,7 +86,7 @@ def test_local_selects_the_embedded_model() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Models of the run and the block, the environment, and the expected model name."""
+    """Models of the run and the block, the environment, and the model name expected from them."""
 
     id: str
     run_model: Any
@@ -176,7 +174,7 @@ def local_servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
 
 
 class Servers:
-    """Four servers, each with its response to a request for its models. None means that the server does not respond."""
+    """Four servers, each with its response to a request for its models, or None if it does not respond."""
 
     def __init__(self) -> None:
         self.answers: dict[str, bytes | None] = {}
@@ -361,7 +359,7 @@ HOSTED = {name: provider for name, provider in PROVIDERS.items() if provider.key
 
 
 def sent_key(model: Model) -> tuple[str, str | None]:
-    """Return the host of a call and the key it would send; None for no key."""
+    """Return the host of a call and the key that it would send, or None if it would send no key."""
     assert isinstance(model, (OpenAIModel, AnthropicModel))
     try:
         endpoint = model._endpoint()

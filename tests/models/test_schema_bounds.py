@@ -1,4 +1,4 @@
-"""Schemas for the local engine: the length of every free string is limited, and the rest is unchanged."""
+"""Schemas for the local engine, with a limit on the length of every free string and no other change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCHEMAS: st.SearchStrategy[Any] = st.recursive(
 
 
 def free_strings(schema: Any) -> list[dict[str, Any]]:
-    """Return all free strings of a schema drawn from `SCHEMAS`."""
+    """Return all free strings in a schema drawn from `SCHEMAS`."""
     if not isinstance(schema, dict):
         return []
     texts = [schema] if "string" in (schema.get("type") or ()) and "enum" not in schema else []

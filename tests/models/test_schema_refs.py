@@ -1,4 +1,4 @@
-"""`inline_definitions`: a JSON Schema keeps its meaning without references."""
+"""JSON Schemas without references: `inline_definitions` must not change their meaning."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ VALUES = st.recursive(
 
 
 def is_usable(schema: Any) -> bool:
-    """Return whether a composed schema is usable, since a definition that only refers to itself has no meaning."""
+    """Return whether a composed schema is usable: a definition that only refers to itself has no meaning."""
     return "$ref" not in schema
 
 

@@ -1,4 +1,4 @@
-"""Thinking and template tokens in answers: their removal from complete and streamed answers."""
+"""Removal of thinking and template tokens from complete and streamed answers."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ TEXTS = st.lists(st.sampled_from(PARTS), max_size=14).map("".join)
 
 
 def stream_to_listener(pieces: list[str]) -> tuple[str, int]:
-    """Return the text that a listener has at the end of a stream, and the number of withdrawals."""
+    """Return the text that a listener holds at the end of a stream, and the number of withdrawals."""
     texts: list[str] = []
     withdrawn = 0
 
@@ -153,7 +153,7 @@ def stream_to_listener(pieces: list[str]) -> tuple[str, int]:
 
 
 def split_at(text: str, cuts: list[int]) -> list[str]:
-    """Return `text` in pieces that end at `cuts`."""
+    """Split `text` at the given cuts."""
     places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     return [text[begin:end] for begin, end in pairwise(places)]
 

@@ -1,4 +1,4 @@
-"""Event streams and bodies passed to openai: chunk boundaries do not matter, and the size is limited."""
+"""Event streams and bodies passed to openai, with any chunk boundaries and with a limit on their size."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ChunkedBody:
 
 
 def split_bytes(data: bytes, places: set[int]) -> list[bytes]:
-    """Return `data` in pieces that end at `places`."""
+    """Split `data` at the given places."""
     ends = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
     return [data[begin:end] for begin, end in pairwise(ends)]
 

@@ -1,4 +1,4 @@
-"""A real Chromium, and fixtures for the notebook tests."""
+"""Fixtures for the notebook tests, including a real Chromium."""
 
 from __future__ import annotations
 

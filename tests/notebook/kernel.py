@@ -1,4 +1,4 @@
-"""A real kernel driven like a front end: it runs cells, reads outputs and sends widget messages."""
+"""A real kernel driven as a front end would: it runs cells, reads outputs and sends widget messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS = 60
 
 @dataclass
 class Output:
-    """Displays of a cell in order; an update replaces the earlier display."""
+    """Displays of a cell in order. An update replaces the earlier display."""
 
     displays: list[dict[str, Any]] = field(default_factory=list)
     updates: list[dict[str, Any]] = field(default_factory=list)

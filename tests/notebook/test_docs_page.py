@@ -1,4 +1,4 @@
-"""The documentation page about notebooks: its cells run in order in a real kernel."""
+"""Cells of the documentation page about notebooks, run in order in a real kernel."""
 
 from __future__ import annotations
 

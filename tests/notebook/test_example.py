@@ -1,4 +1,4 @@
-"""The example notebook: it runs from top to bottom, and its output is readable."""
+"""The example notebook, run from top to bottom."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def executed_notebook() -> Any:
 
 
 def output_kinds(notebook: Any) -> list[list[list[str]]]:
-    """Return the output kinds of each cell."""
+    """Return the kinds of output that each cell has."""
     return [[sorted(output.get("data", ())) for output in cell.get("outputs", ())] for cell in notebook.cells]
 
 

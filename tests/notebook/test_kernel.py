@@ -47,7 +47,7 @@ model = FunctionModel(speak)
 
 @pytest.fixture(scope="module")
 def shared_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    """Share one kernel in this module; each test begins with the same cell."""
+    """Share one kernel in this module, and begin each test with the same cell."""
     with run_kernel(str(tmp_path_factory.mktemp("kernel"))) as session:
         yield session
 
@@ -60,7 +60,7 @@ def cells(shared_kernel: Kernel) -> Kernel:
 
 
 def request_path(page: str) -> str:
-    """Return the path of the request in a widget."""
+    """Return the path of the request that a widget shows."""
     match = re.search(r'data-place="([^"]*)"', page)
     assert match is not None, page
     return unescape(match[1]).strip('"')

@@ -43,7 +43,7 @@ def serve_openai(page: dict[str, Any]) -> None:
 
 
 def close_openai(page: dict[str, Any]) -> None:
-    """Close the client and its server."""
+    """Close the client, then its server."""
     page["client"].close()
     page["stack"].close()
 

@@ -49,14 +49,14 @@ class AgUiClient:
         getattr(self, f"_{event.type.value.lower()}")(event)
 
     def history(self) -> list[Any]:
-        """Return the conversation as the input of the next run."""
+        """Return the conversation in the form of input for the next run."""
         return [
             ag_ui.AssistantMessage(id=message["id"], role="assistant", content=message["content"], name=message["name"])
             for message in self.messages.values()
         ]
 
     def said(self) -> list[tuple[str, str]]:
-        """Return the speakers and texts of all messages that are not void."""
+        """Return the speakers and text of all messages that are not void."""
         return [
             (message["name"], message["content"])
             for message in self.messages.values()

@@ -44,7 +44,7 @@ _OPTIONS: dict[str, list[dict[str, Any]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Play:
-    """Run, with the actions taken during it."""
+    """Run to carry out, with the actions taken during it."""
 
     block: Any
     model: Any
@@ -59,7 +59,7 @@ class Play:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """Updates for a follower of a run, from its beginning until it ends or waits for a human."""
+    """Updates that a follower of a run receives, from the beginning until the run ends or waits for a human."""
 
     updates: list[Update]
     details: RunDetails
@@ -76,7 +76,7 @@ async def follow_run(service: Service, run_id: str, *, cancel_after: int | None 
 
 
 def carry_out(play: Play) -> list[Followed]:
-    """Carry out a play; return one `Followed`, and another one after each human answer."""
+    """Carry out a play, and return one `Followed` for it and another after each human answer."""
 
     async def run() -> list[Followed]:
         async with Service({"it": play.block}, store="memory:", model=play.model) as service:
@@ -98,7 +98,7 @@ _PIECES = st.sampled_from([4, 0, 1, 9])
 
 
 class Streaming(Wrapper):
-    """Model that streams its texts in pieces, including some text before a failure."""
+    """Model that streams its text in pieces, including some text before a failure."""
 
     def __init__(self, inner: Model, pieces: int) -> None:
         super().__init__(inner)
@@ -147,7 +147,7 @@ def any_play(draw: DrawFn) -> Play:
 
 
 def debate_plays(*, hostile: bool) -> SearchStrategy[Play]:
-    """Draw any debate from `debates()`; hostile ones have misbehaving models and blocks."""
+    """Draw any debate from `debates()`. Hostile ones have misbehaving models and blocks."""
     return st.tuples(debates(hostile=hostile), _PIECES).map(
         lambda parts: Play(
             block=parts[0].debate(),

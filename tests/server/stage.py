@@ -1,4 +1,4 @@
-"""A real server on a real socket in a thread, and a client that checks each response against the OpenAPI document."""
+"""A real server on a real socket in a thread, and a client that checks responses against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def propose_sides(request: ModelRequest) -> str | dict[str, Any]:
 
 
 class Gate:
-    """Model that answers like `answer`, once per permitted call."""
+    """Model that gives the same answers as `answer`, one for each permitted call."""
 
     name = "gate"
 
@@ -76,7 +76,7 @@ class Gate:
         return await self._answers.request(request)
 
     def let(self, number: int = 1) -> None:
-        """Permit the given number of calls; the first of them must have been made."""
+        """Permit the given number of calls, the first of which must already have been made."""
         assert self._loop is not None
         for _ in range(number):
             self._loop.call_soon_threadsafe(self._open.release)
@@ -101,7 +101,7 @@ as a test.
 
 
 class Stage:
-    """Running server with a client that has its token."""
+    """Running server, with a client that sends its token."""
 
     def __init__(
         self, url: str, app: FastAPI, http: httpx2.Client, stop: Callable[[], None], spec: dict[str, Any]
@@ -147,7 +147,7 @@ class Stage:
 
 
 def read_frames(lines: Iterator[str]) -> Iterator[Frame]:
-    """Read the events in the lines of a stream."""
+    """Parse the events in the lines of a stream."""
     fields: dict[str, str] = {}
     for line in lines:
         if not line and "event" in fields:

@@ -41,7 +41,7 @@ def stage() -> Iterator[Stage]:
 
 
 def next_input(client: AgUiClient, question: str | None = "Should rents be capped?", **more: Any) -> dict[str, Any]:
-    """Return the input of the next run of a conversation."""
+    """Return the input for the next run of a conversation."""
     messages = [message.model_dump(by_alias=True, mode="json") for message in client.history()]
     if question is not None:
         messages.append({"id": f"user-{len(messages)}", "role": "user", "content": question})

@@ -1,4 +1,4 @@
-"""The translation of runs to AG-UI events: always a valid sequence, and the complete debate."""
+"""Translation of runs to AG-UI events, which must be a valid sequence and the complete debate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def unbuffered() -> Iterator[None]:
 
 
 def replay_run(runs: Sequence[Followed]) -> list[AgUiClient]:
-    """Return the client's view of each AG-UI run of one flowdebate run; later views include the conversation so far."""
+    """Return the client's view of each AG-UI run in one flowdebate run. Later views include the conversation so far."""
     clients: list[AgUiClient] = []
     calls = 0
     for number, run in enumerate(runs):

@@ -1,4 +1,4 @@
-"""The page of a human turn: a readable request, and a form for its schema."""
+"""The page for a human turn: a readable request, and a form for its schema."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VERDICT = {
 
 
 def make_pending(text: str, schema: dict[str, Any] | None = None) -> PendingInput:
-    """Create a request of a run."""
+    """Create a pending request of a run."""
     return PendingInput(block="rent-judge", place="p", shown=text, expects="Answer.", answer_schema=schema)
 
 

@@ -1,4 +1,4 @@
-"""No request makes the server fail: property tests with bodies, paths, queries and headers of any form."""
+"""Property tests that no request makes the server fail, whatever its body, path, query or headers."""
 
 from __future__ import annotations
 

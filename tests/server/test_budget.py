@@ -1,4 +1,4 @@
-"""A budget for all runs over HTTP: rejections, their messages, and a budget shared by two servers."""
+"""A budget for all runs over HTTP: rejections, their messages, and two servers that share the budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of runs for chat clients: readable, equal whether live or stored, and safe against impersonation."""
+"""Text of runs for chat clients: readable, the same whether live or stored, and safe against impersonation."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def unbuffered() -> Iterator[None]:
 
 
 def whole_text(run: Followed) -> str:
-    """Return the whole text."""
+    """Return the whole text of a run."""
     chat = ChatText()
     return "".join(map(chat.translate, run.updates)) + chat.finish(run.details)
 
 
 def text_blocks(run: Followed) -> list[str]:
-    """Return the blocks of a text. Trailing whitespace from models is removed, since it is shown as it arrives."""
+    """Return the blocks of a text without models' trailing whitespace, since it is shown as it arrives."""
     return sorted(_BLANK.sub("", block) for block in whole_text(run).split("\n\n"))
 
 
@@ -52,7 +52,7 @@ _BLANK = re.compile(r"(\\(x0[bc]|x1[c-f]|x85|u2028|u2029|r)|[>\s])+$")
 
 
 def follow_single_run(block: Any, model: Any, **play: Any) -> Followed:
-    """Follow a run."""
+    """Carry out a play and return its only run."""
     (run,) = carry_out(Play(block=block, model=model, **play))
     return run
 

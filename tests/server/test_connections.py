@@ -1,4 +1,4 @@
-"""Connections without a token never block others, no matter how many there are and how slow they are."""
+"""Connections without a token, which must never block others, however many and slow they are."""
 
 from __future__ import annotations
 

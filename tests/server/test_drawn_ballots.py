@@ -1,4 +1,4 @@
-"""Verdicts on pages: a single ballot is drawn as one, and a decisive order is reported in words."""
+"""Verdicts on pages, with single ballots drawn as one and decisive orders reported in a sentence."""
 
 from __future__ import annotations
 

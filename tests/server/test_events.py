@@ -1,4 +1,4 @@
-"""Server-sent events: complete, resumable and bounded, and ended with the run or the server."""
+"""Server-sent events: complete, resumable, bounded, and ending with the run or the server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_run_is_followed_from_its_first_event_to_its_end(stage: Stage) -> None
 
 @dataclass(slots=True, kw_only=True)
 class ApplicationEvent(BaseEvent):
-    """Event defined by an application."""
+    """Event that an application defines."""
 
     kind: ClassVar[str] = "odd\nid: 7"
     share: float

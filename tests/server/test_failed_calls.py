@@ -1,4 +1,4 @@
-"""Paid calls with rejected answers appear in the trace of their run, with the answers."""
+"""Paid calls whose answers were rejected, as shown in the trace of their run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def model_with_invalid_winners(refusals: int) -> Any:
 
 
 def read_trace(page: str) -> tuple[int, list[str]]:
-    """Return the number of requests that a page shows, and the rejected answers on it."""
+    """Return the number of requests that a page shows, and the rejected answers shown on it."""
     tries = re.search(r'<tr id="steps-sum">.*?<td class="num">(\d+)</td>', page, re.DOTALL)
     assert tries is not None
     return int(tries[1]), re.findall(r"Mars \d", unescape(page[page.index('id="trace"') :]))

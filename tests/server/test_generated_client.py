@@ -1,4 +1,4 @@
-"""A client generated from the OpenAPI document, used for all operations."""
+"""Client generated from the OpenAPI document and used for all operations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def generated_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 
 class Client:
-    """Generated functions by name. Each response must have the expected status."""
+    """Generated functions, keyed by name. Each response must have the expected status."""
 
     def __init__(self, stage: Stage, http: Any) -> None:
         self.models: Any = importlib.import_module(f"{PACKAGE}.models")
@@ -123,7 +123,7 @@ def start_and_stop(call: Client, gate: Gate) -> None:
 
 
 def read_run(call: Client, run_id: str) -> None:
-    """Read all data of a run."""
+    """Read everything about a run."""
     run = call("run", run_id, wait=30.0)
     assert (run.status, run.usage.calls, run.error) == ("complete", 5, None)
     assert call("document_json", run_id).to_dict() == run.document.to_dict()

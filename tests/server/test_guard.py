@@ -1,4 +1,4 @@
-"""Attacks on the server, in the order of its threat table. Each request goes over a real socket."""
+"""Attacks on the server, in the order of its threat table, each sent over a real socket."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Answer:
 
 
 def send(stage: Stage, case: Case) -> Answer:
-    """Send a request unchanged, unlike ordinary clients."""
+    """Send a request as it is, which ordinary clients would not do."""
     with closing(http.client.HTTPConnection(urlsplit(stage.url).netloc, timeout=20)) as connection:
         return _send_over(connection, case)
 

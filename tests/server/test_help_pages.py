@@ -1,4 +1,4 @@
-"""The documentation on the server: all links and references to it resolve."""
+"""The documentation on the server, in which all links and references must resolve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages about HTTP: every `curl` command runs unchanged against a real server."""
+"""Pages about HTTP, whose `curl` commands run unchanged against a real server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ADDRESS = "localhost:8377"
 
 
 def extract_commands(text: str) -> list[str]:
-    """Return the curl commands of shell blocks, with continued lines joined."""
+    """Return the curl commands in shell blocks, with continued lines joined."""
     lines = "\n".join(_FENCE.findall(text)).replace("\\\n", " ").splitlines()
     return [line for line in lines if line.startswith("curl ")]
 

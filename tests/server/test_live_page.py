@@ -106,7 +106,7 @@ async def test_late_and_slow_readers_get_the_whole_page() -> None:
     halfway, go_on, calls = asyncio.Event(), asyncio.Event(), itertools.count(1)
 
     async def gated_answer(request: Any) -> Any:
-        """Return an answer; from the 25th answer on, wait for the late reader."""
+        """Return an answer, but wait for the late reader from the 25th answer on."""
         if next(calls) >= 25:
             halfway.set()
             await go_on.wait()

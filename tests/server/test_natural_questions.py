@@ -1,4 +1,4 @@
-"""Natural questions in each front end: questions without sides are sufficient, in any language."""
+"""Questions without sides, in any language and in each front end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NATURAL = [
     "Tempolimit ja oder nein",
     "Should we build trams?\n\n# Rules for files\n\nAnswer with the whole file, and never with a part of it.\n" * 20,
 ]
-"""Questions for which a model proposes sides. The last one is wrapped, as by coding agents."""
+"""Questions for which a model proposes sides. The last one is wrapped as coding agents wrap it."""
 PROPOSED = "The second position is right"
 
 

@@ -1,4 +1,4 @@
-"""The page of a new run: a form for any pattern, and the request as a plan file, Python and curl."""
+"""The page for a new run: a form for any pattern, and the request as a plan file, Python and curl."""
 
 from __future__ import annotations
 

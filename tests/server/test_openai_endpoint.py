@@ -40,7 +40,7 @@ WHOLE = (
 
 
 def answer(request: ModelRequest) -> Any:
-    """Return two lines of text, a verdict for a judge, or a plan on request."""
+    """Return two lines of text, a verdict if asked as a judge, or a plan on request."""
     fields = set((request.output_schema or {}).get("properties", ()))
     if "steps" in fields:
         return {"steps": ["cap", "build"]}
@@ -86,13 +86,13 @@ def ask(client: openai.OpenAI, model: str = RENT, **options: Any) -> Any:
 
 
 def find_run(stage: Stage, completion: Any) -> dict[str, Any]:
-    """Return the run of a completion by its id."""
+    """Return the run that belongs to a completion, by its id."""
     run: dict[str, Any] = stage.get(f"/runs/{completion.id.removeprefix('chatcmpl-')}").json()
     return run
 
 
 def wait_for_status(stage: Stage, run_id: str, *, other_than: str = "running") -> str:
-    """Return the status of a run after it changes."""
+    """Return a run's status once it has changed."""
     ends = time.monotonic() + HTTP_TIMEOUT
     while (status := stage.get(f"/runs/{run_id}").json()["status"]) == other_than and time.monotonic() < ends:
         time.sleep(0.01)

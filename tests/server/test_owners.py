@@ -1,4 +1,4 @@
-"""Several users: each sees and changes only their own runs, whatever the request."""
+"""Several users, each of whom sees and changes only their own runs, whatever the request."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_run_ids_of_other_users_are_unavailable(ann: httpx2.Client, ben: httpx2.
 # every route, requested without a key and by another user
 
 CANARY = "Marigold-7f3a"
-"""Word in each of Ann's texts. Nobody else may read it."""
+"""Word in each text that Ann writes. Nobody else may read it."""
 PUBLIC = ("/api/v1/health", "/api/v1/ready", "/static/", "/api/v1/links/", "/answer/", "/shared/")
 
 
@@ -241,7 +241,7 @@ def run_requests(run_id: str, debate: str, place: str) -> dict[str, list[tuple[s
 
 
 def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str, Any]]:
-    """Return method, path and body of each request about the run, with at least one request per route."""
+    """Return method, path and body of at least one request about the run for each route."""
     bodies_by_route = run_requests(run_id, debate, PLACE)
     names = {
         "run_id": run_id,

@@ -35,7 +35,7 @@ WORDS = re.findall(
 
 
 class CountingReads(MemoryStore):
-    """Store that counts reads."""
+    """Store that counts how often it is read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,13 +115,13 @@ def test_the_step_page_reads_the_run_once(counting_server: Stage, empty_store: C
 
 
 def make_markdown(turn: int) -> str:
-    """Write an argument of 4,000 characters that is different for each turn."""
+    """Write an argument of 4,000 characters, different for each turn."""
     draw = random.Random(turn)
     return " ".join(f"**{word}**" if not at % 40 else word for at, word in enumerate(draw.choices(WORDS, k=745)))
 
 
 def store_long_debate(turns: int, text_of: Callable[[int], str] = make_markdown) -> MemoryStore:
-    """Store the complete debate "long" with the given number of turns, each with a text from `text_of`."""
+    """Store the complete debate "long" with the given number of turns, each with text from `text_of`."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
         return text_of(next(numbers)) if request.output is None else {"reasoning": "-", "winner": None, "verdict": "-"}

@@ -30,7 +30,7 @@ HOSTILE = [
 
 
 class Parts(HTMLParser):
-    """Elements of a page with their attribute names, and the values that cause browser actions."""
+    """Elements of a page with the names of their attributes, and the values that cause browser actions."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A server under a path prefix: a real nginx either removes the prefix or passes it on."""
+"""Server under a path prefix, which a real nginx either removes or passes on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make_service() -> Service:
 
 @contextmanager
 def proxied_browser(prefix: str, end: str, header: str, host: str, **options: Any) -> Iterator[httpx2.Client]:
-    """Open a browser behind nginx in front of a server. Each requested address begins with the prefix."""
+    """Open a browser behind nginx in front of a server, with the prefix in each requested address."""
     with staged(make_service, allow_hosts=[HOST], **options) as stage:
         port = int(stage.url.rpartition(":")[2])
         try:

@@ -1,4 +1,4 @@
-"""Canary secrets: no key, password or token is in any response, event, page, export or log of a server."""
+"""Canary secrets: no key, password or token may appear in a server's responses, events, pages, exports or logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowdebate serve` as a separate process, from start to end."""
+"""`flowdebate serve` as a separate process, from its start to its end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def user_environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def start_server(folder: Path, *arguments: str) -> Iterator[tuple[Warm, str, str]]:
-    """Start the process; return it with its address and the printed token."""
+    """Start the process, and return it with its address and the token that it prints."""
     command = (COMMAND, "serve", "--port", "0", *arguments)
     with Warm(*command, stderr=subprocess.PIPE, cwd=folder, env=user_environment(folder)) as process:
         assert process.stderr is not None
@@ -64,7 +64,7 @@ def start_server(folder: Path, *arguments: str) -> Iterator[tuple[Warm, str, str
 
 
 def make_client(url: str, token: str) -> httpx2.Client:
-    """Return a client with the token."""
+    """Return a client that sends the token."""
     return httpx2.Client(
         base_url=url, headers={"authorization": f"Bearer {token}"}, trust_env=False, verify=False, timeout=30
     )
@@ -240,7 +240,7 @@ def test_a_local_server_allows_all_models_of_its_providers(
 
 
 def start_failing_server(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Return the exit code and the messages of a server that does not start."""
+    """Return the exit code and the messages of a server that fails to start."""
     with Warm(
         COMMAND, "serve", *arguments, stderr=subprocess.PIPE, cwd=folder, env=user_environment(folder)
     ) as process:

@@ -1,4 +1,4 @@
-"""Public links: each opens one run for reading or for a blind vote, until it is revoked."""
+"""Public links, each of which opens one run for reading or for a blind vote until it is revoked."""
 
 from __future__ import annotations
 

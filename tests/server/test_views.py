@@ -1,4 +1,4 @@
-"""Views of a run besides its events: steps, tasks, documents, and pages."""
+"""Views of a run other than its events: steps, tasks, documents, and pages."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ __all__ = ("fleet", "postgres_server", "store")
 
 @pytest.fixture(autouse=True)
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Use a fresh store for every command of a test, including commands in separate processes."""
+    """Use a fresh store for every command in a test, including commands in separate processes."""
     path = tmp_path_factory.mktemp("kept") / "runs.sqlite3"
     before = {name: os.environ.get(name) for name in (STORE_VARIABLE, "XDG_DATA_HOME")}
     os.environ[STORE_VARIABLE] = str(path)

@@ -1,4 +1,4 @@
-"""Memory of runs: later debates of an owner see earlier findings and weight votes by them."""
+"""Memory of runs: an owner's later debates see earlier findings and weight votes by them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VOTES = {"ann": "ann", "bob": "ann", "cy": "cy"}
 
 
 def answer_vote(call: Call) -> Any:
-    """Answer a vote: ann and bob vote for ann; cy votes for itself and gives a reason."""
+    """Answer a vote so that ann and bob vote for ann, while cy votes for itself and gives a reason."""
     if call.phase != "vote":
         return None
     return {"reasoning": f"{call.agent} says so.", "choice": VOTES[call.agent], "confidence": 0.9}
@@ -135,7 +135,7 @@ async def test_a_deleted_run_is_removed_from_the_archive(make_service: Service) 
 
 
 async def change_archive(make_service: Service, run_id: str) -> None:
-    """Change every entry of the archive."""
+    """Change every entry in the archive."""
     await make_service.archive().correct(f"{run_id}:consensus", right="cy", answer="Forget all rents.")
     await finish_debate(make_service, "Are rents affordable in rents?")
 

@@ -1,4 +1,4 @@
-"""A budget for all runs of a service, shared by forks, resumed runs, restarts and other processes."""
+"""A budget for all runs of a service, shared with forks, resumed runs, restarts and other processes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CountingModel(FunctionModel):
 
 
 async def used_amounts(service: Service) -> dict[str, float]:
-    """Return the used amount of each limit."""
+    """Return how much of each limit is used."""
     return {budget.kind: budget.used for budget in await service.budgets()}
 
 

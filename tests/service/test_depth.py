@@ -1,4 +1,4 @@
-"""Depth of runs: the options of each level, and the end of a run with the depth "auto"."""
+"""Depth of runs: the options for each level, and how a run with the depth "auto" ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUESTION = "Should we build trams?"
 SIDES = [{"name": "ann", "stance": "we should"}, {"name": "ben", "stance": "we should not"}]
 DEBATE: dict[str, Any] = {"debaters": SIDES, "synthesizer": False}
 CALLS = {"quick": 4, "balanced": 6, "thorough": 16}
-"""Number of calls per depth, for a debate whose judge reads both orders."""
+"""Number of calls at each depth, for a debate whose judge reads both orders."""
 
 
 def judged_model(sure: Sequence[str]) -> FunctionModel:
@@ -116,7 +116,7 @@ async def test_a_fork_has_the_options_of_its_depth() -> None:
 
 
 def build_plan(pattern: str, **options: Any) -> Any:
-    """Create the plan of a run of `pattern`."""
+    """Create the plan for a run of `pattern`."""
     info = PATTERNS[pattern]
     file = {name: value for name, value in options.items() if isinstance(value, list)}
     settings = {name: value for name, value in options.items() if name not in file}

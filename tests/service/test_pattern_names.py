@@ -1,4 +1,4 @@
-"""No module outside a pattern's folder and the registry names a concrete pattern."""
+"""Names of concrete patterns, which only a pattern's own folder and the registry may contain."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OWN = ("patterns/__init__.py", *(f"patterns/{name}/" for name in PATTERNS))
 
 
 def find_names(path: Path, names: set[str]) -> Iterator[str]:
-    """Yield the places where a module imports from a pattern or has a pattern's name as a value."""
+    """Yield the places where a module imports from a pattern or holds a pattern's name as a value."""
     tree = ast.parse(path.read_text("utf-8"))
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

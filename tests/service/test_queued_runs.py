@@ -1,4 +1,4 @@
-"""Queued runs of a service: workers execute them, and every process with access to the store can control them."""
+"""Queued runs of a service, executed by workers and controlled by every process with access to the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 QUESTION = "How should we get to work?"
 CALLS = 5
-"""Number of calls per debate of the fleet."""
+"""Number of calls in each debate of the fleet."""
 TOKEN = "a-token-of-these-tests"  # noqa: S105 - it opens nothing else
 
 
@@ -49,7 +49,7 @@ def texts_by_path(updates: list[Update]) -> list[tuple[str, Any]]:
 
 
 async def undisturbed_updates(fleet: Fleet, workers: Workers, seed: int) -> list[Update]:
-    """Return the updates of an undisturbed run, without counting calls."""
+    """Return the updates of an undisturbed run, except for the counts of calls."""
     pattern, store = workers.patterns["city"], MemoryStore()
     await pattern.run(QUESTION, model=RemoteModel(fleet.models.port), store=store, seed=seed, run_id="alone")
     fleet.models.requests.clear()

@@ -1,4 +1,4 @@
-"""Debates in every front end with a server that rejects a request feature with its own message."""
+"""Debates in every front end with a server that rejects one feature of requests in its own words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of stored runs: filtered by state and paged, without reading the whole store."""
+"""Lists of stored runs, filtered by state and paged without reading the whole store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CountingStore(MemoryStore):
 
 
 async def filled_store(states: Sequence[str]) -> CountingStore:
-    """Create a store with a run in each of these states, the newest last."""
+    """Create a store with one run in each of these states, the newest last."""
     store = CountingStore()
     for number, state in enumerate(states):
         run_id = f"run-{number:04}"

@@ -57,7 +57,7 @@ def rent_debate(**options: Any) -> Any:
 
 
 def constant_model() -> FunctionModel:
-    """Return a model with a constant answer to every request."""
+    """Return a model that gives the same answer to every request."""
     return FunctionModel(answer_to)
 
 
@@ -93,7 +93,7 @@ async def read_updates(updates: AsyncIterator[Update]) -> list[Update]:
 
 
 def kinds_and_paths(updates: list[Update]) -> list[tuple[str, str]]:
-    """Return kind and path of the recorded events."""
+    """Return the kind and path of each recorded event."""
     return [(update.event.kind, update.event.path) for update in updates if update.mark is not None]
 
 

@@ -1,4 +1,4 @@
-"""The documented pattern in every front end: it needs only a folder, a page and a registry entry."""
+"""The documented pattern in every front end, with no more than a folder, a page and a registry entry."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BRIEF = {"pattern": "riddle", "question": RIDDLE}
 
 @pytest.fixture(autouse=True)
 def register_riddles(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Register the pattern, which no other module of flowdebate knows."""
+    """Register the pattern, since no other module of flowdebate knows it."""
     module = load_riddles()
     monkeypatch.setitem(sys.modules, "riddles", module)
     monkeypatch.setitem(PATTERNS, "riddle", module.INFO)

@@ -1,4 +1,4 @@
-"""Costs of stored runs, from known prices, in every front end."""
+"""Costs of stored runs in every front end, computed from known prices."""
 
 from __future__ import annotations
 

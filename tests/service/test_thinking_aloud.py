@@ -1,4 +1,4 @@
-"""Debates with a server that streams its model's thinking: visible and stored texts."""
+"""Debates with a server that streams its model's thinking, and the text that is shown and stored."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HARMONY = (
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedRun:
-    """Debate as its followers saw it."""
+    """Debate as seen by its followers."""
 
     updates: list[Update]
     details: RunDetails
@@ -93,7 +93,7 @@ class ObservedRun:
 
 
 async def play(*turns: tuple[str, ...], times: int = 1, hold: tuple[int, int] | None = None) -> list[ObservedRun]:
-    """Run debates whose turns arrive in these pieces. A held debate continues after some text was read."""
+    """Run debates whose turns arrive in these pieces. A held debate continues once some text has been read."""
     runs = []
     with Stage(turns=turns, hold=hold) as stage:
         model = OpenAIModel("staged", base_url=stage.base_url, api_key="sk-none")

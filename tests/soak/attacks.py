@@ -49,7 +49,7 @@ MADE = ("usage", "attempts", "seconds", "at", "model", "finish", "flags", "label
 
 
 def changes(lines: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the lines with one value changed at a time, and the value's path."""
+    """Yield the lines with one value changed at a time, together with the value's path."""
     for index, line in enumerate(lines):
         read = json.loads(line)
         for path in value_paths(read):
@@ -74,7 +74,7 @@ async def check_exports(pattern: str, every: int, counts: Counter[str], problems
 
 
 async def verify_rebuilt(lines: Sequence[str]) -> tuple[str, bool]:
-    """Verify a report rebuilt from forged lines; return the outcome and whether the report shows `FORGED`."""
+    """Verify a report rebuilt from forged lines, and return the outcome and whether the report shows `FORGED`."""
     [evidence] = read_runs(lines, "forged")
     html = await report_html(lines, await evidence_of(*evidence))
     return (await verify_report(html)).outcome, FORGED in html
@@ -91,7 +91,7 @@ def forge_value(value: Any) -> Any:
 
 
 async def check_journals(pattern: str, counts: Counter[str], problems: list[str]) -> None:
-    """Forge each leaf and rebuild the page: forged statements, questions and decisions are never verified."""
+    """Forge each leaf and rebuild the page, checking that no forged statement, question or decision is verified."""
     lines = await exported_pattern(pattern)
     assert await verify_rebuilt(lines) == ("verified", False), pattern
     for index, line in enumerate(lines):

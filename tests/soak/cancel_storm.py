@@ -42,7 +42,7 @@ class Leaks:
     descriptors: int
     """Number of leaked file descriptors."""
     connections: int
-    """Number of connections still open on the server."""
+    """Number of connections that are still open on the server."""
     work_again: int
     """Number of successful calls among the 20 made afterwards."""
     seconds: float
@@ -138,7 +138,7 @@ def _open_files() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the storm; the exit code is 1 if anything leaked."""
+    """Run the storm, and return exit code 1 if anything leaked."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.cancel_storm", description=__doc__)
     parser.add_argument("--count", type=int, default=10_000, help="calls with each transport")
     parser.add_argument("--seed", type=int, default=1, help="another one draws other moments")

@@ -105,7 +105,7 @@ class Attack:
     """Results of an attack."""
 
     documents: list[tuple[str, bytes]]
-    """The corpus."""
+    """Corpus of documents."""
     random: Random
     bodies: dict[str, bytes] = field(default_factory=dict)
     """Request bodies with the documents, built in advance because the simulated user shares this process."""
@@ -133,7 +133,7 @@ class Attack:
         self.waits[action] = max(self.waits.get(action, 0.0), round(time.monotonic() - start, 3))
 
     def judge(self, door: str, name: str, text: str, *, refused: bool) -> None:
-        """Count an answer and check that a rejection is a sentence about the file."""
+        """Count an answer, and check that a rejection is a sentence about the file."""
         self.answers[f"{door}: {'refused' if refused else 'read'}"] += 1
         if refused and name not in text:
             self.problems.append(f"{door}, {name}: {text[:300]}")

@@ -1,4 +1,4 @@
-"""The real client on a transport that returns mutated answers, with checks of the outcome."""
+"""The real client on a transport that returns mutated answers, with checks of what happens."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MAX_TEXT_LENGTH = 200_000
 
 
 class Verdict(BaseModel):
-    """Schema of structured answers."""
+    """Schema for structured answers."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -60,7 +60,7 @@ _TOOL = ToolSpec(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A call, with the server's answer to all its requests."""
+    """A call, with the answer that the server gives to all of its requests."""
 
     answer: Answer
     stream: bool = False
@@ -71,7 +71,7 @@ class Case:
     repeated: bool = False
 
     def told(self) -> dict[str, Any]:
-        """Return the case as JSON for a file."""
+        """Return the case as JSON that can be written to a file."""
         answer = self.answer
         return {
             "stream": self.stream,
@@ -101,7 +101,7 @@ def draw_case(random: Random) -> Case:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """Bytes of an answer in pieces, ending normally or with an error."""
+    """Bytes of an answer in pieces, which end normally or with an error."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -128,7 +128,7 @@ def _broken(name: str) -> Exception:
 
 
 class _Mocked(Clients):
-    """Clients whose connections stay inside this process and are otherwise unchanged."""
+    """Clients whose connections stay inside this process but are otherwise unchanged."""
 
     def __init__(self) -> None:
         super().__init__(transport="openai")

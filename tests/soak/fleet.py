@@ -34,7 +34,7 @@ __all__ = ("main", "service")
 TOKEN = "a-token-of-this-soak-test"  # noqa: S105 - it opens nothing else
 OWNERS = ("ann", "bob")
 LATER = 2 * 10**6
-"""Index of the single run whose owner arrives when the others have a backlog."""
+"""Index of the only run whose owner arrives once the others have a backlog."""
 CALLS = 5
 
 
@@ -166,7 +166,7 @@ async def begin_run(chaos: Chaos, number: int, accepted: dict[str, str], pattern
 
 
 async def soak(runs: int, workers: int, seed: int) -> bool:
-    """Run the chaos, print its table, and return whether all promises held."""
+    """Run the chaos, print its table, and return whether all promises were kept."""
     async with model_server(0.2) as models:
         with Server() as database:
             chaos = Chaos(database, models.port, workers=workers, seed=seed)
@@ -305,7 +305,7 @@ async def _judge(  # noqa: C901 - one line of the table after the other
 
 
 def main() -> int:
-    """Run the soak; the exit status is 0 if all promises held."""
+    """Run the soak, and return exit status 0 if all promises were kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--workers", type=int, default=3)

@@ -162,7 +162,7 @@ def _hostile(random: Random) -> Json:
 
 
 def _places(value: Json, pairs: list[tuple[Json, Any]]) -> None:
-    """Yield every container in `value` with each of its keys or indices."""
+    """Yield every container in `value`, paired with each of its keys or indices."""
     if isinstance(value, dict):
         inside: Any = value.items()
     elif isinstance(value, list):

@@ -163,7 +163,7 @@ class Soak:
         self.problems: list[str] = []
 
     def life(self, *, killed: bool) -> None:
-        """Run one server until it is killed; unless it is to be `killed`, until the current cycle of runs ends."""
+        """Run one server until it is killed, or until the current cycle of runs ends if it is not to be `killed`."""
         options = ("--app", "application:service", "--token-file", "token")
         with start_server(self.folder, *options) as (process, url, _), make_client(url, TOKEN) as http:
             moment = self.random.uniform(0, MAX_LIFETIME)
@@ -235,7 +235,7 @@ class Soak:
         return asyncio.run(read())
 
     def run(self, kills: int) -> None:
-        """Kill `kills` servers, then let the last run end."""
+        """Kill `kills` servers, then let the last run finish."""
         (self.folder / "application.py").write_text(APPLICATION)
         (self.folder / "token").write_text(TOKEN)
         before, recorded = 0, set[str]()

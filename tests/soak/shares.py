@@ -26,7 +26,7 @@ class Share:
     failed: dict[str, Any] | None = None
 
     def add(self, share: Share) -> None:
-        """Merge the results of other batches."""
+        """Merge in the results of other batches."""
         self.cases += share.cases
         self.outcomes += share.outcomes
         self.slowest = max(self.slowest, share.slowest)
@@ -39,7 +39,7 @@ class Share:
 
 
 def make_random(seed: int, index: int) -> Random:
-    """Return the random generator of case `index`."""
+    """Return the random generator for case `index`."""
     return Random(f"{seed}:{index}")
 
 

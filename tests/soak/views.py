@@ -74,7 +74,7 @@ def _opening(text: str) -> list[str]:
 
 
 def check_views(random: Random) -> int:
-    """Raise AssertionError if a text of a drawn debate imitates another part; return the number of texts."""
+    """Raise AssertionError if any text in a drawn debate imitates another part, and return the number of texts."""
     entries = _entries(random)
     for names in (False, True):
         _check_rendered(entries, names=names)

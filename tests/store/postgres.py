@@ -20,7 +20,7 @@ __all__ = ("Server", "postgres_server")
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    """Return the process's only server; skip the test with the reason if it is not available."""
+    """Return the only server of this process, or skip the test and give the reason if there is none."""
     try:
         server = Server().__enter__()
     except Unavailable as error:

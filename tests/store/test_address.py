@@ -1,4 +1,4 @@
-"""Addresses of stores: parsed or rejected, never used as a path, and displayed without user and password."""
+"""Addresses of stores: parsed or rejected, never used as a path, and displayed without user name and password."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Archives that outlive their process."""
-
 from __future__ import annotations
 
 import asyncio
@@ -78,7 +76,7 @@ async def record_fact(archive: Archive, act: Act) -> None:
 
 
 async def list_answers(archive: Archive) -> list[Any]:
-    """Return all answers of the archive."""
+    """Return all answers in the archive."""
     everybody = ["ann", "bob", "Zoë", "stranger"]
     return [
         [

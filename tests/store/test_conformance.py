@@ -1,4 +1,4 @@
-"""All stores in the package keep the promises of the port."""
+"""Promises of the store port, which all stores in the package must keep."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TestPostgresStore(StoreConformance):
 
 
 class LossyStore(PostgresStore):
-    """Store that loses its server's answers, so everything except an intention is executed again."""
+    """Store that loses its server's answers, so that everything except an intention is executed again."""
 
     async def _do(self, operation: str, work: Callable[[psycopg.Connection[tuple[object, ...]]], T]) -> T:
         failures: list[bool] = []

@@ -1,4 +1,4 @@
-"""Draining stores, which start no further steps."""
+"""Draining stores, which start no new steps."""
 
 from __future__ import annotations
 

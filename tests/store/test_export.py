@@ -68,7 +68,7 @@ def make_run(run_id: str = "r1", *, steps: int = 0, **changes: Any) -> StoredRun
 
 
 def make_step(key: str, seq: int | None = None, body: str = '{"text": "No."}') -> StepRow:
-    """Return a step; it is finished if it has a place."""
+    """Return a step, which is finished if it has a place."""
     if seq is None:
         return StepRow(key=key, kind="call", request="ab", attempts=2, failures=("late",))
     return StepRow(key=key, kind="call", request="ab", seq=seq, at=150.0 + seq, body=body)
@@ -90,7 +90,7 @@ async def export_lines(store: Store, run_id: str = "r1") -> list[str]:
 
 
 async def read_everything(store: Store) -> list[tuple[StoredRun, list[StepRow]]]:
-    """Return the complete data of a store's runs."""
+    """Return all data about a store's runs."""
     return [(run, list(await store.steps(run.header.run_id))) for run in await store.runs()]
 
 
@@ -339,7 +339,7 @@ async def test_a_hostile_line_is_rejected(name: str) -> None:
 
 
 async def assert_rejected(lines: list[Any], message: str) -> None:
-    """Check that no kind of store keeps any of these lines, while a valid run before them is kept."""
+    """Check that no kind of store keeps any of these lines, and that each keeps a valid run before them."""
     good = await export_lines(await filled_store("good"), "good")
     with TemporaryDirectory() as folder:
         for store in (MemoryStore(), SqliteStore(f"{folder}/runs.sqlite3")):

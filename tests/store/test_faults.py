@@ -66,7 +66,7 @@ def make_header(run_id: str = "r1") -> RunHeader:
 
 
 def run_code(code: str, path: Path) -> str:
-    """Run code in another process, which must succeed, and return its output."""
+    """Run code in another process, check that it succeeds, and return its output."""
     done = warm.run_warm(QUIET + COMMON + textwrap.dedent(code) + "\nasyncio.run(main())\n", str(path))
     assert done.stderr == ""
     return done.stdout
@@ -324,7 +324,7 @@ async def closed_store(path: Path) -> bytes:
 
 
 async def assert_unusable(path: Path, problem: str) -> None:
-    """Check that every access to the file is rejected and leaves it unchanged."""
+    """Check that every access to the file is rejected and leaves the file unchanged."""
     before = path.read_bytes()
     store = SqliteStore(path)
     for call in (store.create(make_header("new")), store.run("r1"), store.runs(), store.put("c", "k", "1")):

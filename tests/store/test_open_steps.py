@@ -1,4 +1,4 @@
-"""Files of a SQLite store that list open steps, for processes that take over from a dead one."""
+"""Files in which a SQLite store lists open steps, for processes that take over from a dead one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of lists are read from an index: the last page costs no more than the first."""
+"""Pages of lists, read from an index so that the last page costs no more than the first."""
 
 from __future__ import annotations
 

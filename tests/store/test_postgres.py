@@ -49,7 +49,7 @@ def execute_as_admin(server: Server, statement: str, *values: object) -> list[tu
 
 
 async def write_steps(store: PostgresStore, *numbers: int) -> None:
-    """Write steps of run r one after the other."""
+    """Write steps of run r one after another."""
     for number in range(*numbers):
         await store.intend("r", f"k{number}", "call", None)
         await store.commit("r", f"k{number}", "call", str(number), 1.0)
@@ -382,7 +382,7 @@ async def test_an_unusable_database_is_reported_clearly(postgres_server: Server)
 
 
 def serve_page(listening: socket.socket) -> None:
-    """Serve a page for any request, like a different kind of server."""
+    """Serve a page for any request, as a different kind of server would."""
     while True:
         try:
             client, _ = listening.accept()
@@ -431,7 +431,7 @@ def test_the_last_migration_is_the_current_schema() -> None:
 
 @contextmanager
 def launch(code: str, *arguments: str) -> Iterator[Warm]:
-    """Start a process that is always ended; while its output is read, its stdin stays open."""
+    """Start a process that is always ended. While its output is read, its stdin stays open."""
     reading, writing = os.pipe()
     try:
         with Warm(code, *arguments, stdin=reading, stdout=subprocess.PIPE) as process:

@@ -25,7 +25,7 @@ DATA = Path(__file__).with_name("data")
 STORE = DATA / "runs.sqlite3"
 EXPORT = DATA / "runs.jsonl"
 SHOWN = DATA / "shown.json"
-"""Each run's pattern and expected output of the command, keyed by run id."""
+"""Pattern and expected output of the command for each run, keyed by run id."""
 
 _SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents")
 PATTERNS: dict[str, tuple[str, ...]] = {
@@ -48,7 +48,7 @@ def _rank(schema: str) -> dict[str, Any]:
 
 
 def serve_stage() -> Stage:
-    """Start a server whose models give each block the same answer, in any order of calls."""
+    """Start a server whose models give each block the same answer, whatever the order of calls."""
     answers = {word: answer[-1] if isinstance(answer, list) else answer for word, answer in ANSWERS.items()}
     more: dict[str, Any] = {
         "scores": {"reasoning": "It answered.", "scores": {"cap rents": 80, "free rents": 20}, "verdict": "Cap them."},
@@ -70,7 +70,7 @@ def run_command(*arguments: str, store: Path) -> Result:
 
 
 def show_run(run_id: str, store: Path) -> dict[str, str]:
-    """Show a run step by step and as its command's page, without its start time, since that is a local time."""
+    """Show a run step by step and as its command's page, without the start time, which is in local time."""
     steps, page = run_command("show", run_id, store=store), run_command("show", run_id, "--page", store=store)
     return {"steps": re.sub(r"\nStarted: .*", "", steps.stdout), "page": page.stdout}
 

@@ -1,4 +1,4 @@
-"""Runs in an unchanged format can be listed, shown, verified and resumed without calling a model."""
+"""Runs in an unchanged format, which can be listed, shown, verified and resumed without calling a model."""
 
 from __future__ import annotations
 

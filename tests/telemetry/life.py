@@ -26,7 +26,7 @@ _DELTA: dict[type, AggregationTemporality] = dict.fromkeys((Counter, Histogram),
 
 
 async def run_life(endpoint: str, store: str, killed_at: int) -> None:
-    """Start or resume the run; SIGKILL ends the process at request number `killed_at`."""
+    """Start or resume the run, ending the process with SIGKILL at request number `killed_at`."""
     tracers, requests = TracerProvider(), 0
     tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces")))
     exporter = OTLPMetricExporter(f"{endpoint}/v1/metrics", preferred_temporality=_DELTA)

@@ -1,4 +1,4 @@
-"""Telemetry sent over HTTP to a collector, including that of killed processes and uninstrumented commands."""
+"""Telemetry sent over HTTP to a collector, including that of killed processes and of the uninstrumented command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documented names are exactly those in the code."""
+"""Documented names of telemetry, compared with those in the code."""
 
 from __future__ import annotations
 

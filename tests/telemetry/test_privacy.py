@@ -1,4 +1,4 @@
-"""Privacy: no content without opt-in, and no dependency unless used."""
+"""Privacy of telemetry: no content without opt-in, and no dependency unless it is used."""
 
 from __future__ import annotations
 

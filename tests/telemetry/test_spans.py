@@ -408,7 +408,7 @@ async def test_a_fork_links_to_the_trace_of_its_parent() -> None:
 
 
 def list_links(span: ReadableSpan) -> dict[Any, tuple[int, int]]:
-    """Return the spans that a span links to, by kind of link."""
+    """Return the spans to which a span links, by kind of link."""
     return {(link.attributes or {})[names.LINK]: (link.context.trace_id, link.context.span_id) for link in span.links}
 
 

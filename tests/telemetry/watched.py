@@ -45,12 +45,12 @@ _ROOT = Path(__file__).parents[2]
 
 
 def start_python(*arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with the arguments in a separate process."""
+    """Run Python with the given arguments in a separate process."""
     return run_program(sys.executable, *arguments, check=check, **env)
 
 
 def run_program(*command: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-    """Return the process of a program that has finished."""
+    """Return the finished process of a program."""
     environment = {**os.environ, **env}
     return subprocess.run(  # noqa: S603 - our own
         command, check=check, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=100
@@ -104,7 +104,7 @@ class Watched:
         return [span for span in self.spans if span.name.startswith(start)]
 
     def tree(self) -> str:
-        """Return the names of all spans as a tree. An only child without children is on its parent's line."""
+        """Return the names of all spans as a tree, with an only child that has no children on its parent's line."""
         below: dict[int | None, list[ReadableSpan]] = {}
         for span in self.spans:
             below.setdefault(None if span.parent is None else span.parent.span_id, []).append(span)

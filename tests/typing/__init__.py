@@ -1,1 +1,1 @@
-"""Code that is never run, only checked by mypy and basedpyright in strict mode."""
+"""Code that mypy and basedpyright check in strict mode, but that never runs."""

@@ -34,12 +34,11 @@ async def count_later(text: str, ctx: Context) -> float:
 
 
 def list_steps(plan: Any, response: ModelResponse, ctx: Context) -> list[str]:
-    """Return the steps of a plan."""
+    """List the steps of a plan."""
     return [str(plan)]
 
 
 def check_a_handler_has_the_types_of_its_function() -> None:
-    """Sync and async functions are covered."""
     assert_type(handler(count), Handler[str, int])
     assert_type(handler(count_later, name="late"), Handler[str, float])
     assert_type(handler(count).run_sync("rents").output, int)

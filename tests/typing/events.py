@@ -1,4 +1,4 @@
-"""Exhaustive matches over all events: a new kind of event is a type error."""
+"""Exhaustive matches over all events, in which a new kind of event is a type error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from flowdebate import Event, events
 
 
 def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one for each kind
-    """Each kind is matched by class, and every event has a path, a time and a wire form."""
     assert_type(event.path, str)
     assert_type(event.at, float)
     assert_type(event.kind, str)

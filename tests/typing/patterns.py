@@ -43,7 +43,7 @@ class Plan(BaseModel):
 
 
 async def check_a_debate_has_the_type_of_its_schema() -> None:
-    """The type is that of the schema, text without a schema, and the raw output without a synthesizer."""
+    """Without a schema, the type is text. Without a synthesizer, it is the raw output."""
     planned = debate(name="a", debaters=SIDES, output_schema=Plan, max_rounds=1)
     assert_type(await planned.run("?"), RunResult[Plan, DebateRawOutput])
     assert_type(planned.start("?"), RunHandle[Plan, DebateRawOutput])
@@ -57,7 +57,7 @@ async def check_a_debate_has_the_type_of_its_schema() -> None:
 
 
 def check_the_raw_output_has_its_type_with_every_synthesizer() -> None:
-    """Each pattern and each kind of output is covered. A handle has no raw output until the end."""
+    """A handle has no raw output until the run ends."""
     block = generator(name="own", output_schema=Plan)
     assert_type(debate(name="a", debaters=SIDES).run_sync("?").raw, DebateRawOutput)
     assert_type(debate(name="a", debaters=SIDES, synthesizer=True).run_sync("?").raw, DebateRawOutput)
@@ -84,7 +84,6 @@ def check_the_raw_output_has_its_type_with_every_synthesizer() -> None:
 
 
 async def check_stored_runs_and_batches_are_typed() -> None:
-    """Resumed, forked and batched runs of a pattern are covered."""
     pattern = debate(name="a", debaters=SIDES)
     assert_type((await pattern.resume("id")).raw, DebateRawOutput)
     assert_type((await pattern.fork("id")).raw, DebateRawOutput)
@@ -93,8 +92,6 @@ async def check_stored_runs_and_batches_are_typed() -> None:
 
 
 def check_conditions_compose_with_functions_on_either_side() -> None:
-    """The result is a condition, and every pattern accepts it like a function."""
-
     async def later(ctx: Context) -> bool:
         return ctx.elapsed > 1
 
@@ -110,7 +107,6 @@ def check_conditions_compose_with_functions_on_either_side() -> None:
 
 
 def check_other_patterns_have_their_output_types() -> None:
-    """The round robin has the output type of a debate, and the other patterns have their own."""
     assert_type(round_robin(name="a", debaters=PEOPLE, output_schema=Plan).run_sync("?").output, Plan)
     assert_type(round_robin(name="a", debaters=PEOPLE).run_sync("?").output, str)
     assert_type(round_robin(name="a", debaters=PEOPLE, synthesizer=False).run_sync("?").output, RoundRobinOutput)

@@ -113,7 +113,7 @@ class Page(HTMLParser):
 
 
 def visible_letters(text: str) -> str:
-    """Return the letters and digits of a text as pages show it; a task mark may be x or X."""
+    """Return the letters and digits of a text as pages show it, where a task mark may be x or X."""
     return re.sub(r"[\W_]", "", module._plain(text)).replace("X", "x")
 
 

@@ -1,4 +1,4 @@
-"""Reports: inert single files that show a run and follow from its journal."""
+"""Reports, which are inert single files that show a run and follow from its journal."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def replace_journal(html: str, journal: str, *, rehashed: bool = True) -> str:
 
 
 class Parts(HTMLParser):
-    """Elements of a page with their attributes and active content, and its visible texts with positions."""
+    """Elements of a page with their attributes and active content, and its visible text with positions."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=False)

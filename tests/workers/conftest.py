@@ -1,4 +1,4 @@
-"""Fixtures of the worker tests."""
+"""Fixtures for the worker tests."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Fleet:
 
 @pytest.fixture
 async def fleet(postgres_server: Server) -> AsyncIterator[Fleet]:
-    """Provide a fleet for one test."""
+    """Provide a fleet for a single test."""
     async with model_server(0.0) as models:
         instance = Fleet(postgres_server.url, models)
         try:
@@ -100,7 +100,7 @@ async def fleet(postgres_server: Server) -> AsyncIterator[Fleet]:
 
 
 async def poll_until(true: Callable[[], Any], *, within: float = 20.0) -> Any:
-    """Poll `true()`, which reads the database, until it returns a true value; return that value."""
+    """Poll `true()`, which reads the database, until it returns a true value, and return that value."""
     async with asyncio.timeout(within):
         while not (value := await true()):  # noqa: ASYNC110 - nothing tells when a row of a database has changed
             await asyncio.sleep(0.1)

@@ -24,7 +24,7 @@ __all__ = ("ModelServer", "ReceivedRequest", "RemoteModel", "make_workers", "mod
 
 
 class RemoteModel:
-    """Model behind HTTP that imports nothing slow."""
+    """Model behind HTTP that does without slow imports."""
 
     name = "test/remote"
 
@@ -58,7 +58,7 @@ class ReceivedRequest:
 
 @dataclass
 class ModelServer:
-    """Server that answers after `seconds` and records its requests."""
+    """Server that answers each request after `seconds` and records it."""
 
     seconds: float = 0.1
     port: int = 0
@@ -134,7 +134,7 @@ async def model_server(seconds: float = 0.1) -> AsyncIterator[ModelServer]:
 def make_workers(url: str, *, schema: str, port: int, **options: Any) -> Workers:
     """Build the workers of the tests.
 
-    They have a debate with five calls, a debate opened by a human, and a debate that kills its worker.
+    They know a debate with five calls, a debate opened by a human, and a debate that kills its worker.
     """
     ann, bob = Debater("ann", "trams"), Debater("bob", "roads")
     city = debate(name="city", debaters=[ann, bob], synthesizer=False)

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
 async def show_queue(fleet: Fleet, *arguments: str) -> str:
-    """Return the output of `flowdebate runs queue`."""
+    """Return what `flowdebate runs queue` prints."""
     environment = os.environ | {"FLEET": json.dumps(fleet.given)}
     command_line = (COMMAND, "runs", "queue", "tests.workers.fleet:workers", *arguments)
     return (await asyncio.to_thread(warm.run_warm, *command_line, cwd=ROOT, env=environment)).stdout
@@ -71,7 +71,7 @@ async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
 
 
 def wait_for_worker(workers: Any) -> Any:
-    """Wait for a worker to register, and return the state of the queue."""
+    """Wait for a worker to register, then return the state of the queue."""
 
     async def ask() -> Any:
         state = await workers.overview()

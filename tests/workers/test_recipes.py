@@ -82,14 +82,14 @@ class ProgramFolder:
         return Warm(code, *arguments, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def run(self, code: str, *arguments: str) -> str:
-        """Run a program until it ends and return its output."""
+        """Run a program until it ends, and return its output."""
         done = self.start(code, *arguments)
         out, errors = done.communicate(timeout=40)
         assert done.returncode == 0, errors.decode()
         return out.decode()
 
     def call_count(self) -> int:
-        """Return the number of calls made."""
+        """Return how many calls have been made."""
         return len((self.folder / "asked").read_text().splitlines())
 
 
@@ -105,7 +105,7 @@ def program_folder(postgres_server: Server, tmp_path: Path) -> Iterator[ProgramF
 
 
 async def run_dbos(program_folder: ProgramFolder) -> None:
-    """Submit a run and start a worker as documented; SIGTERM ends the worker."""
+    """Submit a run and start a worker as documented, then end the worker with SIGTERM."""
     (program_folder.folder / "fleet.py").write_text(read_program("fleet.py"))
     assert await asyncio.to_thread(program_folder.run, run_path("fleet.py")) == "queued\n"
     worker = program_folder.start(run_module("flowdebate.workers"), "fleet:workers")

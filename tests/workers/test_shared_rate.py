@@ -1,4 +1,4 @@
-"""A rate limit shared by several processes."""
+"""Rate limit shared by several processes."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_invalid_limits_are_rejected(options: dict[str, Any]) -> None:
 
 
 class Busy:
-    """Model whose endpoint responds with a retry-after."""
+    """Model whose endpoint responds with a Retry-After header."""
 
     name = "test/busy"
 

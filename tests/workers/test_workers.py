@@ -360,7 +360,7 @@ async def test_a_long_database_outage_ends_no_run(fleet: Fleet, postgres_server:
 
 
 class FailingStore(PostgresStore):
-    """Store that fails when an answer is recorded, and again when the run is released."""
+    """Store that fails when an answer is recorded, and once more when the run is released."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, schema="fleet")

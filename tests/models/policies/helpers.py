@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Outcome = Any
-"""Text, a response, or an error to raise; alternatively a sync or async function from the request to one of these."""
+"""Text, a response, or an error to raise, or else a sync or async function from the request to one of these."""
 
 
 @dataclass(eq=False)
 class Leaf:
-    """Model whose requests end with `outcomes` in order; the last one is repeated."""
+    """Model whose requests produce `outcomes` in order, repeating the last one."""
 
     outcomes: Sequence[Outcome] = ("fine",)
     name: str = "leaf"

@@ -167,7 +167,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @invariant()
     def states_agree(self) -> None:
-        """Reading the state changes nothing and gives the state that the next call would see."""
+        """Check that reading the state changes nothing and gives the state that the next call would see."""
         if not hasattr(self, "reference"):
             return
         last = self.reference.periods[-1]

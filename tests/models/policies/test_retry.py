@@ -173,7 +173,7 @@ async def test_waits_are_stored_with_the_next_attempt() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """An error, and the number of requests made, out of three, if each of them raises it."""
+    """An error, and how many of three requests are made if each of them raises it."""
 
     error: Callable[[], Exception]
     requests: int
@@ -343,7 +343,7 @@ class Tree:
 
     @property
     def all_attempts(self) -> list[int]:
-        """Return all numbers of attempts set in the tree."""
+        """Return every number of attempts set in the tree."""
         return [self.attempts or 1, *(one for tree in self.inner for one in tree.all_attempts)]
 
     @property

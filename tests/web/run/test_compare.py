@@ -1,4 +1,4 @@
-"""Comparisons of two runs: equal steps and different words."""
+"""Comparisons of two runs, with equal steps and differing words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXTS = st.one_of(st.text(max_size=60), WORDS.map(" ".join))
 
 
 def make_call(place: str, text: str = "", **fields: Any) -> Call:
-    """Create a call of a run."""
+    """Create a call in a run."""
     facts: dict[str, Any] = {
         "number": 1, "who": place.title(), "party": None, "model": None, "attempts": 1, "failures": (), "seconds": None,
         "prompt_tokens": None, "completion_tokens": None, "starts": None, "origin": "asked", **fields,
@@ -25,7 +25,7 @@ def make_call(place: str, text: str = "", **fields: Any) -> Call:
 
 
 def make_calls(*places: str, **changed: str) -> list[Call]:
-    """Create numbered calls of a run, some of them with a different text."""
+    """Create numbered calls in a run, some of them with different text."""
     return [make_call(place, changed.get(place, ""), number=number) for number, place in enumerate(places, 1)]
 
 
@@ -35,7 +35,7 @@ def compare_runs(one: list[Call], other: list[Call], *, fork: Literal["one", "ot
 
 
 def summarize(rows: list[Pair | Same]) -> list[Any]:
-    """Return the parts: names and numbers of equal steps, or the paths of both steps."""
+    """Return the parts of a comparison: names and numbers of equal steps, or the paths of both steps."""
     return [
         (part.first, part.last)
         if isinstance(part, Same)

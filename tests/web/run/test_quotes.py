@@ -1,4 +1,4 @@
-"""Quotes on pages: each in its position, with the matching source."""
+"""Quotes on pages, each in its position and with the matching source."""
 
 from __future__ import annotations
 

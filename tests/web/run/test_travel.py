@@ -1,4 +1,4 @@
-"""A run at each of its steps: all earlier contributions, and no later ones."""
+"""A run at each of its steps, with all earlier contributions and no later ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUESTION = "Should we ship?"
 
 
 async def finish_run(pattern: str) -> tuple[RunDetails, Sheet]:
-    """Return a finished run and its sheet."""
+    """Finish a run, and return it with its sheet."""
     async with Service(store="memory:", model=FunctionModel(answer_request)) as service:
         await service.begin(pattern, QUESTION, run_id="run")
         details = await service.wait("run")
