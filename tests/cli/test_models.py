@@ -190,7 +190,7 @@ class CheckStub:
         self._loop.close()
 
 
-def test_check_shows_abilities_and_recommended_settings(tmp_path: Path) -> None:
+def test_check_shows_capabilities_and_recommended_settings(tmp_path: Path) -> None:
     record = tmp_path / "check.jsonl"
     with CheckStub(Stub(refuses=["temperature", "schema"], words="Not with this model.")) as played:
         options = ("check", "m", "--base-url", played.base_url)

@@ -305,7 +305,7 @@ async def _make_text() -> str:
     return "\x1b[2Jmade "
 
 
-def test_other_programs_runs_are_shown_and_resumed_there(store: Path) -> None:
+def test_runs_of_other_programs_are_shown_and_resumed_there(store: Path) -> None:
     block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
     table, run_page = run_command("runs"), run_command("show", "my-run")

@@ -164,7 +164,7 @@ def test_the_stored_figures_of_pairs_match_the_package() -> None:
     assert stored_pairs() == [PairFigures.of(entry) for entry in pairs]
 
 
-def test_unkind_judges_gain_less_or_nothing() -> None:
+def test_a_second_order_does_not_help_every_judge() -> None:
     """All-or-nothing scores gain nothing from a second order, and a judge that favors the last word loses accuracy."""
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[-1] for line in unkind(0.02).splitlines()[2:]}
     gains = {name: float(cell.split()[0]) for name, cell in rows.items()}

@@ -113,7 +113,7 @@ def _call(tool: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
     return SimpleNamespace(request=None, protocol_version=None), CallToolRequestParams(name=tool, arguments=arguments)
 
 
-async def test_markup_in_texts_is_quoted(local_stage: Stage) -> None:
+async def test_markup_in_text_is_quoted(local_stage: Stage) -> None:
     """A debater may write the host's own tags, another speaker's name or a control token. All of them are quoted."""
     async with local_stage.connect() as client:
         arguments = {"question": "Should we use markup?", "max_rounds": 1, "wait": 30}

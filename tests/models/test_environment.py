@@ -39,7 +39,7 @@ async def test_an_invalid_variable_is_named(name: str, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "SSL_CERT_FILE"])
-def test_the_command_reports_it_in_one_line(name: str, tmp_path: Path) -> None:
+def test_the_command_reports_an_invalid_variable_in_one_line(name: str, tmp_path: Path) -> None:
     value = PROXIES.get(name, str(tmp_path / "gone.pem"))
     environment = {key: text for key, text in os.environ.items() if not key.lower().endswith("_proxy")}
     options = ("--model", "x", "--base-url", "https://models.invalid/v1", "--no-store", "--max-rounds", "1")

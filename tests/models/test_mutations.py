@@ -48,7 +48,7 @@ def test_a_mutated_answer_is_usable_or_a_library_error(random: Random) -> None:
 
 @settings(max_examples=example_count(50), suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
-def test_debate_texts_cannot_imitate_other_parts_of_a_view(random: Random) -> None:
+def test_debate_text_cannot_imitate_other_parts_of_a_view(random: Random) -> None:
     """Every view contains the lines of its transcript, and no other line opens an argument or a round."""
     check_views(random)
 

@@ -203,7 +203,7 @@ async def test_a_file_in_the_first_format_stays_readable() -> None:
     assert (await store.run("20260102-trams")).status == "running"
 
 
-async def test_a_running_run_can_be_exported() -> None:
+async def test_a_run_in_progress_can_be_exported() -> None:
     """The export is a snapshot. The imported run has no owner, so it can be resumed."""
     store, copy = MemoryStore(), MemoryStore()
     await store.create(make_header())

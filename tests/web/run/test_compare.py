@@ -63,7 +63,7 @@ def test_changes_are_whole_words() -> None:
     assert pieces == [("same", "It costs"), ("del", " one million."), ("ins", " two millions.")]
 
 
-def test_long_texts_are_compared_quickly() -> None:
+def test_long_text_is_compared_quickly() -> None:
     """A hostile text is replaced as a whole."""
     one, other = "a " * 50_000, "a b " * 25_000
     start = time.perf_counter()
