@@ -87,14 +87,13 @@ def test_containers_have_limits_and_read_only_folders() -> None:
 
 
 def test_any_provider_key_reaches_server_and_workers() -> None:
-    """The name of the model reaches them in the same way."""
+    """A model name reaches the server and the workers in the same way."""
     keys = {provider.key_env for provider in PROVIDERS.values() if provider.key_env}
     for name in ("server", "worker"):
         assert keys | {"FLOWDEBATE_MODEL"} <= set(COMPOSE[name]["environment"])
 
 
 def test_the_image_does_not_run_as_root() -> None:
-    """The user is given by number, so that Kubernetes can check it. The port is the published one."""
     assert int(IMAGE.last("USER")) > 0
     assert COMPOSE["server"]["ports"] == [f"127.0.0.1:{IMAGE.last('EXPOSE')}:{IMAGE.last('EXPOSE')}"]
 

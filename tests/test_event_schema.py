@@ -98,7 +98,6 @@ def test_each_event_and_each_field_is_described(kind: type[BaseEvent]) -> None:
 
 
 def test_the_union_and_the_schema_have_the_same_events() -> None:
-    """The schema also has custom events."""
     schema = event_schema()
     assert set(schema["discriminator"]["mapping"]) == {kind.kind for kind in KINDS} | {"custom"}
     assert [part["$ref"] for part in schema["oneOf"]] == list(schema["discriminator"]["mapping"].values())

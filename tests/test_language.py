@@ -125,14 +125,12 @@ def test_variables_are_nouns_of_the_domain(modules: list[Module]) -> None:
 
 @pytest.mark.slow
 def test_variables_of_tests_are_nouns_of_the_domain() -> None:
-    """Every folder of the tests, even a new one, meets the bound that applies to the library."""
     rooms = group_by_folder(read_modules(ROOT / "tests"))
     shares = {room: code_measures.share_of_vague_names(parts) for room, parts in rooms.items()}
     assert {room: share for room, share in shares.items() if share > 0.005} == {}
 
 
 def test_function_docstrings_begin_with_a_verb(modules: list[Module]) -> None:
-    """Every folder of the library meets the bound, even a new one."""
     shares = {room: code_measures.share_of_verb_headlines(parts) for room, parts in group_by_folder(modules).items()}
     assert {room: share for room, share in shares.items() if share < 0.8} == {}
 

@@ -176,7 +176,7 @@ def is_exported(kind: type) -> bool:
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_everything_public_is_documented(name: str) -> None:
-    """Methods and properties of the classes exported by packages need documentation too."""
+    """The methods and properties of classes exported by packages need documentation."""
     module = MODULES[name]
     assert module.__doc__
     undocumented = [item for item, value in public_definitions(module) if not value.__doc__]

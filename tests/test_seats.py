@@ -348,7 +348,6 @@ def test_the_most_specific_key_applies(choice: dict[str, str]) -> None:
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
 @pytest.mark.parametrize("name", PATTERNS)
 def test_all_roles_of_a_pattern_are_known_in_advance(name: str) -> None:
-    """A run checks the models for these roles at its start."""
     info = PATTERNS[name]
     page = info.load_page()
     on = {role: True for role in page.options.ROLES if role in page.options.model_fields}

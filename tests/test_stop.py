@@ -128,7 +128,6 @@ def test_the_order_of_members_never_changes_the_decision(shape: Shape, true: dic
 
 @given(SHAPES, ANSWERS)
 def test_the_reason_is_a_true_condition(shape: Shape, true: dict[str, bool]) -> None:
-    """The reason consists of members that hold, so it is always true."""
     reason = evaluate(build_condition(shape), true)
     if reason is not None:
         formula = reason.replace("~", " not ").replace("&", "and").replace("|", "or")

@@ -221,7 +221,7 @@ def test_the_grader_is_a_separate_model(run_eval: Any) -> None:
 
 
 def test_a_debate_without_a_verdict_is_unscored(run_eval: Any) -> None:
-    """Scores must not count runs that hit a limit, so such runs neither pass nor fail."""
+    """A run that hits a limit neither passes nor fails."""
     scorer = debate_scorer(GRADING, correct=RIGHT, limits=Limits(calls=2))
     log = run_eval(model_won_by(RIGHT), answer="42", scorer=scorer)
     assert log.status == "success", log.error

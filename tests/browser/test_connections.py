@@ -84,7 +84,7 @@ class Talking:
 def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit], host: str) -> None:
     """The list still opens, saving and stopping still work, and every page shows all of its text.
 
-    This also holds over plain HTTP with a host name, where browsers have no Web Locks.
+    Plain HTTP with a host name is tried too, since browsers have no Web Locks there.
     """
     with staged(lambda: Service(store="memory:", model=Talking()), ping=0.2, allow_hosts=["debates.test"]) as stage:
         visitor, run_ids = visit(stage.url.replace("127.0.0.1", host)), [stage.begin(**SHORT) for _ in range(4)]
@@ -169,9 +169,9 @@ def test_65th_viewer_sees_a_notice_and_waits(stage: Stage, dictated: Dictated, v
 def test_a_silently_dropped_connection_is_noticed(
     stage: Stage, dictated: Dictated, visit: Callable[[str], Visit], *, has_stream: bool
 ) -> None:
-    """The page stops showing a speaker and a stop button, and opens a new stream by itself.
+    """The page shows no speaker and no stop button any more, and opens a new stream by itself.
 
-    This also holds if other pages hold all streams and this one polls every few seconds instead.
+    If other pages hold all streams, it polls every few seconds instead.
     """
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)

@@ -97,7 +97,6 @@ def test_default_sides_follow_the_question(
 
 
 def test_missing_sides_are_proposed(visit: Callable[[str], Visit]) -> None:
-    """Sides are proposed for editing on request; otherwise, the run proposes them when it starts."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(propose_sides))) as stage:
         page = visit(stage.url).open("/new")
         page.get_by_label("Question").fill("Which database?")

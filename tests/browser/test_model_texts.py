@@ -84,7 +84,6 @@ def test_formulas_tasks_and_scripts_are_rendered(stage: Stage, width: int, visit
 
 
 def test_page_names_are_not_wrapped_on_a_phone(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Tables in the documentation are not wrapped either, yet no page is wider than the screen."""
     page = visit(stage.url).open("/help/index")
     page.set_viewport_size({"width": 360, "height": 800})
     for name in ("Consensus", "Other frameworks", "Your documents"):

@@ -168,7 +168,6 @@ def test_names_without_a_stance_fit_on_one_line(page: Page, stage: Stage) -> Non
 
 
 def test_consensus_outcomes_are_concise(page: Page, stage: Stage) -> None:
-    """At most five lines about the decision follow it, and the process behind it is folded."""
     page.goto(f"{stage.pages}/runs/consensus")
     assert page.locator("#verdict .found").count() == 1
     assert page.locator("#verdict p.small").count() <= 5

@@ -294,7 +294,6 @@ SIGNS = st.text(st.sampled_from("'=+-@\t\r\n\uff1d 1.a\","), max_size=6) | st.te
 
 @given(text=SIGNS)
 def test_cells_are_never_formulas_and_round_trip(text: str) -> None:
-    """Whatever the text, no cell begins with a formula character unless it is a number."""
     cell = safe_cell(text)
     assert read_cell(cell) == text
     assert cell[:1] not in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20" or cell == "" or float(cell) == float(text)

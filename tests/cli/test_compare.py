@@ -120,7 +120,6 @@ def test_rows_are_summarized_and_position_bias_is_found(judge_folder: list[str],
 
 
 def test_a_rubric_has_one_column_per_criterion(judge_folder: list[str]) -> None:
-    """Weights work as they do in Python."""
     words = ("ours.txt", "theirs.txt", "--question", "Which?", "--criterion", "correct=3", "--criterion", "clear")
     assert "CORRECT  CLEAR" in run_command(*words).output
     assert json.loads(run_command(*words, "--format", "json").output)["sides"][0]["criteria"] == {

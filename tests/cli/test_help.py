@@ -56,7 +56,6 @@ def test_three_run_commands_also_work_without_their_group(command: str) -> None:
 
 
 def test_moved_or_misspelled_command_gets_a_suggestion() -> None:
-    """A command inside a group can be suggested too. The exit code is that of a usage error."""
     for typed, suggestion in {
         "fork": "flowdebate runs fork",
         "audit": "flowdebate eval audit",

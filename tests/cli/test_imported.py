@@ -281,7 +281,7 @@ def test_every_plan_option_declares_its_reach(name: str) -> None:
 
 
 def test_undeclared_option_is_detected() -> None:
-    """The check of declarations must be able to fail: it finds plain strings even inside lists, tables and entries."""
+    """A check that cannot fail would prove nothing, so this one is tried on undeclared strings at any depth."""
 
     class Entry(BaseModel):
         name: Text
@@ -298,7 +298,7 @@ def test_undeclared_option_is_detected() -> None:
 
 
 def test_undeclared_option_counts_as_file_and_server() -> None:
-    """Such an option is used only with the user's consent, until somebody declares its reach."""
+    """An undeclared option is used only with the user's consent."""
 
     class UndeclaredOptions(PlanOptions):
         plain: list[dict[str, str]] | None = None
@@ -313,7 +313,6 @@ def test_undeclared_option_counts_as_file_and_server() -> None:
 
 
 def test_options_that_reach_files_or_servers_are_listed() -> None:
-    """A reviewer then sees every new option in the diff of this list."""
     reachable = set()
     for info in PATTERNS.values():
         options = info.load_page().options

@@ -95,7 +95,6 @@ def test_text_is_shown_once_with_or_without_streaming() -> None:
 
 
 def test_truncated_text_is_marked() -> None:
-    """Readers then know why an argument ends abruptly."""
     cut = BlockAnswered(block="a", output="Homes first.", truncated=True)
     assert render_turn(cut).endswith("\n  (the answer was cut off; it counts up to its last full sentence)\n")
 

@@ -42,7 +42,6 @@ def report_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_report_is_verified_without_a_store_or_a_model(report_folder: Path) -> None:
-    """Exports can be verified as well, and either file can come from stdin."""
     for name in ("r.html", "r.jsonl"):
         result = run_command("runs", "verify", str(report_folder / name))
         assert result.exit_code == 0, result.output

@@ -46,7 +46,6 @@ def test_repeating_a_command_starts_resumes_and_shows_a_run(verb: str, store: Pa
 
 
 def test_plan_file_can_set_run_id_and_labels(tmp_path: Path) -> None:
-    """A scheduled job can then use `run PLAN --run-id ID --resume`."""
     with Stage(turns=SAID) as on:
         plan = tmp_path / "plan.toml"
         asks = f'question = "Should we ship?"\nmodel = "staged"\nbase_url = "{on.base_url}"'

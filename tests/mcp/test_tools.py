@@ -94,8 +94,6 @@ async def test_a_depth_takes_the_documented_number_of_calls(tool: str, depth: st
 
 
 async def test_every_result_reports_the_usage() -> None:
-    """Comparisons report it too. Before the first call, the report states zero usage."""
-
     def counted(request: ModelRequest) -> ModelResponse:
         answer, usage = answer_to(request), Usage(calls=1, prompt_tokens=1_000, completion_tokens=100)
         return ModelResponse(**{"text" if isinstance(answer, str) else "data": answer}, usage=usage)
@@ -278,7 +276,7 @@ async def test_a_finished_debate_can_be_continued(stage: Stage) -> None:
 
 
 async def test_a_budget_is_shared_by_all_runs(tmp_path: Path) -> None:
-    """The error tells the host's model which budget is exhausted. Comparisons count towards it as well."""
+    """The error tells the host's model which budget is exhausted. Comparisons count towards the budget as well."""
     budgeted = Service(patterns(), store="memory:", model=StageModel(tmp_path), budget=Limits(calls=6))
     async with budgeted as service, Client(create_server(service)) as client:
         arguments = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}

@@ -275,7 +275,7 @@ async def test_a_cancelled_call_closes_its_stream() -> None:
 
 
 async def test_anthropic_works_beside_other_models(anthropic: Vendor) -> None:
-    """Policies and fallbacks wrap it as they wrap any other model."""
+    """Policies and fallbacks wrap an Anthropic model as they wrap any other."""
     model = Fallback(AnthropicModel("none", base_url=anthropic.base_url, retry=Retry(attempts=1)), "ollama/gemma3")
     assert (await ask(model, make_request())).model == "gemma3"
 

@@ -99,7 +99,7 @@ async def test_an_answer_with_wrong_types_is_malformed(path: Path) -> None:
 
 
 async def test_each_answer_is_written_at_once(path: Path) -> None:
-    """After a crash, everything written before it is complete and readable."""
+    """After a crash, everything written before the crash is complete and readable."""
     model = RecordingModel(Leaf(["Ümläut\u2028 🙂"]), path)
     for count in (2, 3):
         await ask(model, make_request())
@@ -332,10 +332,7 @@ async def echo(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("kind", ["refuse", "break", "call", "answer", "stream", "structure"])
 async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
-    """A server may echo the key in answers, tool calls, errors, pages or even retry notices.
-
-    It is redacted everywhere.
-    """
+    """A server may echo the key in answers, tool calls, errors, pages or even retry notices."""
     async with ChatServer({"m": echo}) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key=KEY, retry=Retry(attempts=2, sleep=Naps()))
         request = make_request(

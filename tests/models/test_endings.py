@@ -159,8 +159,6 @@ async def test_the_native_reason_of_a_router_is_used_as_a_fallback() -> None:
 
 
 async def test_a_result_mentions_an_unknown_finish_reason() -> None:
-    """The debate continues with the text that it has."""
-
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
             await exchange.events(text_ending_for("sparkle")["stream"])

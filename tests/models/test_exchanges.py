@@ -130,7 +130,7 @@ async def test_an_unsendable_request_is_not_a_server_failure(client: str) -> Non
 
 @pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed")
 def test_an_argument_unknown_to_the_sdk_is_named() -> None:
-    """A change in a new SDK version is then reported as such, not as an unreadable answer."""
+    """A change in a new SDK version must be reported as such, not as an unreadable answer."""
     from anthropic import AsyncAnthropic
 
     create = AsyncAnthropic(api_key="k").messages.create

@@ -259,7 +259,7 @@ async def test_a_truncated_structured_answer_is_retried_once_with_a_higher_limit
 
 @pytest.mark.slow
 async def test_tools_are_offered_before_the_schema_is_requested(model_path: Path) -> None:
-    """The engine cannot do both at once. This model is too small to call a tool."""
+    """The engine cannot offer tools and enforce a schema at once. This model is too small to call a tool."""
     answered = await ask(LocalModel(model_path), question(output=Winner, tools=[LOOKUP], max_tokens=30))
     assert answered.usage.calls >= 1
     assert isinstance(answered.data, Winner) or answered.tool_calls

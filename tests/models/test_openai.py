@@ -469,7 +469,7 @@ async def test_a_refused_structured_answer_is_a_refusal(mode: StructuredMode) ->
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_tools_and_a_schema_are_sent_together(mode: StructuredMode) -> None:
-    """The model can then look something up before it answers."""
+    """The model may have to look something up before it answers."""
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
     async with ChatServer({"v": reply_with(reply)}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
@@ -499,7 +499,6 @@ async def test_in_tools_mode_json_in_the_text_is_accepted() -> None:
 
 
 async def test_in_tools_mode_two_answers_are_ambiguous() -> None:
-    """The library does not choose between them."""
     calls = [tool_call("Verdict", VERDICT), tool_call("Verdict", VERDICT.replace("for", "against"), "b")]
     async with ChatServer({"v": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         with pytest.raises(SchemaViolation, match="2 answers"):

@@ -253,7 +253,6 @@ ENDLESS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("schema", ENDLESS.values(), ids=ENDLESS)
 def test_an_endlessly_recursive_schema_is_rejected(schema: dict[str, Any]) -> None:
-    """The error precedes any paid call and is not a RecursionError. Schemas for humans are checked too."""
     with pytest.raises(ConfigurationError, match=r"debate 'x': `output_schema` must be .* endlessly"):
         OutputSchema.of(schema, location="debate 'x'")
     if schema is not ENDLESS["too many levels to copy"]:  # no journal could store it

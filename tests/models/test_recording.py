@@ -581,7 +581,6 @@ async def test_a_recorder_around_retries_writes_one_line(path: Path) -> None:
 
 
 async def test_a_recorder_inside_retries_writes_a_line_per_request(path: Path) -> None:
-    """Errors are recorded as well, and the policy retries them during the replay."""
     answer = await ask(
         Retrying(RecordingModel(Leaf([endpoint_error(), "fine"]), path), Retry(sleep=Naps())), make_request()
     )

@@ -59,7 +59,7 @@ def test_one_line_is_printable_short_and_without_the_secret(before: str, after: 
     ],
 )
 def test_apparent_keys_are_redacted(text: str) -> None:
-    """Servers echo keys, and even those of other users."""
+    """Servers echo keys, even those of other users."""
     assert "[redacted]" in one_line(text)
 
 

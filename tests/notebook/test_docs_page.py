@@ -17,7 +17,6 @@ _CODE = re.compile(r"(?:^```python|^<!--- invisible-code-block: python)\n(.*?)^(
 
 
 def test_every_cell_on_the_page_runs(tmp_path: Path) -> None:
-    """Cells with top-level await run as well."""
     code = _CODE.findall(PAGE.read_text("utf-8"))
     assert len(code) >= 8
     with run_kernel(str(tmp_path)) as running:

@@ -191,7 +191,6 @@ def test_a_waiting_thread_repeats_its_interrupt(stage: Stage) -> None:
 
 
 def test_an_abandoned_interrupt_cancels_the_run(stage: Stage) -> None:
-    """The thread is then free for another debate."""
     first = continue_thread(stage, "waits", AgUiClient("left", "1"))
     resume = [{"interruptId": run_outcome(first)["interrupts"][0]["id"], "status": "cancelled"}]
     second = continue_thread(stage, "waits", AgUiClient("left", "2", before=first), question=None, resume=resume)

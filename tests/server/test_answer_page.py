@@ -143,7 +143,6 @@ schemas = st.recursive(
 
 @given(schemas)
 def test_any_schema_has_a_form(schema: dict[str, Any]) -> None:
-    """Recursive schemas have a form too, and so do schemas that allow no value."""
     assert answer_fields(schema)
 
 

@@ -74,7 +74,7 @@ def test_a_prefilled_form_starts_a_run(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_an_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None:
-    """The example's texts are otherwise placeholders, which are never sent with another question."""
+    """Unless an example is requested, its texts are placeholders, which are never sent with another question."""
     page = shared.http.get(f"/new?pattern={pattern}").text
     sample = PATTERNS[pattern].load_page().sample
     plan = tomllib.loads(code_texts(page)["toml"])

@@ -172,7 +172,7 @@ def test_a_stream_includes_usage_on_request() -> None:
 
 
 def test_usage_is_present_if_tokens_are_unknown() -> None:
-    """Clients fail without usage, so it contains the part that is known, and a header marks it as incomplete."""
+    """Clients fail without usage, so the known part is returned, and a header marks it as incomplete."""
     from flowdebate.models.base import ModelResponse, Usage
 
     def half(request: ModelRequest) -> Any:

@@ -69,7 +69,7 @@ def test_a_problem_names_the_field() -> None:
 
 
 def test_a_problem_hides_the_location_of_the_store() -> None:
-    """Paths and addresses are private. They are logged instead."""
+    """Paths and addresses are private, so they are logged instead of being returned."""
     assert make_problem(RunNotFound("/home/ann/runs.sqlite3", "x"))["detail"] == "there is no run x"
     assert "/home/ann" not in str(
         make_problem(StoreError("/home/ann/runs.sqlite3", "/home/ann/runs.sqlite3 is not a database"))

@@ -161,7 +161,6 @@ def test_link_votes_are_limited(stage: Stage, stranger: httpx2.Client, monkeypat
 
 
 def test_a_read_only_server_creates_no_links() -> None:
-    """Votes through existing links are rejected too."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate)), read_only=True) as stage:
         assert stage.post("/runs/none/links", {"shows": "run"}).status_code == 403
 

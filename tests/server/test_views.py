@@ -30,8 +30,6 @@ def test_steps_and_tasks_are_listed(stage: Stage) -> None:
 
 
 def test_steps_and_page_show_repairs() -> None:
-    """The judge in this test puts a code fence around its verdict."""
-
     def answer(request: ModelRequest) -> Any:
         turn = answer_debate(request)
         return turn if isinstance(turn, str) else f"```json\n{json.dumps(turn)}\n```"

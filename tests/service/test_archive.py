@@ -119,7 +119,7 @@ async def test_a_run_can_skip_the_archive(make_service: Service) -> None:
 
 
 async def test_a_deleted_run_is_removed_from_the_archive(make_service: Service) -> None:
-    """The ratings of a deleted run are removed too, and no document in the archive mentions the run any more."""
+    """No document in the archive mentions a deleted run, and its ratings are removed."""
     first = await finish_debate(make_service)
     await finish_debate(make_service, "Are trams affordable?")
     assert (await make_service.archive().ratings.of(["ann"]))["ann"].debates == 2

@@ -262,7 +262,7 @@ def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_rejected_charge_is_reserved_in_no_account() -> None:
-    """A call that would exceed the daily budget does not count towards the total either."""
+    """A call that would exceed the daily budget does not count towards the total."""
 
     async def run() -> None:
         accounts = Accounts(MemoryStore(), Limits(calls=9), Limits(calls=1)).of({"owner": "ann"})

@@ -139,7 +139,7 @@ def test_depth_sets_the_documented_options(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["handoff", "round_robin"])
 def test_auto_is_rejected_for_patterns_without_an_agreement_measure(pattern: str) -> None:
-    """Without such a measure, a run would always go on to its last step."""
+    """A run without an agreement measure would always go on to its last step."""
     with pytest.raises(ConfigurationError, match="`--depth` must be one of quick, balanced, thorough"):
         build_plan(pattern, depth="auto")
 

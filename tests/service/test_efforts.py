@@ -58,7 +58,6 @@ def test_effort_can_be_set_by_name_or_role(vendor_clients: dict[VendorName, Vend
 
 
 def test_efforts_are_in_the_first_line_and_the_stored_plan() -> None:
-    """A resumed run therefore uses the same efforts."""
     options = {**GIVEN, "model": ["openai/gpt-5"], "effort": ["low", "judge=high"]}
     plan = make_plan(PATTERNS["debate"], options)
     assert models_line(plan) == "Models: openai/gpt-5, effort low (Ann, Ben); openai/gpt-5, effort high (judge)"

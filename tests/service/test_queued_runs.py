@@ -148,7 +148,6 @@ async def test_a_stopping_run_cannot_be_resumed(fleet: Fleet) -> None:
 
 
 async def test_a_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) -> None:
-    """Readers of the run are told that it has ended."""
     async with make_service(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
         reader = asyncio.ensure_future(read_updates(service.follow(run.run_id)))

@@ -217,7 +217,7 @@ async def test_a_run_in_progress_can_be_exported() -> None:
 
 
 async def test_invalid_json_is_not_exported() -> None:
-    """A run that does not exist cannot be exported either."""
+    """A run that does not exist cannot be exported."""
     store = MemoryStore()
     for number, given_ in enumerate((float("nan"), object(), {1, 2})):
         await store.create(make_header(f"r{number}", input=given_))

@@ -91,7 +91,7 @@ async def test_the_cost_of_unknown_tokens_is_not_counted() -> None:
 
 
 async def test_invalid_prices_count_nothing() -> None:
-    """An exception raised by the application's price function fails the run instead of being hidden."""
+    """If the application's price function raises an exception, the run fails with that exception."""
 
     def prices(model: str, usage: Usage) -> float:
         if usage.prompt_tokens == 100:

@@ -201,7 +201,6 @@ def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
     ],
 )  # fmt: skip
 def test_the_subset_is_rendered_as_specified(text: str, html: str) -> None:
-    """Text that Markdown would hide is covered as well as each element."""
     assert prose(text) == html
 
 
@@ -225,7 +224,6 @@ def test_growing_text_is_shown_in_its_final_form(text: str, html: str) -> None:
 
 
 def test_repeated_text_starts_again() -> None:
-    """Structured answers are not rendered as prose, even while they grow."""
     growing = GrowingProse()
     assert growing.grow("One.\n\nTwo.")
     assert growing.grow("Other")

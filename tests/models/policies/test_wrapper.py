@@ -88,7 +88,7 @@ async def test_policies_have_the_name_of_their_inner_model(make: Callable[[Any],
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("spec", [None, "intent/chat", 5, "nobody/knows"], ids=repr)
 def test_invalid_inner_models_are_rejected(make: Callable[[Any], Any], spec: Any) -> None:
-    """An intent cannot be wrapped either, because only a run can resolve it."""
+    """An intent cannot be wrapped, because only a run can resolve it."""
     with pytest.raises(ConfigurationError):
         make(spec)
 
