@@ -120,7 +120,7 @@ def test_a_new_field_is_in_the_schema_automatically() -> None:
     part = generate([Weighed])["$defs"]["Weighed"]
     assert part["required"] == ["kind", "path", "at", "usage"]
     assert part["properties"]["usage"]["$ref"] == "#/$defs/Usage"
-    assert part["properties"]["wasReplayed"] == {"default": False, "description": "Whether it was.", "type": "boolean"}
+    assert part["properties"]["wasReplayed"] == {"default": False, "description": "Replay flag.", "type": "boolean"}
     assert part["properties"]["origin"]["enum"] == ["asked", "reused"]
 
 

@@ -276,8 +276,8 @@ async def test_tables_can_be_created_while_another_thread_imports_sqlalchemy(
 class LosesFirstAnswer(PostgresStore):
     """Store that loses the first answer. Before the retry, another client changes the document."""
 
-    def __init__(self, url: str, *, own_schema: str, ends: bool) -> None:
-        super().__init__(url, schema=own_schema)
+    def __init__(self, url: str, *, schema: str, ends: bool) -> None:
+        super().__init__(url, schema=schema)
         self._ends = ends
         self._heard = False
 
