@@ -103,7 +103,7 @@ def _lines(node: Outline, depth: int, *, notes: bool) -> Iterator[str]:
 
 
 class _Mermaid:
-    """Renderer that numbers the nodes and draws steps in sequence; a step's children are drawn in a subgraph."""
+    """Renderer numbering the nodes and drawing steps in sequence; a step's children are drawn in a subgraph."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -182,8 +182,8 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Private resources by key; no other block may use a different object under one of these keys."""
 
     role: str | None = None
-    """Role of the block in its pattern, for example "judge", set by the pattern that creates the block; None if it has
-    no role.
+    """Role of the block in its pattern, for example "judge", set by the pattern creating the block; None if it has no
+    role.
     """
 
     def in_role(self, role: str) -> Block[InT_contra, OutT_co, RawT_co]:
@@ -416,7 +416,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
 
 class Wrapped(Block[Any, Any]):
-    """Base class for a block that replaces `inner` and has the same name, resources and outline."""
+    """Base class for a block replacing `inner` under the same name, with the same resources and outline."""
 
     def __init__(self, inner: Block[Any, Any]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -428,7 +428,7 @@ class Wrapped(Block[Any, Any]):
 
 
 class InRole(Wrapped):
-    """Wrapper that puts `inner` in `role`; not a copy, because a custom block may count its calls in an attribute."""
+    """Wrapper putting `inner` in `role`; not a copy, because a custom block may count its calls in an attribute."""
 
     def __init__(self, inner: Block[Any, Any], role: str) -> None:
         super().__init__(inner)
@@ -450,9 +450,9 @@ def merge_resources(
     """Collect the shared and the private resources of `blocks`, by key.
 
     Raises ResourceConflict if two blocks share different objects under the same key, or if one shares an object under a
-    key that is private in another. Two private objects under the same key do not conflict. Resources in `owned` become
-    private. The private resources of blocks in `closed` are ignored: a debate in a debater's role has its own
-    transcript, separate from that of the enclosing debate.
+    key private to another. Two private objects under the same key do not conflict. Resources in `owned` become private.
+    The private resources of blocks in `closed` are ignored: a debate in a debater's role has its own transcript,
+    separate from that of the enclosing debate.
     """
     shared: dict[str, Resource] = {}
     hidden: dict[str, Resource] = {}

@@ -31,7 +31,7 @@ Function: TypeAlias = Callable[..., Any]
 """Function `f(value)` or `f(value, ctx)`, sync or async."""
 
 Invocation: TypeAlias = "Callable[[Any, Context], Any]"
-"""A function that takes a value and a context."""
+"""A function of a value and a context."""
 
 
 def invocation(function: Function, *, location: str, field: str) -> Invocation:
@@ -280,13 +280,13 @@ class Capability:
 
     name: str
     tools: Sequence[ToolLike] = ()
-    """Functions or blocks that the model may call."""
+    """Functions or blocks offered to the model."""
     instructions: TextSlot = ""
-    """Addition to the system message: text, or a function of `(input, ctx)` that returns it."""
+    """Addition to the system message: text, or a function of `(input, ctx)` returning it."""
     context: MessagesSlot = ()
     """Messages inserted before the prompt; a string is a user message."""
     revise: Callable[[str, Any, Context], Awaitable[str]] | None = None
-    """Function that revises the last message before it is sent: `await revise(text, input, ctx)`."""
+    """Function revising the last message before it is sent: `await revise(text, input, ctx)`."""
     check: Callable[[Model, str], None] | None = None
     """Check of the named block's model, made before a run's first call. It raises an error if the model cannot handle
     the capability's additions.
@@ -301,7 +301,7 @@ class Tool:
     call: Callable[[dict[str, Any], Context], Awaitable[Any]]
     """Function to call with the validated arguments, keyed by name."""
     arguments: type[BaseModel]
-    """Model that validates the arguments; if a field has an alias, the alias is the argument's name."""
+    """Model for validating the arguments; if a field has an alias, the alias is the argument's name."""
     block: Block[Any, Any] | None = None
     """Block run by the tool; the block offering the tool also gets its resources."""
 

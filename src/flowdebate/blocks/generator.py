@@ -42,9 +42,9 @@ from flowdebate.runs.execute import Seat
 OutT = TypeVar("OutT")
 
 TextSlot: TypeAlias = str | Callable[..., Any]
-"""Text, or a function of `(input, ctx)` or `(input)` that returns it."""
+"""Text, or a function of `(input, ctx)` or `(input)` returning it."""
 MessagesSlot: TypeAlias = Sequence[Message | str] | Callable[..., Any]
-"""Messages (a string is a user message), or a function of `(input, ctx)` or `(input)` that returns them."""
+"""Messages (a string is a user message), or a function of `(input, ctx)` or `(input)` returning them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_form(self, form: Callable[[Any, Context], AnswerForm]) -> Self:
-        """Return a copy of this block that requires its answers to have the form `form(input, ctx)`."""
+        """Return a copy of this block requiring its answers to have the form `form(input, ctx)`."""
         changed = copy.copy(self)
         changed._form = form  # noqa: SLF001 - its own class
         return changed
@@ -175,7 +175,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_reading(self, reading: Reading) -> Self:
-        """Return a copy of this block with a `reading`, which selects the part of each text answer to keep."""
+        """Return a copy of this block with a `reading` selecting the part of each text answer to keep."""
         changed = copy.copy(self)
         changed._reading = reading  # noqa: SLF001 - its own class
         return changed
@@ -281,7 +281,7 @@ class Reading(Protocol):
 
 
 class AnswerForm(TypedDict, total=False):
-    """Form that a request requires of a text answer; see `ModelRequest`."""
+    """Required form of a text answer; see `ModelRequest`."""
 
     words: int | None
     begins: str
@@ -291,7 +291,7 @@ class AnswerForm(TypedDict, total=False):
 Deferred: TypeAlias = Callable[[Any, Context], Callable[[], str] | None]
 """Function of `(input, ctx)` returning a pure function that renders a message later, or None to render it now."""
 Review: TypeAlias = Callable[[Sequence[Message], ModelResponse, Context], Awaitable[tuple[ModelResponse, bool]]]
-"""Function that reviews the answer to a block's messages, returning the accepted answer and whether it is the first of
+"""Function reviewing the answer to a block's messages; it returns the accepted answer, and whether that is the first of
 two answers.
 """
 

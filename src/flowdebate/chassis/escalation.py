@@ -1,6 +1,6 @@
 """Escalation: answer a question in several ways, from the cheapest to the most thorough.
 
-The first step that settles the question ends the escalation.
+The first step to settle the question ends the escalation.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Rule: TypeAlias = Literal["agreement", "undisputed"] | Agreement | Confidence | 
   dissents; in a review, no finding is disputed; in a consensus debate, consensus was reached; in a critique, no claim
   holds.
 - `Confidence(0.9)`: the `confidence` in the step's output is high enough.
-- A function that returns True, called with the step's output and, if it has a second parameter, the context. The
+- A function called with the step's output and, if it has a second parameter, the context; True ends the escalation. The
   output of a pattern is its raw output; `ctx.sequencer.state.steps` lists the steps so far, the current one last.
 """
 _RULES = 'must be "agreement", "undisputed", Agreement(…), Confidence(…) or a function of the output'
@@ -94,7 +94,7 @@ class EscalationOutput(PatternOutput):
     steps: list[EscalationStep]
     """The steps that answered, in order."""
     skipped: list[str] = Field(default_factory=new_list)
-    """Names of the steps that were not needed."""
+    """Names of the steps left unneeded."""
     answer: Any = None
     """The last step's answer as text. The last step is the deciding one, unless the run ended early (see `status`)."""
     output: Any = None
@@ -153,12 +153,12 @@ def escalate(
     failures: FailurePolicy | None = None,
     model: ModelChoice = None,
 ) -> Sequencer[Any, EscalationOutput]:
-    """Create a block that passes a question to `steps`, one after another, until one of them settles it.
+    """Create a block passing a question to `steps`, one after another, until one of them settles it.
 
-    A step is a pattern, or any block or function that takes the question as its input. `until` is the rule for all
-    steps, or a dict of rules by step name. A step without a rule never ends the escalation; the last step always does.
-    A step whose provider fails is skipped unless `failures` says otherwise; if the last step is skipped, the previous
-    answer counts. `model` is the default model for all inner blocks.
+    A step is a pattern, or any block or function taking the question as its input. `until` is the rule for all steps,
+    or a dict of rules by step name. A step without a rule never ends the escalation; the last step always does. A step
+    whose provider fails is skipped unless `failures` says otherwise; if the last step is skipped, the previous answer
+    counts. `model` is the default model for all inner blocks.
 
     >>> from flowdebate import handler
     >>> steps = [handler(lambda question: "42", name=name) for name in ("first", "second", "third")]
@@ -202,9 +202,9 @@ def make_pipeline(
     make_output: MakeOutput,
     model: ModelChoice = None,
 ) -> Sequencer[Any, Any]:
-    """Build the steps of an escalation, except for the last block, which builds the output.
+    """Build the steps of an escalation, except for the final block, building the output.
 
-    `make_output` creates the raw output for a run that ends early.
+    `make_output` creates the raw output for a run ending early.
     """
     policy = failures.over(SKIP)
     pipeline = sequencer(name=name, state=EscalationState, model=model, protected=True).tap(_stamp(name, make_output))
@@ -256,7 +256,7 @@ def _compares(rule: Rule) -> bool:
 
 
 def _stamp(name: str, make: MakeOutput) -> Handler[Any, None]:
-    """Create a tap that stores the question and registers the output for a run that ends early."""
+    """Create a tap that stores the question and registers the output for a run ending early."""
 
     @handler(name=f"{name}-question")
     def stamp(value: object, ctx: Context) -> None:
@@ -289,7 +289,7 @@ def last_result(ctx: Context) -> StepResult:
 
 
 class _Step(Block[Any, Any]):
-    """Block that runs a step and decides whether it ends the escalation."""
+    """Block running a step and deciding whether it ends the escalation."""
 
     def __init__(
         self, inner: Block[Any, Any], number: int, check: _Check | None, *, last: bool, failures: FailurePolicy

@@ -34,7 +34,7 @@ VisibilityLike: TypeAlias = "Visibility | Mapping[str, bool] | None"
 class PromptOptions:
     """Options for a pattern's prompts: `debate(prompts=PromptOptions(profile="concise"))`.
 
-    Raises ConfigurationError for invalid options, and for options that the pattern does not support.
+    Raises ConfigurationError for invalid options, and for options the pattern does not support.
     """
 
     profile: Profile | None = None
@@ -44,16 +44,16 @@ class PromptOptions:
     medium with full prompts.
     """
     template: Template | None = None
-    """Template for the speakers' prompts, of the class that the pattern uses; None for the profile's template."""
+    """Template for the speakers' prompts, of the class used by the pattern; None for the profile's template."""
     history: History = "all"
     """Rounds of the transcript shown in prompts: "all", or a window.
 
-    `Window(rounds=2)` replaces older rounds with a summary, so that a long discussion does not exceed a model's
-    context. The summary costs one call per round.
+    `Window(rounds=2)` replaces older rounds with a summary, so a long discussion does not exceed a model's context. The
+    summary costs one call per round.
     """
     hide_names: bool | None = None
     """True to replace the names of speakers and their models in contributions with aliases. None means True in the
-    patterns that have this option: debate and council.
+    patterns with this option: debate and council.
     """
 
     def __post_init__(self) -> None:
@@ -148,11 +148,11 @@ class Constraint(Generic[CheckedT_contra]):
 
     name: str
     options: tuple[str, ...]
-    """Names of the options; the error is reported on the first one."""
+    """Names of the options; the error is reported for the first one."""
     sentence: str
     """Message, with each option in braces: "{mirror} cannot be combined with …"."""
     broken: Callable[[CheckedT_contra], bool]
-    """Predicate that returns True if the options break the rule."""
+    """Predicate returning True if the options break the rule."""
 
     def check(self, options: CheckedT_contra, *, location: str) -> None:
         """Raise ConflictingOptions if `options` break the rule."""

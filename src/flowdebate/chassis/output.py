@@ -63,13 +63,13 @@ class PatternOutput(WireModel):
     """
 
     subject_field: ClassVar[str] = "question"
-    """Name of the field that contains the question, the topic, the proposition or the task."""
+    """Name of the field containing the question, the topic, the proposition or the task."""
     early_reasons: ClassVar[frozenset[str]] = frozenset()
     """The pattern's stop reasons that take precedence over the maximum number of rounds, because they may also apply to
     the last round.
     """
     transcript_field: ClassVar[str] = "transcript"
-    """Name of the field that contains the transcript."""
+    """Name of the field containing the transcript."""
 
     sources: list[SourceInfo] | None = Field(default=None, exclude_if=is_none)
     """The pattern's sources, including omitted files; None (and omitted from JSON) if it has none."""
@@ -89,8 +89,8 @@ class PatternOutput(WireModel):
     """
 
     cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
-    """The full text of answers that went on to write another speaker's turn; None (and omitted from JSON) if there are
-    none.
+    """The full text of answers continuing into another speaker's turn; None (and omitted from JSON) if
+    there are none.
     """
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
     """The steps up to and including this one in a run with depth "auto"; None (and omitted from JSON) in other runs."""
@@ -211,9 +211,9 @@ def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa:
 def stamp_subject(
     name: str, make_output: Callable[[Context, RunStatus], PatternOutput], material: Material | None = None
 ) -> Handler[Any, None]:
-    """Create a tap that stores the pattern's subject and registers `make_output` for a run that ends early.
+    """Create a tap that stores the pattern's subject and registers `make_output` for a run ending early.
 
-    It also records the `material`, which may change before the run is resumed.
+    It also records the `material`, since it may change before the run is resumed.
     """
 
     @handler(name=f"{name}-stamp-question")
@@ -228,7 +228,7 @@ def stamp_subject(
 
 
 def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
-    """Create a block that builds the raw output from the pattern's state and publishes it."""
+    """Create a block to build the raw output from the pattern's state and publish it."""
 
     @handler(name=f"{loop.name}-build-output")
     def build(_: object, ctx: Context) -> PatternOutput:
@@ -289,7 +289,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
 
 
 def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
-    """Create a block that validates a custom synthesizer's output."""
+    """Create a block to validate a custom synthesizer's output."""
 
     @handler(name=f"{name}-validate-output")
     def validate(value: object, ctx: Context) -> object:
@@ -304,7 +304,7 @@ def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handl
 
 
 class Synthesis(Wrapped):
-    """Block that runs `inner` on raw outputs that have a verdict.
+    """Block running `inner` on raw outputs with a verdict.
 
     For any other output it returns None, because there is nothing to write about.
     """

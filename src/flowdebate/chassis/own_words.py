@@ -30,7 +30,7 @@ _MAX_FRAME_LENGTH = len("**The debater for [], []:** ")
 
 @dataclass(frozen=True, kw_only=True)
 class LabelParser:
-    r"""Parser that extracts a speaker's own words from an answer in a discussion.
+    r"""Parser extracting a speaker's own words from an answer in a discussion.
 
     >>> ada = LabelParser(name="Ada", stance="cap rents", other_stances={"Ben": "free rents"})
     >>> ada.separate("**Ada:** Rents rise.\n\n[free rents] No, they fall.")
@@ -57,7 +57,7 @@ class LabelParser:
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
         """Return the speaker's own words in `text`.
 
-        If the text goes on to write another speaker's turn, the result is a `Trimmed`, and the cut is recorded.
+        If the text continues into another speaker's turn, the result is a `Trimmed`, and the cut is recorded.
         """
         if "[" not in text and ":" not in text:  # cannot contain a speaker label
             return text
@@ -81,7 +81,7 @@ class LabelParser:
         return self.without_label(own_text, instructions), None if other is None else other[1]
 
     def listen(self, listener: Callable[[str], None]) -> LabelFilter:
-        """Return a listener that forwards a streamed answer, without its label, to `listener`."""
+        """Return a listener forwarding a streamed answer, without its label, to `listener`."""
         return LabelFilter(self, listener)
 
     def without_label(self, text: str, instructions: str = "") -> str:
@@ -100,7 +100,7 @@ class LabelParser:
         return text
 
     def may_be_label(self, begins: str) -> bool:
-        """Return whether an answer that starts with `begins` may start with a label."""
+        """Return whether an answer starting with `begins` may start with a label."""
         begins = begins.lstrip()
         if len(begins) > self._longest:
             return False
@@ -126,7 +126,7 @@ class LabelParser:
 
     @cached_property
     def _other_patterns(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
-        """Patterns matching the lines that begin another speaker's turn, by name."""
+        """Patterns matching the first line of another speaker's turn, by name."""
         return tuple(
             (name, re.compile(_turn_of(name, stance), re.MULTILINE)) for name, stance in self.other_stances.items()
         )
@@ -161,7 +161,7 @@ def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str
 
 
 class LabelFilter:
-    """Listener that forwards a streamed answer without the speaker's label, holding back only what may be a label."""
+    """Listener forwarding a streamed answer without the speaker's label, holding back only what may be a label."""
 
     def __init__(self, words: LabelParser, listener: Callable[[str], None]) -> None:
         self._words = words

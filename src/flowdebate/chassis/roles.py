@@ -75,7 +75,7 @@ class BlockOptions(TypedDict, total=False):
     tools: Sequence[ToolLike]
     """Functions or blocks offered to the model as tools."""
     instructions: TextSlot | None
-    """Instructions at the end of the system message, which take precedence over all other rules.
+    """Instructions at the end of the system message, taking precedence over all other rules.
 
     Keep them the same in all turns; otherwise servers cannot reuse the cached prompt.
     """
@@ -134,7 +134,7 @@ class PatternKeywords(CommonKeywords, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleOptions:
-    """Options for a role's default block, which override the pattern's; None keeps the pattern's value.
+    """Options for a role's default block, overriding the pattern's; None keeps the pattern's value.
 
     See `BlockOptions` for the meaning of each option.
     """
@@ -154,7 +154,7 @@ class RoleOptions:
         check_profile(type(self).__name__, self.profile)
 
     def for_block(self) -> BlockOptions:
-        """Return the options that are set, for use with a `create_…` function.
+        """Return the options set explicitly, for use with a `create_…` function.
 
         >>> RoleOptions(model="local", instructions="Be brief.").for_block()
         {'model': 'local', 'instructions': 'Be brief.'}
@@ -198,7 +198,7 @@ def generator_options(
 ) -> FilledOptions:
     """Complete the `options` for `generator` with the role's defaults.
 
-    Pass `prompt` for a role that has access to the sources.
+    Pass `prompt` for a role with access to the sources.
     """
     material = make_material(options.get("sources"), location=location)
     uses, instructions = options.get("uses") or (), options.get("instructions")
@@ -334,7 +334,7 @@ def debater_block(
     transcript: StateResource[Any],
     options: BlockOptions,
 ) -> Generator[str]:
-    """Create a debater's default block for any pattern: a model that answers in text.
+    """Create a debater's default block for any pattern: a model answering in text.
 
     A truncated answer is cut after its last full sentence. A short turn in the concise profile is always cut after the
     number of sentences requested by its prompt.
@@ -386,7 +386,7 @@ def deciding_block(  # noqa: PLR0913 - what a block is made of
     intent: str = "intent/synthesize",
     visibility: Visibility = SHOWN,
 ) -> Generator[Any]:
-    """Create the default block for a role that reads the transcript to decide, summarize or deliver."""
+    """Create the default block for a role reading the transcript to decide, summarize or deliver."""
     prompt = RolePrompt(profiles, options, template=template, intent=intent, location=name)
     return generator(
         name=name,
@@ -403,7 +403,7 @@ OutT = TypeVar("OutT")
 
 
 class RosterBlock(Block[Any, OutT], Generic[OutT]):
-    """Default block for a role that decides about debaters by name: a generator that knows their names."""
+    """Default block for a role deciding about debaters by name: a generator aware of their names."""
 
     def __init__(self, inner: Generator[OutT], roster_names: Sequence[str]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -443,7 +443,7 @@ def render_rounds(
 ) -> str:
     """Render a transcript as text: for each round a heading, one line per entry, and the closing lines.
 
-    New entries are only ever appended, so that a server can reuse its cache from the previous turn.
+    New entries are only ever appended, so a server can reuse its cache from the previous turn.
     """
     lines: list[str] = []
     for number, round_entries in groupby(entries, key=attrgetter("round")):
@@ -517,8 +517,8 @@ class Identity:
         The message consists of the part `common` to all members and, below the line `who`, the application's
         description of this member.
 
-        Without such a description, all members share the message, so that a server can reuse its cache for all of them;
-        each turn then names its speaker.
+        Without such a description, all members share the message, so a server can reuse its cache for all of them; each
+        turn then names its speaker.
         """
         shared = fill_for_all(common, tuple(self.members.items()), self.max_rounds, length, **subject)
         if not self.system_prompt:
@@ -527,7 +527,7 @@ class Identity:
         return f"{shared}\n\n{filled(who, name=tag_name(self.name), speaker=speaker)}\n{self.system_prompt}"
 
     def remind(self, reminder: str, who: str) -> str:
-        """Render a reminder of the role to end a turn's message with, because small models follow the last text."""
+        """Render a reminder of the role for the end of a turn's message, because small models follow the last text."""
         if reminder and self.system_prompt and len(self.system_prompt) <= _SHORT_PROMPT:
             return filled(reminder, who=quoted(self.system_prompt))
         return filled(who, **self.about)

@@ -60,7 +60,7 @@ class Debater:
     model: Model | str | None = None
     """The debater's model; None for the debate's model. For the default block only."""
     options: DebaterOptions | None = None
-    """`DebaterOptions` for this debater, which override the debate's. For the default block only."""
+    """`DebaterOptions` for this debater, overriding the debate's. For the default block only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Persona:
     model: Model | str | None = None
     """The participant's model; None for the pattern's model. For the default block only."""
     options: DebaterOptions | None = None
-    """`DebaterOptions` for this participant, which override the pattern's. For the default block only."""
+    """`DebaterOptions` for this participant, overriding the pattern's. For the default block only."""
 
 
 MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
@@ -91,7 +91,7 @@ name.
 """
 
 MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
-"""Environment variable that sets the maximum number of members in a roster."""
+"""Environment variable for the maximum number of members in a roster."""
 _MAX_MEMBERS = 100
 """Default maximum number of participants, because the time needed to build a pattern is quadratic in their number."""
 _MAX_LENGTHS = {"name": 200, "stance": 10_000, "role": 10_000}
@@ -292,7 +292,7 @@ BlockT = TypeVar("BlockT", bound="Block[Any, Any]")
 
 
 class UnboundRole(Block[Any, Any]):
-    """A role's block that still lacks facts about its pattern, such as the debaters' names.
+    """A role's block still lacking facts about its pattern, such as the debaters' names.
 
     The pattern turns it into a complete block. Any other use raises a ConfigurationError listing the missing facts.
     """
@@ -374,7 +374,7 @@ def bindable(
 
 
 def role_options(value: object) -> Mapping[str, object] | None:
-    """Return a role's own options, which override the pattern's; None for a custom block or function."""
+    """Return a role's own options, overriding the pattern's; None for a custom block or function."""
     if value is None or isinstance(value, bool):
         return {}  # use the default block with the pattern's options
     if isinstance(value, RoleOptions):
@@ -490,7 +490,7 @@ def with_answer_schema(
 ) -> Block[Any, Any]:
     """Set the role's schema on `block`: a human without an output schema must answer with `schema()`.
 
-    `who` describes the role to the human, who also sees the `material`. Blocks of other kinds are returned unchanged.
+    `who` describes the role to the human, along with the `material`. Blocks of other kinds are returned unchanged.
     """
     fitted: Callable[..., Block[Any, Any]] | None = getattr(block, "with_answer_schema", None)
     if fitted is None:

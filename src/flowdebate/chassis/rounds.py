@@ -37,10 +37,10 @@ Wave: TypeAlias = Mapping[str, Any]
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
-    """Return a function that converts a str, a dict of fields or a `model` to a pattern's input.
+    """Return a function converting a str, a dict of fields or a `model` to a pattern's input.
 
     The function raises ConfigurationError for blank or other values. All fields except the first are optional strings.
-    Another pattern's input is also accepted, so that one pattern can play a role in another.
+    Another pattern's input is also accepted, so one pattern can play a role in another.
     """
     field, *optional = model.model_fields
 
@@ -70,7 +70,7 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundCondition:
-    """Condition in a pattern's loop that decides whether there is another round. The state stores the stop reason.
+    """Condition in a pattern's loop deciding whether there is another round. The state stores the stop reason.
 
     `terminate_when` is evaluated only if the pattern itself has no reason to stop.
     """
@@ -122,7 +122,7 @@ class RoundCondition:
 
 
 def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
-    """Describe the reasons that can end the rounds early, for the outline; empty if there are none.
+    """Describe the possible reasons for ending the rounds early, for the outline; empty if there are none.
 
     >>> from flowdebate import stop
     >>> note_of_ends("done", terminate_when=stop.rounds(2) & stop.flag("enough"))
@@ -160,7 +160,7 @@ def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, bloc
 
 
 def order_of_turns(speakers: Sequence[str], turn_order: TurnOrder, *, round: int, random: Random) -> list[str]:  # noqa: A002 - the field's word for it
-    """Return `speakers` in the order in which they take turns in `round`.
+    """Return `speakers` in the order of their turns in `round`.
 
     >>> from random import Random
     >>> [order_of_turns(["a", "b", "c"], "rotated", round=number, random=Random(0)) for number in (1, 2)]
@@ -177,7 +177,7 @@ def order_of_turns(speakers: Sequence[str], turn_order: TurnOrder, *, round: int
 
 
 def waves_of(speakers: Sequence[str]) -> list[list[str]]:
-    """Group `speakers` into waves; a name that repeats speaks again in a later wave.
+    """Group `speakers` into waves; a repeated name speaks again in a later wave.
 
     >>> waves_of(["a", "b", "a", "c"])
     [['a', 'b', 'c'], ['a']]

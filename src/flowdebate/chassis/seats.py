@@ -68,9 +68,8 @@ def seat_models(
 ) -> Seats:
     """Split `choice` into the models for a roster's members, by name, and the models for the other `roles`.
 
-    `speaker` is the members' role; `check` raises if a value is not a model, and `find` returns the models that "each"
-    distributes. Raises ConfigurationError for an unknown or ambiguous key, and ModelUnavailable if "each" finds no
-    model.
+    `speaker` is the members' role; `check` raises if a value is not a model, and `find` returns the models distributed
+    by "each". Raises ConfigurationError for an unknown or ambiguous key, and ModelUnavailable if "each" finds no model.
     """
     if choice == EACH:
         choice = {DEFAULT: EACH}

@@ -1,4 +1,4 @@
-"""Functions that cut text at sentence boundaries."""
+"""Functions for cutting text at sentence boundaries."""
 
 from __future__ import annotations
 

@@ -117,12 +117,12 @@ class PatternSpec(Generic[OptionsT]):
     )
     """Factory for the transcript. Patterns without a transcript keep the default, an unused placeholder."""
     stop_reason: Callable[[Any, int], str | None] | None = None
-    """Function of the state and the maximum that returns the pattern's own reason for ending the rounds.
+    """Function of the state and the maximum, returning the pattern's own reason for ending the rounds.
 
     None if only the number of rounds ends them.
     """
     voice_of: Callable[[Any], str] | None = None
-    """Function that returns the voice of a transcript entry, which counts toward the quorum.
+    """Function returning the voice a transcript entry adds to the quorum.
 
     None for a pattern without a quorum.
     """
@@ -131,14 +131,14 @@ class PatternSpec(Generic[OptionsT]):
     min_speakers: int = 2
     """Minimum number of speakers."""
     cap: str = "max_rounds"
-    """The option that limits the number of rounds, which is also the stop reason once the limit is reached."""
+    """The option limiting the number of rounds, also used as the stop reason once the limit is reached."""
     round: str = "round"
     """Name for one loop iteration in block paths."""
     many_rounds: int | None = None
     """Number of rounds above which a warning is issued."""
     shares_sources: bool = False
-    """True to show each speaker some different passages from long sources, in addition to the best ones, so that
-    together the speakers see more.
+    """True to show each speaker some different passages from long sources, in addition to the best ones, so together
+    the speakers see more.
 
     It suits patterns whose members do not compete over the same evidence.
     """
@@ -147,7 +147,7 @@ class PatternSpec(Generic[OptionsT]):
 EntryT = TypeVar("EntryT", bound=Contribution)
 
 MANY_ROUNDS = 4
-"""Default for `many_rounds`: measurements show that debaters tend to agree after this many rounds."""
+"""Default for `many_rounds`: in measurements, debaters tended to agree after this many rounds."""
 
 
 def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[OptionsT]:

@@ -55,8 +55,8 @@ Recovery = Literal[
 there is no verdict, there is no output, the round has no report, or the next speaker is drawn at random. An escalation
 continues with its next step, or keeps an earlier step's answer.
 
-The value also names flaws that a result would otherwise hide: a truncated or empty argument, a stance that nobody was
-assigned to argue, or an invalid winner (not one of the stances), which does not count.
+The value also names flaws a result would otherwise hide: a truncated or empty argument, a stance without an assigned
+debater, or an invalid winner (not one of the stances), which does not count.
 """
 
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
@@ -75,11 +75,11 @@ NamedStop = Annotated[str, AfterValidator(_check_one_line)]
 """A stop reason named after the `terminate_when` condition that was met: printable text on one line."""
 
 DebateStatus: TypeAlias = RunStatus
-"""Status of a debate, which is the same as its run's."""
+"""Status of a debate, the same as its run's."""
 
 
 def is_declared(turn_order: object) -> bool:
-    """Return whether the order of turns is the default, which raw outputs omit."""
+    """Return whether the order of turns is the default, omitted from raw outputs."""
     return turn_order == "declared"
 
 
@@ -101,7 +101,7 @@ class ProviderFailure(WireModel):
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
     """The turn's task, in a pattern with several kinds of tasks; None (and omitted from JSON) in other patterns."""
     target: str | None = Field(default=None, exclude_if=lambda target: target is None)
-    """The author of the contribution that the task concerns; None (and omitted from JSON) if it concerns none."""
+    """The author of the contribution addressed by the task; None (and omitted from JSON) if there is none."""
 
     @property
     def error_type(self) -> str:
@@ -110,14 +110,14 @@ class ProviderFailure(WireModel):
 
 
 class CutAnswer(WireModel):
-    """Answer that went on to write another speaker's turn; the transcript contains only its beginning."""
+    """Answer continuing into another speaker's turn; the transcript contains only its beginning."""
 
     round: int
-    """The round in which the answer was given."""
+    """The round of the answer."""
     name: str
-    """The name of the speaker who gave the answer."""
+    """The name of the answering speaker."""
     other: str
-    """The name of the speaker whose turn the answer goes on to write."""
+    """The name of the other speaker in the answer."""
     answer: str
     """The complete answer."""
 
@@ -131,7 +131,7 @@ class PatternInput(WireModel):
         return str(getattr(self, next(iter(type(self).model_fields))))
 
     def entry_facts(self) -> dict[str, Any]:
-        """Transcript entry fields that describe the turn's task."""
+        """Transcript entry fields describing the turn's task."""
         return {}
 
     @classmethod
@@ -183,7 +183,7 @@ class PatternState(WireModel):
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     """Provider failures so far, in order."""
     cut_answers: list[CutAnswer] = Field(default_factory=new_list)
-    """Answers so far that went on to write another speaker's turn."""
+    """Answers so far continuing into another speaker's turn."""
     stop_reason: str | None = None
     """Reason why the loop ended; None until it has."""
     older: Older | None = None
@@ -191,7 +191,7 @@ class PatternState(WireModel):
 
     @property
     def phase_name(self) -> str | None:
-        """The current round's name, in a pattern that names its rounds."""
+        """The current round's name, in a pattern with named rounds."""
         return None
 
     def turn_of(self, name: str) -> PatternInput | None:  # noqa: ARG002 - for the patterns
@@ -215,7 +215,7 @@ class Contribution(WireModel):
 
     @property
     def speaker(self) -> str:
-        """The speaker's name, read from the field that contains it in the pattern's wire form."""
+        """The speaker's name, read from the field containing it in the pattern's wire form."""
         name: str = getattr(self, "agent_name")  # noqa: B009 - a field of most patterns' entries
         return name
 
@@ -278,7 +278,7 @@ def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[A
     """Extend a value derived from the transcript by calling `extend(so_far, entries, count)`.
 
     `so_far` covers `count` entries. A pattern's transcript only grows, so each turn extends the previous turn's result.
-    Any other transcript is processed from the beginning.
+    Any other transcript is processed from the start.
     """
     transcript, handle = ctx.scope.handles["transcript"], ctx.scope.sequencer
     entries: Sequence[Any] = transcript.state.entries

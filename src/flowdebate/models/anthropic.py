@@ -1,6 +1,6 @@
 """`AnthropicModel`: an Anthropic model, called through Anthropic's own SDK and translated to openai's format.
 
-`models/openai` builds the requests and parses the answers; `MessagesClient` accepts the calls made to an openai client
+`models/openai` builds the requests and parses the answers; `MessagesClient` accepts the same calls as an openai client
 and returns answers in openai's format.
 """
 
@@ -258,7 +258,7 @@ class MessagesClient:
         return sent
 
     def _messages(self, messages: Sequence[Message], *, rereads: bool) -> tuple[list[Json], list[Json]]:
-        """Convert messages to system blocks and turns; `rereads` marks the transcript for the cache."""
+        """Convert messages to system blocks and turns; with `rereads`, mark the transcript for caching."""
         system: list[Json] = []
         turns: list[Json] = []
         for message in messages:
@@ -290,7 +290,7 @@ class MessagesClient:
         return system, turns
 
     def completion(self, message: object) -> object:
-        """Convert an answer to a chat completion; return any other value as it is, to be parsed like openai's."""
+        """Convert an answer to a chat completion; return any other value unchanged, to be parsed like openai's."""
         content = getattr(message, "content", None)
         if not isinstance(content, list):
             return message if isinstance(message, str) else SimpleNamespace(error=getattr(message, "error", None))
@@ -406,7 +406,7 @@ def _refusal(message: object) -> str | None:
 
 
 def _usage(*reported: object) -> object:
-    """Convert token counts to openai's format, where tokens read from or written to a cache count as prompt tokens."""
+    """Convert token counts to openai's format, counting tokens read from or written to a cache as prompt tokens."""
 
     def count(name: str) -> int | None:
         counts = [getattr(usage, name, None) for usage in reported]
@@ -428,7 +428,7 @@ def _usage(*reported: object) -> object:
 
 
 def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | None) -> tuple[Json, Json]:
-    """Configure thinking and output with enough tokens for both, removing the output configuration from `extra`.
+    """Configure thinking and output with enough tokens for both; remove the output configuration from `extra`.
 
     Models without an effort setting think within a token budget; with `by_budget`, all models do.
     """
@@ -447,7 +447,7 @@ def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | No
 
 
 def _blocks(content: object) -> list[Json]:
-    """Convert content to blocks, omitting blank text, which the API rejects."""
+    """Convert content to blocks, omitting blank text because the API rejects it."""
     if isinstance(content, str):
         return [] if is_blank(content) else [{"type": "text", "text": content}]
     blocks: list[Json] = []

@@ -33,7 +33,7 @@ IMAGE_TOKENS = 1_600
 
 
 def estimate_tokens(characters: int) -> int:
-    """Estimate the number of tokens in `characters` characters, at four per token, for servers that report none.
+    """Estimate the number of tokens in `characters` characters, at four per token, for servers reporting none.
 
     >>> estimate_tokens(400)
     100
@@ -54,7 +54,7 @@ class Usage:
     prompt_tokens: int | None = None
     """Prompt tokens, including cached tokens."""
     cached_tokens: int | None = None
-    """Prompt tokens that the server read from its cache."""
+    """Prompt tokens read from the server's cache."""
     completion_tokens: int | None = None
     """Tokens in the answers, including thinking."""
     reasoning_tokens: int | None = field(default=None, metadata=SPARSE)
@@ -142,7 +142,7 @@ def total_usage(attempts: Sequence[Attempt]) -> Usage:
 
 
 class Meter(Protocol):
-    """Counter that enforces a run's limits on requests."""
+    """Counter enforcing a run's limits on requests."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
         """Reserve a request before it is sent; raise LimitReached if it would exceed a limit."""
@@ -151,7 +151,7 @@ class Meter(Protocol):
         """Replace a reservation with the attempt's actual usage."""
 
     def release(self, reserved: object) -> None:
-        """Release the reservation for a request that was not sent."""
+        """Release the reservation for an unsent request."""
 
 
 class Attempts:
@@ -310,7 +310,7 @@ Flag = Literal[
 
 Invalid characters were replaced, the first of several answers was used, another model answered, the answer was recorded
 for an earlier form of the request, the server counted far fewer tokens than it received, chat template tokens were
-removed from the end, thinking was removed from the text, that thinking had no opening tag, the finish reason is
+removed from the end, thinking was removed from the text, the removed thinking had no opening tag, the finish reason is
 unknown, the server reported no token counts, or the server rejected an effort, a limit, a temperature or tools, and
 answered without them.
 """
@@ -403,14 +403,14 @@ class ModelRequest:
     begins: str = ""
     """Required opening words of a text answer (a prefill).
 
-    Models that support prefill begin their answer with these words; other models answer without them.
+    Models supporting prefill begin their answer with these words; other models answer without them.
     """
     sentences: int | None = None
-    """Maximum number of sentences in a text answer, for models that can enforce it; None if there is no maximum."""
+    """Maximum number of sentences in a text answer, for models able to enforce it; None for no maximum."""
     on_text: Callable[[str], None] | None = None
-    """Callback for chunks of text as they arrive; None if nobody is listening.
+    """Callback receiving chunks of text as they arrive; None if nobody is listening.
 
-    If it has methods `begin` and `finish`, they are called at the beginning and the end of an answer.
+    If it has `begin` and `finish` methods, they are called at the beginning and the end of an answer.
     """
     attempts: Attempts = field(default_factory=Attempts)
     """Requests sent so far for this call; wrappers pass this object on."""
@@ -504,7 +504,7 @@ class ModelResponse:
     """Schema against which `data` has already been validated. Models do not set it."""
 
     def message(self) -> Message:
-        """Return the assistant message to include in the request that sends the results of its tool calls."""
+        """Return the assistant message to include when sending back the results of its tool calls."""
         came = self.history or {}
         calls = {call["id"]: call for call in came.get("tool_calls", ())}
         return {
@@ -520,10 +520,10 @@ class Model(Protocol):
     """Protocol for all models: a name and a `request` method. There is no base class to inherit from.
 
     An optional attribute `profile` selects the default prompts: "concise" for a small model, "full" otherwise.
-    `context_tokens` is the maximum number of tokens in a prompt and its answer combined, if known. A model that reports
-    no `logprobs` sets `gives_logprobs = False`, and one that reads images sets `takes_images = True`. `await
-    model.check_ready()`, if the model has it, is called before a run makes its first call, and raises the errors that
-    this call would raise for a missing key, program or login. A model's exceptions reach the caller of the run: errors
+    `context_tokens` is the maximum number of tokens in a prompt and its answer combined, if known. A model without
+    `logprobs` sets `gives_logprobs = False`, and a model able to read images sets `takes_images = True`. `await
+    model.check_ready()`, if the model has it, is called before a run makes its first call, and raises the same errors
+    as this call would for a missing key, program or login. A model's exceptions reach the caller of the run: errors
     from `flowdebate.errors` unchanged, all others as application errors.
     """
 
@@ -536,7 +536,7 @@ class Model(Protocol):
 
 
 def profile_of(model: Model) -> Profile:
-    """Return the profile that selects the default prompts for `model`: its `profile` attribute, or "full".
+    """Return the default prompts' profile for `model`: its `profile` attribute, or "full".
 
     A non-string attribute means something else and is ignored. Raises ConfigurationError for an unknown profile.
     """
@@ -548,7 +548,7 @@ def profile_of(model: Model) -> Profile:
 
 
 def context_of(model: Model) -> int | None:
-    """Return the maximum number of tokens in a prompt and its answer: the model's `context_tokens` attribute.
+    """Return the maximum number of tokens in a prompt and its answer combined: `model.context_tokens`.
 
     Returns None if the number is unknown.
     """
@@ -564,7 +564,7 @@ def without_images(content: object) -> object:
 
 
 async def check_ready(model: Model) -> None:
-    """Raise the error that a first call to `model` would raise for a missing key, program or login, if it can tell."""
+    """Raise the error a first call to `model` would raise for a missing key, program or login, if known."""
     check: Callable[[], Awaitable[None]] | None = getattr(model, "check_ready", None)
     if check is not None:
         await check()

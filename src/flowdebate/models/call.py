@@ -63,8 +63,8 @@ class Retry:
     """Retry policy: number of attempts and backoff.
 
     Waits double from `first_wait` up to `longest_wait`, and jitter shortens each by up to half. An endpoint's
-    `retry-after` is respected; if it exceeds `longest_wait`, the call is not retried. An answer that violates the
-    schema is requested again immediately, along with the reason. A call is not retried if the wait would exceed its
+    `retry-after` is respected; if it exceeds `longest_wait`, the call is not retried. An answer violating the schema is
+    requested again immediately, and the request states the reason. A call is not retried if the wait would exceed its
     deadline.
 
     >>> Retry(attempts=5, first_wait=1).longest_wait
@@ -276,7 +276,7 @@ _CLEANING_UP = 1.0
 
 
 class _Insistence:
-    """Second cancellation, for a call that ignored the first one at its deadline."""
+    """Second cancellation, for a call ignoring the first one at its deadline."""
 
     __slots__ = ("_task", "_timer", "over")
 
@@ -380,7 +380,7 @@ async def answer(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 def timeout_of(settings: ModelSettings) -> float | None:
-    """Return the deadline in a model's settings; None if it is unset, which leaves it to the request.
+    """Return the deadline in a model's settings; None if unset, leaving it to the request.
 
     >>> timeout_of(ModelSettings(timeout=20))
     20
@@ -549,7 +549,7 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
 
 
 def _read_strictly(answer: object, output: OutputSchema) -> object:
-    """Validate an answer without repairs, rejecting a duplicate field because it is unclear which value is intended."""
+    """Validate an answer without repairs, rejecting duplicate fields as ambiguous."""
     if isinstance(answer, str) and repeats_key(answer):
         raise SchemaViolation((("", "the answer has a field twice"),), answer=answer)
     return output.validate(answer)

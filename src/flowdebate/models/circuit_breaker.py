@@ -4,8 +4,8 @@
 - open becomes half_open after `cooldown` seconds;
 - half_open becomes closed after `successes` successful trials, and open again after one failure.
 
-No library in a survey of eleven offers this for asyncio with a limit on concurrent trials and a monotonic clock, and
-without counting cancelled calls. The tests compare it with the most similar one, `pyresilience`.
+None of the eleven libraries surveyed combines asyncio support, a limit on concurrent trials and a monotonic clock with
+ignoring cancelled calls. The tests compare it with the most similar one, `pyresilience`.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Breaker:
 
     @property
     def state(self) -> CircuitState:
-        """State that a new call would encounter."""
+        """State a new call would encounter."""
         with self._lock:
             return "half_open" if self._state == "open" and self._seconds_to_trial() <= 0 else self._state
 
@@ -180,7 +180,7 @@ class Breaker:
             return Step(before, state, self._era)
 
     def settle(self, ticket: int, *, succeeded: bool | None) -> Step:
-        """Report the result of the call with `ticket`; None if the result should not count."""
+        """Report the result of the call with `ticket`; pass None if the result should not count."""
         with self._lock:
             before = self._state
             if ticket == self._era:
@@ -272,7 +272,7 @@ class Breakers:
         self.of(name).record(succeeded=False)
 
     def state(self, name: str) -> CircuitState:
-        """Return the state that a call to `name` would currently encounter."""
+        """Return the state a call to `name` would currently encounter."""
         with self._lock:
             breaker = self._known.get(name)
         return "closed" if breaker is None else breaker.state

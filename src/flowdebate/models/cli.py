@@ -64,13 +64,13 @@ _SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|COO
 
 
 class CliModel:
-    """An agent's command-line program as a model: a known program, or any `command` that turns a prompt into an answer.
+    """An agent's command-line program as a model: a known program, or any `command` turning a prompt into an answer.
 
-    - `program`: "claude", "codex", "gemini" or "opencode", which must be installed; it is run so that it can only read
-      files, asks no questions and keeps no session. None if `command` is set.
+    - `program`: "claude", "codex", "gemini" or "opencode", which must be installed; it runs read-only, asks no
+      questions and keeps no session. None if `command` is set.
     - `command`: the program and its options; it receives the prompt on stdin, and its output is the answer.
     - `model`: the program's own name for a model; None for the program's default.
-    - `workdir`: a folder that the program may read; None for a new, empty folder per answer.
+    - `workdir`: a folder the program may read; None for a new, empty folder per answer.
     - `env`: names of additional environment variables to pass on.
     - `settings`: `timeout` limits the total time of all attempts at an answer; `effort` sets the amount of thinking;
       other settings have no effect.
@@ -229,7 +229,7 @@ class CliModel:
         return AuthenticationFailed(f"{self._name} asks for a login: {advice}{f' ({cause})' if cause else ''}")
 
     async def _run(self, command: Sequence[str], prompt: str, *, folder: str | None = None) -> tuple[int, str, str]:
-        """Run the program in a separate folder that contains the user's sign-in but no other user files."""
+        """Run the program in a separate folder containing the user's sign-in but no other user files."""
         if self._program.models and not self._models:
             self._models = await self._list_models()
         with isolated(self._program.isolate, self._models) as (home, isolation):

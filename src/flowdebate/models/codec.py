@@ -60,7 +60,7 @@ def _is_same(one: object, other: object) -> bool:
 _LONG = 16_384
 """Minimum length, in characters, of a string that is hashed separately."""
 _BEGINNINGS = 8
-"""Number of strings that grow in parallel during a run: the transcript as sent to debaters, moderator and judges."""
+"""Number of strings growing in parallel during a run: the transcript as sent to debaters, moderator and judges."""
 
 
 class TextHasher:
@@ -73,7 +73,7 @@ class TextHasher:
         self._beginnings: list[_Beginning] = []
 
     def hash(self, text: str) -> str:
-        """Return the hash of `text`, which does not depend on earlier strings."""
+        """Return the hash of `text`; it does not depend on earlier strings."""
         best, shared = None, _LONG - 1
         for beginning in self._beginnings:
             if (alike := beginning.shared_with(text)) > shared:
@@ -97,7 +97,7 @@ class _Beginning:
         self.text, self.hasher, self.rest = text, hasher, rest
 
     def shared_with(self, text: str) -> int:
-        """Return the length of the prefix that `text` shares with the later string."""
+        """Return the length of the prefix shared by `text` and the later string."""
         if not text.startswith(self.text):
             return 0
         low, high, start = 0, min(len(self.rest), len(text) - len(self.text)), len(self.text)
@@ -120,7 +120,7 @@ def _encoded(text: str) -> bytes:
 
 
 def digest_of(request: ModelRequest, texts: TextHasher | None = None) -> str:
-    """Hash everything that a model receives: two requests by a block are the same if their hashes are equal.
+    """Hash everything the model receives: two requests by a block are the same if their hashes are equal.
 
     `texts` is the hasher used for the run's earlier requests.
     """
@@ -212,7 +212,7 @@ class StoredAnswer(Answer):
 
 
 class FailedCall(Recorded):
-    """A call in a journal for which no answer was received."""
+    """An unanswered call in a journal."""
 
     block: str
     role: str | None
@@ -335,7 +335,7 @@ def manner_of(body: str) -> Manner | None:
 
 
 def reused_text(body: str) -> str:
-    """Return a `call_row` marked as reused, for a run that takes the answer from another run."""
+    """Return a `call_row` marked as reused, for a run taking the answer from another run."""
     return json_text({**json.loads(body), "origin": "reused"})
 
 
@@ -411,7 +411,7 @@ def failure_of(body: str) -> Exception:
 
 
 def make_error(kind: type[ErrorT], message: str, facts: Mapping[str, Any]) -> ErrorT:
-    """Build an error without calling its constructor, which would compose a different message."""
+    """Build an error without calling its constructor, since it would compose a different message."""
     error = kind.__new__(kind)
     error.args = (message,)
     vars(error).update(facts)

@@ -22,7 +22,7 @@ class Isolation:
     """Contents and environment variables of a program's temporary home folder."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that point the program to the folder or turn features off."""
+    """Environment variables pointing the program to the folder or turning features off."""
     sign_in: Mapping[str, Path] = field(default_factory=dict)
     """Files containing the user's sign-in, keyed by their paths in the temporary folder."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -192,7 +192,7 @@ def _gemini_auth() -> dict[str, Json]:
 
 
 def gemini_folder() -> Path:
-    """Return the folder that contains the user's gemini settings."""
+    """Return the folder containing the user's gemini settings."""
     return Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
 
 
@@ -209,11 +209,11 @@ def has_gemini_sign_in(environment: Mapping[str, str], model: str | None) -> boo
 
 _GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA")
 GEMINI_MANAGED = ("/etc/gemini-cli", "/Library/Application Support/GeminiCli", "C:/ProgramData/gemini-cli")
-"""Folders that contain an administrator's gemini settings."""
+"""Folders containing an administrator's gemini settings."""
 
 
 def gemini_keys() -> dict[str, str]:
-    """Return the sign-in variables that the user keeps in a `.env` file for gemini."""
+    """Return the sign-in variables in the user's `.env` file for gemini."""
     for path in (gemini_folder() / ".env", Path.home() / ".env"):
         with suppress(OSError, ValueError):
             return {name: value.strip("\"'") for name, value in _KEY_LINE.findall(path.read_text(encoding="utf-8"))}
@@ -270,7 +270,7 @@ def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> b
 
 _OPENCODE_KEYS = ("OPENCODE_API_KEY", "OPENCODE_AUTH_CONTENT", "OPENCODE_CONSOLE_TOKEN")
 OPENCODE_MANAGED = ("/etc/opencode", "/Library/Application Support/opencode", "C:/ProgramData/opencode")
-"""Folders that contain an administrator's opencode settings."""
+"""Folders containing an administrator's opencode settings."""
 
 
 def opencode_sign_in() -> Path:
@@ -291,7 +291,7 @@ def opencode_providers() -> dict[str, Json]:
 
 
 def _parse(path: Path, parse: Callable[[str], dict[str, Json]]) -> dict[str, Json]:
-    """Parse one of the user's files; return {} if it is missing or broken, since the program itself reports that."""
+    """Parse one of the user's files; return {} if it is missing or broken, since the program reports the problem."""
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):

@@ -23,7 +23,7 @@ _HEAVIEST = 10_000
 """Maximum number of states in a pattern."""
 _STEPS_A_KEYWORD = 10
 _STATES_A_STEP = 100
-"""Number of pattern states that the engine processes in the time one step takes."""
+"""Number of pattern states the engine processes during one step."""
 
 LINEAR = "must be a pattern without look-around and back-references, and with few repetitions, to match in linear time"
 
@@ -191,7 +191,7 @@ def _hashable(value: object) -> object:
 
 @cache
 def meta_registry() -> Registry[Any]:
-    """Return JSON Schema's meta-schemas without `$schema`, which would select an unbounded validator."""
+    """Return JSON Schema's meta-schemas without `$schema`, since it would select an unbounded validator."""
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
     from referencing import Registry
     from referencing.jsonschema import specification_with

@@ -41,7 +41,7 @@ class OutputSchema:
     """Schema for a structured answer.
 
     `OutputSchema.of` accepts a pydantic model, a dataclass, a TypedDict, any other type supported by pydantic, or a
-    JSON Schema as a dict (checked with `jsonschema`). `model` is always a pydantic model, for libraries that need one;
+    JSON Schema as a dict (checked with `jsonschema`). `model` is always a pydantic model, for libraries requiring one;
     `validate` returns the type requested by the application.
 
     >>> OutputSchema.of({"type": "object", "properties": {"n": {"type": "integer"}}}).validate({"n": 1})
@@ -79,7 +79,7 @@ class OutputSchema:
 
     @cached_property
     def digest(self) -> str:
-        """Hash that identifies the schema."""
+        """Hash identifying the schema."""
         return blake2b(to_json(self.json_schema, serialize_unknown=True), digest_size=16).hexdigest()
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> OutputSchema:
@@ -155,7 +155,7 @@ class _ObjectRoot:
 
 
 def _with_object_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace a `schema` that merely refers to a definition with that definition, because servers require an object."""
+    """Replace a `schema` merely referring to a definition with the definition, since servers require an object."""
     reference = schema.get("$ref")
     definitions = dict(schema.get("$defs", {}))
     name = str(reference).removeprefix("#/$defs/")
@@ -204,7 +204,8 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
     """Build a `jsonschema` validator for `schema`; references never read files or contact servers.
 
     Pass the validator to `find_errors` to bound the work. Raises ConfigurationError for an invalid schema, for endless
-    recursion, for an unresolvable reference inside the schema, and for a pattern that may take longer than linear time.
+    recursion, for an unresolvable reference inside the schema, and for a pattern not guaranteed to match in linear
+    time.
     """
     import jsonschema
     from referencing import Resource
@@ -251,7 +252,7 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
 
 
 def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str) -> None:
-    """Raise ConfigurationError if a pattern in the schemas `parts` may take longer than linear time."""
+    """Raise ConfigurationError if a pattern in the schemas `parts` is not guaranteed to match in linear time."""
     if (pattern := find_unbounded_pattern(parts)) is not None:
         raise ConfigurationError(location, field, pattern, LINEAR)
     words = {word for part in parts for word in part}
@@ -261,7 +262,7 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
 
 
 def _parts_of(schema: object) -> Iterator[object]:
-    """Yield the parts of `schema` that may be schemas, excluding constants and examples, which may look like them."""
+    """Yield the parts of `schema` that may be schemas, excluding constants and examples resembling schemas."""
     if isinstance(schema, list):
         yield from schema
     elif isinstance(schema, dict):
@@ -294,7 +295,7 @@ def _resolver_in(part: Mapping[str, Any], resolver: Resolver[Any]) -> Resolver[A
 
 
 def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None], level: int = 1) -> int:
-    """Count the nested schemas that `part` applies to a single value; raise RecursionError if the nesting never ends.
+    """Count the nested schemas `part` applies to a single value; raise RecursionError if the nesting never ends.
 
     `heights` maps object ids to the heights found so far, and to None for a schema in progress.
     """
@@ -347,7 +348,7 @@ def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
     """Copy `schema`, replacing each reference to one of its `$defs` with the definition itself.
 
     Keywords next to a reference, such as a description, override the definition's keywords. Recursive definitions and
-    references to them are kept. A `const` becomes an `enum` with a single value, which every provider supports.
+    references to them are kept. A `const` becomes an `enum` with a single value, since every provider supports that.
 
     >>> side = {"enum": ["for", "against"], "title": "Side", "type": "string"}
     >>> inline_definitions({"items": {"$ref": "#/$defs/Side", "description": "Winner"}, "$defs": {"Side": side}})
@@ -372,7 +373,7 @@ def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def drop_titles(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
-    """Copy `schema` without its titles, which pydantic derives from names.
+    """Copy `schema` without the titles derived from names by pydantic.
 
     >>> drop_titles({"title": "Film", "properties": {"title": {"title": "Title", "type": "string"}}})
     {'properties': {'title': {'type': 'string'}}}
@@ -383,7 +384,7 @@ def drop_titles(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
 
 
 def _reached(schema: object, definitions: dict[str, Any], seen: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Return the definitions that `schema` refers to, directly or indirectly."""
+    """Return the definitions referenced by `schema`, directly or indirectly."""
     name = _referenced(schema, definitions) if isinstance(schema, dict) else None
     if name is not None and name not in seen:
         seen = _reached(definitions[name], definitions, seen | {name})
@@ -393,7 +394,7 @@ def _reached(schema: object, definitions: dict[str, Any], seen: frozenset[str] =
 
 
 def _referenced(schema: dict[str, Any], definitions: dict[str, Any]) -> str | None:
-    """Return the name of the definition that `schema` refers to."""
+    """Return the name of the definition referenced by `schema`."""
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return None

@@ -13,12 +13,12 @@ from flowdebate.models.providers import PROVIDERS
 _VENDORS = {"gemini": "google", "xai": "x-ai"}  # vendors with different names in `genai-prices`
 HOW = 'pip install "flowdebate[prices]"'
 GIVEN = "by given prices"
-"""Label used in place of a currency for costs computed with the application's own prices, whose currency is unknown."""
+"""Label used in place of a currency for costs computed with the application's own prices, in an unknown currency."""
 
 
 @lru_cache(maxsize=1)
 def are_prices_known() -> bool:
-    """Return whether prices are known, which requires `genai-prices`."""
+    """Return whether prices are known; this requires `genai-prices`."""
     return find_spec("genai_prices") is not None
 
 

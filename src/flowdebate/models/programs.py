@@ -63,25 +63,27 @@ class Program:
     command: Sequence[str]
     """Program name and the options that make it answer the prompt on stdin without tools or questions."""
     read: Callable[[str], Reply]
-    """Function that parses the output; it raises ValueError or TypeError if it cannot."""
+    """Parser for the output; it raises ValueError or TypeError for unreadable output."""
     model: str | None = None
-    """Option that selects the model."""
+    """Option selecting the model."""
     effort: Sequence[str] | None = None
     """Options for the amount of thinking, containing `{effort}`; None if there are none."""
     folder: Sequence[str] | None = None
-    """Additional options that let it read the working folder; None if the program cannot be confined to a folder."""
+    """Additional options letting the program read the working folder; None if the program cannot be confined to a
+    folder.
+    """
     no_folder: Sequence[str] = ()
-    """Additional options that keep it from reading any folder."""
+    """Additional options keeping the program from reading any folder."""
     isolate: Isolate | None = None
-    """Function that replaces the user's folders; None if options suffice to turn everything off."""
+    """Function replacing the user's folders; None if options suffice to turn everything off."""
     models: Sequence[str] = ()
-    """Options that list the models, for `isolate`; empty if it needs no list."""
+    """Options listing the models, for `isolate`; empty if it needs no list."""
     variables: tuple[str, ...] = ()
     """The program's own environment variables for keys and settings, or patterns matching their names."""
     clouds: tuple[Cloud, ...] = ()
     """Clouds through which the program may access its models."""
     key_prefixes: tuple[str, ...] = ()
-    """Prefixes of variables that hold a key replacing a sign-in."""
+    """Prefixes of variables holding a key used instead of a sign-in."""
     login: str = ""
     """Advice on how to sign in."""
     status: Sequence[str] = ()
@@ -91,11 +93,11 @@ class Program:
     a sign-in.
     """
     environment: Mapping[str, str] | None = None
-    """Environment variables that turn features off."""
+    """Environment variables turning features off."""
     keeps: tuple[str, ...] = ()
     """Features that cannot be turned off; empty for a custom command."""
     managed: tuple[str, ...] = ()
-    """Folders with settings from the machine's administrator, which cannot be overridden."""
+    """Folders with settings from the machine's administrator; these settings cannot be overridden."""
 
     def describe_limits(self, name: str) -> str:
         """Describe the features of the program `name` that cannot be turned off on this machine.

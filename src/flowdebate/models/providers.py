@@ -22,7 +22,7 @@ class Provider:
     base_url: str | None
     """The endpoint; None for OPENAI_BASE_URL or, if unset, OpenAI itself."""
     key_env: str | None
-    """Environment variable that holds the key; None for servers without keys."""
+    """Environment variable holding the key; None for servers without keys."""
     default: str | None
     """Default model, current and inexpensive; None for the server's first model."""
     _: KW_ONLY
@@ -85,7 +85,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
 
 
 def address_variable(name: str) -> str:
-    """Return the environment variable that sets a provider's address.
+    """Return the environment variable for a provider's address.
 
     >>> address_variable("llama-server")
     'LLAMA_SERVER_BASE_URL'

@@ -1,8 +1,8 @@
 """Parsing of structured answers, with repair of broken JSON and of values in an unexpected form.
 
-An answer accepted by its schema is never changed. Any other answer is repaired by fixed rules that depend on its text
-and the schema, and validated again. No rule relies on similarity: unless an answer is unambiguously a form of a valid
-one, it is requested again.
+An answer accepted by its schema is never changed. Any other answer is repaired by fixed rules based on its text and the
+schema, and validated again. No rule relies on similarity: unless an answer is unambiguously a form of a valid one, it
+is requested again.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Header(Recorded):
     version: Literal[1] = 1
     model: str
     profile: Profile = Field(default="full", exclude_if=lambda profile: profile == "full")
-    """Profile of the recorded model's default prompts, kept so that a replay builds the same requests."""
+    """Profile of the recorded model's default prompts, kept so a replay builds the same requests."""
 
 
 CLASSES: dict[str, type[ModelError]] = {
@@ -95,7 +95,7 @@ CLASSES: dict[str, type[ModelError]] = {
     for name, error_class in vars(errors).items()
     if name in errors.__all__ and isinstance(error_class, type) and issubclass(error_class, ModelError)
 }
-"""Classes allowed for a recorded error, so that a foreign file cannot create other objects."""
+"""Classes allowed for a recorded error, so a foreign file cannot create other objects."""
 
 
 class Failure(Recorded):
@@ -142,7 +142,7 @@ class Failure(Recorded):
             return cls(kind="ModelError", message=error_text(error), transient=bool(error.transient))
 
     def error(self) -> ModelError:
-        """Rebuild the error that was raised."""
+        """Rebuild the original error."""
         facts = {name: getattr(self, name) for name in (*_COMMON, *FACTS[self.kind])}
         return make_error(CLASSES[self.kind], self.message, facts)
 
@@ -157,7 +157,7 @@ FACTS = {
     }
     for name, kind in CLASSES.items()
 }
-"""Additional facts by error class, beyond those of any `ModelError`, and whether they are required."""
+"""Additional facts by error class, beyond those every `ModelError` has, and whether each is required."""
 
 # Events that a call reports to the run's listeners; a replay repeats them.
 _EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
@@ -238,11 +238,11 @@ def _response_of(answer: Answer, output: OutputSchema | None) -> ModelResponse:
 
 
 def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
-    """Return the parts of `request` that an answer may depend on, as JSON.
+    """Return the parts of `request` an answer may depend on, as JSON.
 
-    They are the messages, tools, output schema, choices, form and settings, but not the deadline, the maximum length of
-    the answer, listeners, or tool descriptions. A journal hashes more (`codec.digest_of`): there a step is found by its
-    path, and the hash only reveals changes; here, a request is found by its hash alone.
+    These are the messages, tools, output schema, choices, form and settings, but not the deadline, the maximum length
+    of the answer, listeners, or tool descriptions. A journal hashes more (`codec.digest_of`): there a step is found by
+    its path, and the hash only reveals changes; here, a request is found by its hash alone.
     """
     request_settings = request.settings
     settings = {
@@ -266,7 +266,7 @@ def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
 
 
 def hash_request(block: str, request: Mapping[str, JsonValue]) -> str:
-    """Hash a request, so that a replay can find it."""
+    """Hash a request for lookup in a replay."""
     return hashlib.sha256(json.dumps([block, request], sort_keys=True).encode()).hexdigest()
 
 
@@ -481,10 +481,10 @@ def _unwritable(path: Path, error: Exception) -> BadFile:
 class ReplayModel:
     """Replay the cassette that `RecordingModel` wrote to `path`: the same answers and errors, immediately and for free.
 
-    Calls are matched by their request: concurrent calls may come in any order, and equal calls are replayed in the
-    order in which they were recorded. A call missing from the cassette raises CassetteMismatch, which shows how it
-    differs from the nearest call. Each recorded call is replayed once. With `strict=False`, the last of several equal
-    calls is replayed again and again, so one cassette serves any number of runs.
+    Calls are matched by their request: concurrent calls may come in any order, and equal calls are replayed in recorded
+    order. A call missing from the cassette raises CassetteMismatch, showing how it differs from the nearest call. Each
+    recorded call is replayed once. With `strict=False`, the last of several equal calls is replayed repeatedly, so one
+    cassette serves any number of runs.
 
     A debate with the recorded seed produces the same output and the same events, except for times and the run id. An
     answer's text is streamed as a single chunk.
@@ -509,7 +509,7 @@ class ReplayModel:
 
     @property
     def remaining(self) -> int:
-        """Number of recorded calls that have not been replayed yet."""
+        """Number of recorded calls not yet replayed."""
         return len(self._calls) - len(self._given)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:

@@ -50,7 +50,7 @@ EACH = "each"
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """The `model` of a run that replaces all other models, created by `run(override_model=…)`."""
+    """The `model` of a run, replacing all other models, created by `run(override_model=…)`."""
 
     spec: ModelSpec
 
@@ -79,7 +79,7 @@ def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelC
 
 
 class ModelResolver:
-    """Resolver for a run's models: one object per name, so that connections are shared.
+    """Resolver for a run's models: one object per name, to share connections.
 
     `choice` is the run's `model`, used by blocks without a specific model; `environment` replaces the environment in a
     resumed run.
@@ -233,7 +233,7 @@ def vendor_of(model: ModelSpec) -> str:
 
 
 def maker_of(model: ModelSpec) -> str:
-    """Return the vendor that made a model, regardless of where it is hosted; a vendor's name is returned unchanged.
+    """Return the maker of a model, regardless of where it is hosted; a vendor's name is returned unchanged.
 
     >>> maker_of("openrouter/anthropic/claude-sonnet-4.5"), maker_of("groq/openai/gpt-oss-120b"), maker_of("cli/codex")
     ('anthropic', 'openai', 'openai')
@@ -248,7 +248,7 @@ def maker_of(model: ModelSpec) -> str:
 
 
 def check_vendor(vendor: str, *, location: str, field: str) -> None:
-    """Raise ConfigurationError for a name that looks like a misspelled vendor, as it would exclude nothing."""
+    """Raise ConfigurationError for what looks like a misspelled vendor, because it would exclude nothing."""
     vendors = {*PROVIDERS, *_WORDS.values(), *_ALIASES}
     hint = did_you_mean(maker_of(vendor), vendors, cutoff=0.75)
     if hint and maker_of(vendor) not in vendors:
@@ -297,7 +297,7 @@ class _Server:
 
     models: tuple[str, ...]
     first: str | None
-    """First model that supports chat; None if there is none."""
+    """First chat model; None if there is none."""
 
 
 _seen: tuple[float, Mapping[str, _Server]] = (float("-inf"), {})
@@ -356,7 +356,7 @@ def _servers() -> Mapping[str, _Server]:
 
 
 def _ask_server(name: str, base_url: str) -> _Server:
-    """Query the server `name` for its models and, if it is Ollama, for the first one that supports chat."""
+    """Query the server `name` for its models and, if it is Ollama, for the first one supporting chat."""
     from http.client import HTTPConnection
     from json import dumps, loads
     from urllib.parse import urlsplit
@@ -495,13 +495,13 @@ _WORDS: Mapping[str, str] = {
 _ALIASES: Mapping[str, str] = {
     "google": "gemini", "mistralai": "mistral", "x-ai": "xai", "deepseek-ai": "deepseek", "codex": "openai",
 }  # fmt: skip
-"""Vendors, keyed by the names that hosts use for them."""
+"""Vendors, keyed by the hosts' names for them."""
 _HOSTS = ("cerebras", "fireworks", "groq", "openrouter", "together")
-"""Providers that host models by many makers."""
+"""Providers hosting models from many makers."""
 _TAG = re.compile(r"[^/:\s]+:([\d.]+[bmk]|latest|[^:]*q\d)[^/:\s]*", re.IGNORECASE)
 """Pattern matching a name with a tag, as in Ollama."""
 _LISTED = re.compile(r"\w[\w./:-]*\w")
-"""Pattern matching the names that a server may list."""
+"""Pattern matching the names a server may list."""
 
 
 def with_maker(name: str) -> str:

@@ -104,7 +104,7 @@ class SeparatedText:
     thought: int = 0
     """Length of the removed thinking, in characters."""
     unannounced: bool = False
-    """True if the thinking had no opening tag, so that it could be recognized only once it ended."""
+    """True if the thinking had no opening tag, and could be recognized only once it ended."""
     tokens: bool = False
     """True if template tokens were removed."""
     thinks: bool = False
@@ -158,7 +158,7 @@ def _separate(text: str, *, ended: bool) -> SeparatedText:
 
 
 def _separate_channels(text: str, channels: list[re.Match[str]]) -> SeparatedText:
-    """Separate the text in Harmony's final channel from that in the other channels."""
+    """Separate the text in Harmony's final channel from the text in the other channels."""
     if not channels:
         return SeparatedText("", 1, thinks=True)
     before = text[: channels[0].start()]
@@ -270,7 +270,7 @@ class _Blocks:
 
 
 def _unwrap(text: str) -> str:
-    """Remove the tags around an answer that follows a thought, along with any closing thought tags inside it."""
+    """Remove the tags around an answer following a thought, along with any closing thought tags inside it."""
     stray = _STRAY.match(text)
     text = text if stray is None else text[stray.end() :]
     opening = _WRAPPED.match(text)
@@ -386,11 +386,11 @@ def _is_thinker(model: str) -> bool:
 
 
 class AnswerStream:
-    """Filter that forwards an answer's text to `listener` without thinking and template tokens.
+    """Filter forwarding an answer's text to `listener` without thinking and template tokens.
 
-    An opening tag holds the text back until the thought is closed. If only the end of some text shows that it was
-    thinking, a `TextWithdrawn` event withdraws it, and this model's later text is held back. What the listener has
-    received since then is the complete answer, except for trailing whitespace.
+    An opening tag holds the text back until the thought is closed. If streamed text turns out to be thinking only at
+    its end, a `TextWithdrawn` event withdraws it, and this model's later text is held back. All text the listener
+    receives after the event forms the complete answer, except for trailing whitespace.
     """
 
     def __init__(self, listener: Callable[[str], None], attempts: Attempts, *, block: str) -> None:
@@ -450,7 +450,7 @@ class AnswerStream:
             self._finish()
 
     def _emit_all(self, text: str) -> None:
-        """Make sure that the listener has received exactly `text`."""
+        """Ensure the listener has received exactly `text`."""
         heard = "".join(self._emitted)
         if heard.startswith(text) and not heard[len(text) :].strip():
             return

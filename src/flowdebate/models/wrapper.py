@@ -29,7 +29,7 @@ from flowdebate.prompts import Profile
 
 
 class Wrapper:
-    """Base class for a model that wraps `inner`: override `request` to act before, after, or instead of `ask`.
+    """Base class for a model wrapping `inner`: override `request` to act before, after, or instead of `ask`.
 
     A wrapper has the name and the connections of its inner model. `inner` may be a model name, but not an intent.
 
@@ -42,7 +42,7 @@ class Wrapper:
     """
 
     tells_attempts = True
-    """True, which tells the call boundary that inner models record the attempts."""
+    """True, because inner models record the attempts."""
 
     def __init__(self, inner: Model | str) -> None:
         self.inner: Model = inner_model(inner, location=type(self).__name__)
@@ -74,7 +74,7 @@ class Wrapper:
 
     @property
     def takes_images(self) -> bool:
-        """True if all models that may be called accept images."""
+        """True if all models the wrapper may call accept images."""
         return all(map(accepts_images, self.models()))
 
     async def check_ready(self) -> None:
@@ -90,7 +90,7 @@ class Wrapper:
         return await answer(self.inner, request)
 
     def models(self) -> tuple[Model, ...]:
-        """Return the models that the wrapper may call."""
+        """Return the models the wrapper may call."""
         return (self.inner,)
 
     @asynccontextmanager
@@ -124,17 +124,17 @@ class PerRequestWrapper(Wrapper):
 
     @property
     def retry(self) -> Retry | None:
-        """Retry policy of `inner`, which the caller applies around this wrapper."""
+        """Retry policy of `inner`, applied by the caller around this wrapper."""
         return getattr(self.inner, "retry", None)
 
     @property
     def timeout(self) -> float | None:
-        """Deadline of `inner` for all attempts at a call, which the caller applies around this wrapper."""
+        """Deadline of `inner` for all attempts at a call, applied by the caller around this wrapper."""
         return getattr(self.inner, "timeout", None)
 
 
 class Thinking(PerRequestWrapper):
-    """Set how much `inner` thinks, for requests that do not specify it.
+    """Set how much `inner` thinks, unless the request specifies it.
 
     Raises ConfigurationError for a model without such a setting.
 
@@ -226,7 +226,7 @@ class Timeout(PerRequestWrapper):
     """Set a deadline of `seconds` for each complete request to `inner`.
 
     - `first_text`: maximum time in seconds until the first chunk of text, and `between`: maximum pause between two
-      chunks. With either, text is streamed even without a listener; a model that cannot stream has to finish within
+      chunks. With either, text is streamed even without a listener; a model unable to stream has to finish within
       `first_text`. They apply only to text: structured answers, and requests with tools, are limited only by `seconds`.
 
     An answer after the deadline raises ModelTimeout. If `inner` retries failed calls, the deadline applies to each

@@ -112,8 +112,8 @@ def make_aliases(
 ) -> Aliases:
     """Create aliases for `names` and `models`, given in any order; they are drawn from `random` on first use.
 
-    An alias shares no word with a name, a model, the question, a stance, or any string in `used`. A name that also
-    occurs in the question or in a stance is hidden only where the text clearly uses it as a person's name.
+    An alias shares no word with a name, a model, the question, a stance, or any string in `used`. A name also occurring
+    in the question or in a stance is hidden only where the text clearly uses it as a person's name.
 
     >>> from random import Random
     >>> aliases = make_aliases(["Alice", "skeptic"], random=Random(7))
@@ -130,7 +130,7 @@ def make_aliases(
 def _compile(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
-    """Compile the name patterns, and collect the words that aliases must avoid."""
+    """Compile the name patterns, and collect the words aliases must avoid."""
     from .names import Names  # imported late, because importing the module compiles its patterns
 
     words = frozenset().union(*map(_split_words, (*people, *machines, question, *stances)))
@@ -199,8 +199,8 @@ class Anonymity:
     def entries(self, ctx: Context) -> Sequence[Any]:
         """Return the transcript so far with names replaced by aliases.
 
-        Entries without names are returned as they are. Each argument is searched only once per debate, because
-        `derived` keeps the text from earlier turns. The entries have the pattern's entry type, as in `entries_of`.
+        Entries without names are returned unchanged. Each argument is searched only once per debate, because `derived`
+        keeps the text from earlier turns. The entries have the pattern's entry type, as in `entries_of`.
         """
         hide = self.aliases(ctx).hide
 
@@ -288,17 +288,17 @@ class LeakReport(WireModel):
 
     @property
     def own(self) -> int:
-        """The number of times that authors name themselves."""
+        """The number of times authors name themselves."""
         return sum(leak.whose == "own" for leak in self.leaks)
 
     @property
     def others(self) -> int:
-        """The number of times that authors name another debater."""
+        """The number of times authors name another debater."""
         return sum(leak.whose == "other" for leak in self.leaks)
 
     @property
     def models(self) -> int:
-        """The number of times that authors name a model or its maker."""
+        """The number of times authors name a model or its maker."""
         return sum(leak.whose == "model" for leak in self.leaks)
 
     @property

@@ -1,4 +1,4 @@
-"""Names in arguments: spellings of debaters, models and their families, and rules that tell names from ordinary words.
+"""Names in arguments: spellings of debaters, models and their families, and rules distinguishing names from words.
 
 The rules rely on cues in the text (capitals and neighboring words), not on lists of names and occupations. On the test
 corpus, they find 227 of 246 names, and change 25 of 179 turns containing no name. With such lists (common words, given
@@ -46,7 +46,7 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 
 def is_about_models(topic: Sequence[str]) -> bool:
-    """Return whether the debate is about models, which makes model names part of its subject."""
+    """Return whether the debate is about models, making model names part of its subject."""
     # hiding model names in these debates as well would change 6 more turns of the corpus
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
@@ -108,7 +108,7 @@ _JOINED = (
     (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc"),
 )
 """Arabic and Hebrew words, and the letters for "and", "in" and "for", which may be joined to the front of a name. Other
-such prefixes are left out, because ordinary words often begin with these letters.
+such prefixes are omitted, because ordinary words often begin with these letters.
 """
 _UNSPACED = (
     range(0x0E00, 0x0F00),
@@ -224,7 +224,7 @@ _SAID = re.compile(
 _SIGNED = re.compile(r"(?:—|--)\s*\Z")
 _LINE_END = re.compile(r"[.*_]*\s*(?:\n|\Z)")
 _ANY_ONE = re.compile(r"\b(?:an?|any|every|no|each|some|one)\s+\Z")
-"""Pattern matching words that precede a common noun rather than a name: "any economist knows", "a Bull market"."""
+"""Pattern matching words preceding a common noun rather than a name: "any economist knows", "a Bull market"."""
 _ARTICLE = re.compile(r"\bthe\s{1,3}\Z")
 
 
@@ -263,8 +263,8 @@ class _KnownName(NamedTuple):
 class Names:
     """Compiled patterns for the names in a roster and its models.
 
-    A name that serves as a stance is never hidden, because every tag shows it. A name that also occurs in the question
-    or in a stance counts only next to a cue.
+    A name serving as a stance is never hidden, because every tag shows it. A name also occurring in the question or in
+    a stance counts only next to a cue.
     """
 
     def __init__(self, names: Sequence[str], models: Sequence[str], *, question: str, stances: Sequence[str]) -> None:

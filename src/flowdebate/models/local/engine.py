@@ -1,4 +1,4 @@
-"""Engine process for the local model: llama.cpp's server, which runs until its standard input is closed.
+"""Engine process for the local model: llama.cpp's server, running until its standard input is closed.
 
 It is a separate process because loading a model holds Python's global lock for seconds, and because a crash in native
 code should cost one answer, not the application. It runs as a script and imports only the standard library and
@@ -24,7 +24,7 @@ class Config(TypedDict):
     """Maximum number of tokens in prompt and answer combined."""
     threads: int
     library: str
-    """Folder in which xllamacpp is installed."""
+    """Installation folder of xllamacpp."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`LocalModel`: a model that runs on the user's machine and needs neither a key nor network access."""
+"""`LocalModel`: a model running on the user's machine without a key or network access."""
 
 from __future__ import annotations
 
@@ -47,13 +47,12 @@ class LocalModel(PooledModel):
 
     - `path`: the model file; None for the file in FLOWDEBATE_LOCAL_MODEL or, if that is unset, the model in the extra
       `local-model`.
-    - `settings`: defaults for settings that a request leaves open; the rest is preset for small models.
+    - `settings`: defaults for settings the request leaves open; the rest is preset for small models.
     - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
     All `LocalModel`s with the same file share one engine. The engine answers one call at a time, in order: if a prompt
     begins like the previous one, only the rest has to be processed. A call's deadline covers neither the engine's
-    startup nor the wait for earlier calls. A truncated structured answer is requested once more, with a higher token
-    limit.
+    startup nor the wait for earlier calls. A truncated structured answer is requested again, with a higher token limit.
     """
 
     base_url = "http://127.0.0.1"
@@ -117,7 +116,7 @@ class LocalModel(PooledModel):
 
 
 async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
-    """Request the rest of an answer that begins with `request.begins`; llama.cpp continues the assistant's message.
+    """Request the rest of an answer beginning with `request.begins`; llama.cpp continues the assistant's message.
 
     The opening words are streamed together with the first chunk. If nothing follows them, the answer is empty.
     """

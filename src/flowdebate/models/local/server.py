@@ -67,7 +67,7 @@ def stop_local_servers() -> None:
 
 
 class LocalServer:
-    """Engine process, started at once in a thread so that the event loop is never blocked."""
+    """Engine process, started at once, in a thread to avoid blocking the event loop."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

@@ -37,7 +37,7 @@ Transport = Literal["aiohttp", "openai"]
 
 @dataclass(slots=True, eq=False)
 class _Shared:
-    """A client and the number of models that use it."""
+    """A client and the number of models using it."""
 
     client: Any
     closing: AsyncExitStack
@@ -262,7 +262,7 @@ class PooledModel:
     """Base class for models with `Clients`. Runs keep connections open; `async with model:` keeps them open longer."""
 
     tells_attempts = True
-    """True, which tells the call boundary that the model records its own attempts."""
+    """True, because the model records its own attempts."""
     takes_effort: bool = False
     """True if the amount of thinking can be set."""
     _name: str
@@ -313,7 +313,7 @@ class PooledModel:
         return response
 
     async def check_ready(self) -> None:
-        """Raise the error that a first call would raise for a missing key, or if real models are forbidden."""
+        """Raise the error a first call would raise for a missing key, or if real models are forbidden."""
         check_real_calls_allowed(self.name, base_url=self.base_url)
         self._endpoint()
 

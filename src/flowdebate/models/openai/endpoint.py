@@ -1,4 +1,4 @@
-"""Endpoints and exchanges. An endpoint is a server's address, key and headers; any secrets in it are never shown."""
+"""Endpoints and exchanges. An endpoint is a server's address, key and headers; its secrets are never shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A server, parsed from an address by `Endpoint.of`: user and password become a header, the query is split off."""
+    """A server, parsed from an address by `Endpoint.of`: user and password become a header; the query is split off."""
 
     base_url: str
     api_key: str = field(repr=False)
@@ -152,7 +152,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def clean_key(key: str | None, source: str) -> str | None:
-    r"""Return `key` without a trailing newline, which a key read from a file may have.
+    r"""Remove a trailing newline from `key`, in case it was read from a file.
 
     Raises AuthenticationFailed for an invalid key; the error does not show the key.
 

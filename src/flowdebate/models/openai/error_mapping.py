@@ -348,7 +348,7 @@ def _of_sdk(  # noqa: PLR0911 - a table
 def _transport(  # noqa: PLR0911 - a table
     links: Sequence[BaseException], base_url: str, secrets: Sequence[str]
 ) -> ModelError | None:
-    """Map connection errors; aiohttp's errors are more precise than those raised by httpx2, which runs on top of it."""
+    """Map connection errors; aiohttp's errors are more precise than those raised by httpx2 on top of it."""
     import ssl
 
     import aiohttp

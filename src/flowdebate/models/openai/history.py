@@ -71,7 +71,7 @@ def _plain(value: Json, clean: Callable[[str], str] = str) -> Json:
 
 
 def history_of(fields: Mapping[str, Json], calls: Sequence[ToolCall], secrets: Sequence[str]) -> Message | None:
-    """Return the original message that contains the `calls`; None if it contains nothing else."""
+    """Return the original message containing the `calls`; None if it contains nothing else."""
     try:
         plain_message: Message = _plain(dict(fields), lambda text: redact(clean_text(text), secrets))
         message = {name: value for name, value in plain_message.items() if value not in (None, "", [], {})}

@@ -1,4 +1,4 @@
-"""`HttpClient`: chat completions over aiohttp, used instead of openai's client, which takes a second to import.
+"""`HttpClient`: chat completions over aiohttp, used because importing openai's client takes a second.
 
 It implements the part of openai's client interface used by `Chat`, and returns answers in the same format: objects with
 fields as attributes.

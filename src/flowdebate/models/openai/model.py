@@ -70,7 +70,7 @@ class OpenAIModel(PooledModel):
     - `api_key`: None reads the environment variable `api_key_env` at each call. The key is never shown. If the address
       belongs to another provider, that provider's variable is read instead.
     - `default_headers`: additional headers for each request. Keys and tokens in them are never shown.
-    - `settings`: defaults for settings that a request leaves open; of two deadlines the shorter one applies, and an
+    - `settings`: defaults for settings the request leaves open; of two deadlines the shorter one applies, and an
       unset timeout is ignored.
     - `structured`: the first structured mode to try; "json_schema" constrains the model on capable servers. If the
       server refuses a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
@@ -80,7 +80,7 @@ class OpenAIModel(PooledModel):
       tools are then offered first, and once the model stops calling them, the structured answer is requested.
     - `effort`: the parameter for the amount of thinking, such as "reasoning_effort" or "reasoning.effort"; None for
       servers without one.
-    - `images`: whether the model can read images; None means yes, unless the model is known not to by its name.
+    - `images`: whether the model can read images; None means yes, unless the model's name marks it as text-only.
     - `logprobs`: False for servers without log-probabilities; `JudgeOptions(answer_form="letter")` needs them.
     - `retry`: the retry policy; None for no retries.
     - `transport`: "aiohttp" directly, which starts one second faster; or "openai", the SDK on top of it, which is

@@ -127,7 +127,7 @@ _PLAIN_CALL = ("id", "type", "function")
 
 
 def _leave_out_history(parameters: Parameters) -> Parameters:
-    """Remove fields added by other servers from messages with tool calls."""
+    """Remove from messages with tool calls any fields added by other servers."""
     messages = list(map(_without_additions, parameters["messages"]))
     return parameters if messages == parameters["messages"] else {**parameters, "messages": messages}
 
@@ -370,7 +370,7 @@ _PLAIN = "all"
 def is_open(error: ModelError, *, hinted: bool = False) -> bool:
     """Return whether `error` is a refusal that another form of the request might avoid.
 
-    A definite reason rules that out, unless the refusal is `hinted` to concern an optional part.
+    A refusal with a definite reason does not qualify unless it is `hinted` to concern an optional part.
     """
     if isinstance(error, RequestRejected) and not error.transient:
         denied = error.status in _DENIALS and not isinstance(error, (ContextTooLong, RateLimited))

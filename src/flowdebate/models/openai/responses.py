@@ -334,8 +334,8 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
     """Return the log-probability of each of `choices` as the answer's first token; None if the server reports none.
 
     The probabilities of a choice's spellings ("A", " A", "a") are added up. A choice missing from the reported tokens
-    cannot be more likely than the least likely of them, nor than the remainder of their probabilities to 1. The smaller
-    bound is used as its log-probability.
+    cannot be more likely than the least likely of them, nor exceed the probability they leave over. The smaller bound
+    is used as its log-probability.
     """
     choice_list = _list(getattr(completion, "choices", None))
     tokens = _list(getattr(getattr(choice_list[0], "logprobs", None), "content", None)) if choice_list else []
@@ -390,12 +390,12 @@ class _Parts:
     several: bool = False
     """True if chunks of more than one answer have arrived; only the first answer is used."""
     ended: bool = False
-    """True once the usage has arrived, which servers send last."""
+    """True once the usage, sent last by servers, has arrived."""
     thought: int = 0
     unknown: str = ""
     elsewhere: Counter[str] = field(default_factory=Counter)
     deltas: list[Mapping[str, Json]] = field(default_factory=list)
-    """Message deltas that contain more than text."""
+    """Message deltas containing more than text."""
 
     def add(self, chunk: Json) -> str:
         """Add a chunk and return its cleaned text."""
@@ -560,7 +560,7 @@ def _str(value: object, what: str) -> str:
 
 
 def _kind(value: object) -> str:
-    """Describe a value without revealing its text, which may contain a key."""
+    """Describe a value without revealing its text, since it may contain a key."""
     return short_repr(value) if value is None or isinstance(value, (bool, int, float)) else f"a {type(value).__name__}"
 
 

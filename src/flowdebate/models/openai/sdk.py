@@ -29,7 +29,7 @@ from flowdebate.models.openai.transport import (
 
 
 def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> dict[str, Any]:
-    """Build the options for an SDK client that connects to `endpoint` over aiohttp.
+    """Build the options for an SDK client connecting to `endpoint` over aiohttp.
 
     With `names`, event names in streams are kept: anthropic needs them, but openai turns some into errors.
     """
@@ -72,7 +72,7 @@ class _NoCookies(CookieJar):
 
 
 async def _bound_body(response: httpx2.Response, *, names: bool, secrets: tuple[str, ...]) -> None:
-    """Record the headers of `response` and limit its body; reject it at once if they announce a larger body."""
+    """Record the headers of `response` and limit its body; reject at once a body announced as too large."""
     answered.set(response.headers)
     note_exchange(response.request.content, response.status_code, response.headers, secrets=secrets)
     try:
