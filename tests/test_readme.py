@@ -28,7 +28,7 @@ FIGURES = {
     "the judge alone 60.4 %": ("evidence.md", "60.4%"),
     "We killed a server 30 times during 25 debates: of 266 calls, only the 16 in flight were repeated": (
         "durable.md",
-        "In a test of 30 kills",
+        "In a test that killed `flowdebate serve` 30 times",
         "received all events of all 25 debates, without a reset",
         "Of 266 calls, the 16 in flight were repeated, and no others",
     ),
