@@ -1,13 +1,14 @@
 """Prompt templates, checked on creation, and escaping of text that must not be mistaken for a prompt's own wording.
 
-The first line of any text by models, users and files follows a tag or a label, and each further line a bar, so none of
-its lines begins a line of the prompt. Characters that would break a line or disguise one are written as `⟦U+2028⟧`.
+The first line of any text from models, users or files follows a tag or a label, and each further line follows a bar, so
+no line of such text begins a line of the prompt. Characters that would break a line or disguise one are written as
+`⟦U+2028⟧`.
 
-In text by models and users (`quoted`), two more things are escaped: `⟦` itself, and the first character of anything
+In text from models and users (`quoted`), two more things are escaped: `⟦` itself, and the first character of anything
 that a model's chat template could parse as a control token: `<|im_end|>`, `</s>`, `[INST]`, `[gMASK]`, `[|user|]`.
 Everything else is unchanged, and the original can be restored. In material (`frame`: sources, diffs, compared answers),
-only the control tokens in a list are escaped: its readers judge and quote the original text, and `List<String>` is not
-a token.
+only listed control tokens are escaped: its readers judge and quote the original text, and `List<String>` is not a
+token.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from flowdebate._util.option_types import TurnLength, check_option
 from flowdebate.errors import ConfigurationError, ViewError
 
 BAR = "\n  | "
-"""Separator between the lines of a quoted text."""
+"""Separator between the lines of quoted text."""
 NEXT_TEXT = r"\n(?!  \| )"
-"""Pattern matching the line break after a quoted text: one that is not followed by a bar."""
+"""Pattern matching the line break after quoted text: a line break not followed by a bar."""
 
 _ENTRY = re.compile(r"^\[[^\n]*(?:\n  \| [^\n]*)*", re.MULTILINE)
 
@@ -141,7 +142,7 @@ def quoted(text: str) -> str:
 def frame(text: str) -> str:
     r"""Frame unchanged material for use after a tag or label: each further line begins with a bar.
 
-    It escapes the control tokens listed in `flowdebate._util.control_tokens`, and otherwise invisible characters. A
+    Only invisible characters, and the control tokens listed in `flowdebate._util.control_tokens`, are escaped. A
     carriage return at the end of a line is treated as part of the line break.
 
     >>> print("[names.java] " + frame("List<String> names;\r\n// <|im_end|>\r"))
@@ -358,7 +359,7 @@ class Profiles(Generic[TemplateT]):
     """Parts of the concise template specifying how a turn begins and what each of its sentences does."""
 
     def template(self, profile: Profile, *, instructed: bool = False) -> TemplateT:
-        """Return the template for `profile`; if `instructed` by the application, tasks set no form."""
+        """Return the template for `profile`; if `instructed`, the concise one takes its tasks from the full one."""
         if profile == "full":
             return self.full
         if instructed and self.tasks:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOptions]) -> BaseMetric:
     """Create a metric whose judges `compare()` the actual and the expected output, blind and in all orders.
 
-    The score is the actual output's share (.5 means that it is as good as the expected output), and passes if it is at
-    least `threshold`. The reason is the verdict, with the number of judges who found otherwise in another order. A test
-    case without an expected output, or with blank text, is an error. `options` are `compare`'s options `judges`,
-    `criteria`, `orders` and `store`.
+    The score is the actual output's share (.5 if it is as good as the expected output); the test case passes with a
+    score of at least `threshold`. The reason given is the verdict, along with the number of judges whose finding
+    changed with the order. A test case without an expected output, or with blank text, is an error. `options` are
+    `compare`'s options `judges`, `criteria`, `orders` and `store`.
     """
     location = "comparison_metric()"
     check_share(location, threshold=threshold)

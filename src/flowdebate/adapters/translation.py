@@ -162,7 +162,7 @@ class CompareOptions(TypedDict, total=False):
 async def compare_with_baseline(
     question: object, output: object, expected: object, options: CompareOptions
 ) -> Comparison:
-    """Compare two values under the names "output" and "expected": strings as they are, other values as JSON."""
+    """Compare two values under the names "output" and "expected": strings unchanged, other values as JSON."""
     from flowdebate.blocks.functions import result_text
     from flowdebate.evaluation.comparison import compare
 

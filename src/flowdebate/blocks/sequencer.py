@@ -348,7 +348,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return Sequencer(self.name, self._setup, (*self.steps, replace(step, key=key, place=escape_path_segment(key))))
 
     def _free(self, wish: str) -> str:
-        """Return `wish`, or `wish~2` and so on if a step or loop has this name, because both are parts of paths."""
+        """Return `wish`, or `wish~2` and so on if a step or loop already has this name, because paths contain names."""
         used_keys = {step.key for step in self.steps} | {
             step.label for step in self.steps if isinstance(step, LoopBack)
         }

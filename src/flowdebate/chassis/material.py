@@ -147,7 +147,7 @@ class Material:
                 title = f"Part {number + 1} of {len(parts)} of the sources:"
                 return f"{render_passages(parts[number], sources, numbers=self.numbered, title=title)}\n\n{text}"
             sources = tuple(source for source in sources if source.image is None)
-            before, _gap, task = text.rpartition("\n\n")  # the application's own prompts may contain no empty line
+            before, _gap, task = text.rpartition("\n\n")  # the application's own prompts may lack an empty line
             queries = pattern_state(ctx).question, before[-_LAST_WORDS:]
 
             async def search() -> list[Passage]:

@@ -299,8 +299,7 @@ class _Insistence:
 
 @coroutine
 def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -> Generator[object, Any, T]:
-    # Like `await` for a call that has already started and is waiting for `waits`, but closes the call if it is too
-    # late.
+    # Like `await` for a call that has already started and is waiting for `waits`, but closes a call that is too late.
     insistence: _Insistence | None = None
     try:
         while True:

@@ -241,7 +241,7 @@ def isolate_opencode(home: Path, models: str) -> Isolation:
             **folders,
             "HOME": str(home),  # opencode also reads the .opencode folder in it
             "USERPROFILE": str(home),
-            "XDG_CACHE_HOME": cache,  # keeps the provider packages, so that they are not downloaded for each call
+            "XDG_CACHE_HOME": cache,  # keeps the provider packages, so they are not downloaded for each call
             "OPENCODE_CONFIG_CONTENT": json.dumps(configuration),
             **dict.fromkeys(_OPENCODE_OFF, "1"),
         },
@@ -257,7 +257,7 @@ _OPENCODE_OFF = (
 
 
 def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Return whether opencode has a provider: a sign-in, a configured provider, or its own with a named free model."""
+    """Return whether opencode has a provider: a sign-in, a configured provider, or, for its free models, its own."""
     configuration = opencode_providers()
     chosen_model = model or configuration.get("model")
     return (
@@ -304,7 +304,7 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|,(?=\s*[\]}])', r
 def _jsonc(text: str) -> dict[str, Json]:
     """Parse JSON with comments and trailing commas."""
     without_comments = _COMMENT.sub(lambda match: match[1] or "", text)
-    # run it twice, for a comma that a comment separates from its bracket
+    # run it twice, to catch a comma separated from its bracket by a comment
     value: Json = json.loads(_COMMENT.sub(lambda match: match[1] or "", without_comments))
     if not isinstance(value, dict):
         raise TypeError(text)

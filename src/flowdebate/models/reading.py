@@ -388,8 +388,8 @@ _SIGNS = str.maketrans(dict.fromkeys("\u2018\u2019\u201a", "'") | dict.fromkeys(
 _SIGNS |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")
 
 
-# Maximum length, in characters, of a choice, a number or a short list: models can put any number of brackets around
-# one.
+# Maximum length, in characters, of a choice, a number or a short list: a model can put any number of brackets around
+# it.
 _MAX_PROSE_LENGTH = 4_000
 
 

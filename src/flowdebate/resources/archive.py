@@ -45,7 +45,7 @@ class CritiquePattern(WireModel):
     issue: str
     suggestion: str = ""
     successes: int = 0
-    """How often the criticized proposal was revised and then won."""
+    """Number of times the criticized proposal was revised and then won."""
     uses: int = 0
 
 

@@ -238,7 +238,7 @@ class TaskCollection(Protectable):
         metadata: Mapping[str, Any] | None = None,
         max_attempts: int = 1,
     ) -> Task:
-        """Add a pending task; by default, its `id` is derived from the collection's id and its position in it."""
+        """Add a pending task; by default, its `id` is derived from the collection's id and the task's position."""
         if not _is_name(id) and id is not None:
             raise ConfigurationError(self._where, "id", id, "must be text that is not empty")
         if id in self._tasks:

@@ -102,7 +102,7 @@ class BatchItem(Generic[OutT, RawT]):
         return None if self.run is None else self.run.raw
 
     def to_row(self) -> dict[str, Any]:
-        """Convert the item to one flat row: the question, the outcome, and the columns of a row that is a mapping.
+        """Convert the item to one flat row: the question, the outcome, and, if the row is a mapping, its columns.
 
         `decision` is computed as in the summary, and is None for patterns without a decision; `output` is text or JSON
         data. Tokens and seconds are None if unknown. Columns from the original row keep their values.

@@ -44,7 +44,7 @@ class SequencerHandle:
 
     name: str
     state: Any
-    """Current state; blocks replace it as a whole, or change individual fields with `update`."""
+    """Current state; blocks replace it entirely, or change individual fields with `update`."""
     path: str = ""
     """The sequencer's path in the run."""
     protected: bool = field(default=False, kw_only=True)

@@ -372,8 +372,8 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     async def main() -> None:
         results.append(await make())
 
-    # When asyncio removes its signal handler, it renders the finished task with its result, which is slow if that is
-    # large.
+    # When asyncio removes its signal handler, it renders the finished task with its result, which is slow if the result
+    # is large.
     asyncio.run(main())
     return results[0]
 

@@ -1,4 +1,4 @@
-"""Limits on a run, against which usage is reserved before each request, and accounts of a service's total usage."""
+"""Limits on a run, with usage reserved before each request, and accounts of a service's total usage."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ class Limits:
     queues.
     """
     prices: Prices | None = None
-    """Prices of tokens; None for those from `genai-prices`, if installed. A price table takes precedence over them."""
+    """Prices of tokens; None for prices from `genai-prices`, if installed. A price table takes precedence
+    over these.
+    """
 
     def __post_init__(self) -> None:
         check_count("Limits", optional=True, calls=self.calls, tokens=self.tokens)
@@ -186,7 +188,7 @@ class Budget:
             return None
         if self._limits.prices is not None:
             return GIVEN
-        # Only models on this machine were used, for which no prices are loaded.
+        # Only models on this machine were used, and no prices are loaded for them.
         return prices_source() if self.cost else "USD"
 
     def price_of(self, model: str, usage: Usage) -> float | None:
@@ -343,7 +345,7 @@ class Account:
         return (max(self._day, int(time.time() // _DAY)) + 1) * float(_DAY) if self._daily else None
 
     def expect(self, model: str, request: ModelRequest, usage: Usage | None = None) -> Used:
-        """Estimate the usage of a request; with `usage`, estimate only the counts missing there."""
+        """Estimate the usage of a request; with `usage`, estimate only the counts missing from it."""
         expected = self._pricing.estimate(model, request)
         if usage is None:
             return Used(1, expected.tokens, expected.cost)
@@ -361,7 +363,7 @@ class Account:
     def add_pending(self, used: Used, instead: Used | None = None) -> None:
         """Add `used` to the next write, in place of the reservation `instead`.
 
-        Raises BudgetReached if it would exceed the budget.
+        Raises BudgetReached if this would exceed the budget.
         """
         if instead is None:
             self._check(self._known.plus(self._owed), used)
@@ -370,7 +372,7 @@ class Account:
     async def count(self, more: Used | None = None) -> None:
         """Write the outstanding usage, plus `more` for a request about to be sent.
 
-        Raises BudgetReached if it would exceed the budget.
+        Raises BudgetReached if this would exceed the budget.
         """
         async with self._lock:
             while more is not None or self._owed != Used():
@@ -419,7 +421,7 @@ class Accounts:
         self._owners: WeakValueDictionary[str, Account] = WeakValueDictionary()
         """Accounts of the owners of runs in progress, shared so that these runs count one after the other."""
         if owner_budget is not None:
-            Account(store, owner_budget, owner="")  # raises ConfigurationError if invalid
+            Account(store, owner_budget, owner="")  # raises ConfigurationError if the budget is invalid
 
     def of(self, labels: Mapping[str, str] | None) -> tuple[Account, ...]:
         owner = (labels or {}).get(OWNER)

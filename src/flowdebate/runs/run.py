@@ -74,7 +74,7 @@ _NOTHING = nullcontext()
 
 
 class RunObserver:
-    """Observer of what happens in one run: agents' answers, calls, tools and events."""
+    """Observer of one run: its agents' answers, calls, tools and events."""
 
     def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
         """Return a context around all calls and tools contributing to one answer of a generator."""
@@ -247,7 +247,7 @@ class Run:
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
-        """Register a callback to build the raw output of the pattern at `path` if the run ends before it does."""
+        """Register a callback to build the raw output of the pattern at `path` if the run ends first."""
         self._unfinished[path] = build
 
     def set_raw_output(self, path: str, raw: object) -> None:

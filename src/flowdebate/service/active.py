@@ -1,4 +1,4 @@
-"""Active runs from the point of view of one process: runs it is executing, and runs it follows in other processes."""
+"""Active runs as seen by one process: the runs it is executing, and the runs it follows in other processes."""
 
 from __future__ import annotations
 

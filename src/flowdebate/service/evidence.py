@@ -27,7 +27,7 @@ Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
 """Outcome of checking whether something in a run follows from its journal; "unknown" if it could not be checked."""
 
 UNCHECKED = ("votes of readers", "dates and durations", "the id and the seed", "tokens and costs", "words of errors")
-"""Parts of an export that are not derived from the journal, so that its author may have put anything there."""
+"""Parts of an export that are not derived from the journal, so the export's author may have put anything there."""
 _NAMED = 3
 _AROUND = 40
 """Number of characters to show on each side of a difference."""

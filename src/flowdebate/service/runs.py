@@ -184,7 +184,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[OpenStore]:
     store = open_store(location or (None if store_location else default_store_path()), location=COMMAND)
     assert store is not None  # noqa: S101 - only False means none
     option = ""
-    if location is not None:  # `store.name` leaves out the password of a URL
+    if location is not None:  # `store.name` omits the password from a URL
         is_file = isinstance(store, SqliteStore)
         option = f" --store {shlex.quote(location if is_file else store.name)}"
         if is_file and not (new or Path(store.name).exists()):
@@ -236,7 +236,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
 
 
 async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -> StoredRun:
-    """Return the run with this name, or the `last` one; raise ConfigurationError unless exactly one is given."""
+    """Return the run with this name, or the `last` one; raise ConfigurationError unless only one of them is given."""
     if last == (name is not None):
         which = (
             "A run id cannot be combined with --last." if last else f"Say which run: flowdebate {verb} RUN, or --last."

@@ -87,10 +87,10 @@ class Service(Readership):
     """Starts, follows, answers, cancels, resumes, forks and deletes durable runs, for any front end.
 
     `patterns` are the application's own, by name; unless `plans` is False, the built-in ones, described by plans, can
-    be started as well. Runs are kept in `store` (None: FLOWDEBATE_STORE, or the user's data directory). `model` is the
-    default model of runs, and `limits` are upper bounds for every run. `budget` limits the calls, tokens and cost of
-    all runs together, counted in the store (None: the budget of the workers); `owner_budget` limits each owner's runs
-    (by the label `owner`) per day (UTC). At most `max_concurrency` runs are executed here at once, and at most
+    be started as well. Runs are kept in `store` (by default, FLOWDEBATE_STORE or the user's data directory). `model` is
+    the default model of runs, and `limits` are upper bounds for every run. `budget` limits the calls, tokens and cost
+    of all runs together, counted in the store (by default, the workers' budget); `owner_budget` limits each owner's
+    runs (by the label `owner`) per day (UTC). At most `max_concurrency` runs are executed here at once, and at most
     `owner_concurrency` per owner; `max_queued` more may wait for their turn. With `workers`, runs of the patterns known
     to the workers are executed by worker processes. Runs in other processes are followed through their journals, which
     are read every `poll` seconds if they have changed. With `recover`, runs left unfinished by one process are resumed
@@ -665,7 +665,7 @@ class Service(Readership):
             check_not_repeated(await self.store.steps(run_id), run_id, answer, store=self.store.name)
         await submit_answer(self.store, run_id, answer, place=place, by=by)
         if resume and not await open_requests(self.store, run_id):
-            with suppress(BudgetReached):  # this does not concern whoever answered: the answer is recorded
+            with suppress(BudgetReached):  # the answer is recorded, so whoever gave it need not know
                 return await self.resume(run_id)
         return await self._state(run_id)
 

@@ -67,12 +67,12 @@ class PendingInput(WireModel):
 
 
 class RunSummary(WireModel):
-    """Summary of a run's result, in one line."""
+    """Summary of a run's result, on one line."""
 
     speakers: tuple[str, ...] = ()
     """Speakers, in the order of their first turns."""
     decision: str | None = None
-    """Winner with the winning stance, or other decision, in one line; None if there is none."""
+    """Winner with the winning stance, or other decision, on one line; None if there is none."""
     models: tuple[str, ...] = ()
     """Models called in this run."""
     cost: float | None = None

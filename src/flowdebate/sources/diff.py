@@ -24,7 +24,7 @@ _LINK, _SUBMODULE = "120000", "160000"
 IS_LINK, IS_SUBMODULE, IS_BINARY = "is a link", "is a submodule", "is binary"
 HOLDS_SECRETS = f"{SECRET}, and is never read"
 TOO_LARGE = f"is larger than {MAX_FILE_MEGABYTES} MB"
-"""Reasons for leaving a changed file out."""
+"""Reason for omitting a changed file."""
 _MAX_CONTROL_SHARE = 0.02
 """Maximum share of control characters in text; in compressed files the share is about .12."""
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f]")
@@ -69,7 +69,9 @@ class Diff:
     folder: Path | str = "."
     """Any folder in the repository."""
     exclude: Sequence[str] = ()
-    """Globs for files that need no review, such as "*.lock". They are left out, and a gate may pass without them."""
+    """Globs for files that need no review, such as "*.lock". These files are omitted, and a gate may pass
+    without them.
+    """
 
 
 class _Change(NamedTuple):
@@ -244,7 +246,7 @@ class _Git:
         return [merge_base or ids[0], *ids[1:]]
 
     def _commit(self, revision: str) -> str:
-        """Return a commit's id, or the empty tree's for a first commit's parent and in an empty repository."""
+        """Return a commit's id, or the empty tree's id for the parent of a first commit and in an empty repository."""
         identifier = self._id_of(revision)
         if identifier is not None:
             return identifier

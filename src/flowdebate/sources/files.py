@@ -123,7 +123,7 @@ def read_texts(texts: Mapping[str, str]) -> list[Source]:
 
 
 class _Room:
-    """Limits on a run's sources in total, because they are stored with it and sent with each turn."""
+    """Limits on the total size of a run's sources, because these are stored with the run and sent with each turn."""
 
     def __init__(self) -> None:
         self._text, self._images = MAX_TEXT_MEGABYTES * MEGABYTE, MAX_IMAGES_MEGABYTES * MEGABYTE
@@ -154,7 +154,7 @@ def allowed_folders(paths: Iterable[str | Path], *, location: str) -> tuple[Path
 
 
 def outside_of(folders: Sequence[Path], entries: Sequence[str]) -> list[str]:
-    """Return the `entries` outside all `folders`, which include stdin."""
+    """Return the `entries` outside all `folders`; stdin is always outside."""
     paths = {entry: _named(entry, Path())[1] for entry in entries}
     return [
         entry
@@ -272,7 +272,8 @@ def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
                     source = _read_file(path, entry, label)
                     if source.image is None:
                         yield source
-                    else:  # images in folders are mostly logos, and each one costs as much as a long text in every turn
+                    # images in folders are mostly logos, and each one costs as much as a long document in every turn
+                    else:
                         why = "is an image: name it itself to show it"
             except BadFile as error:
                 why = error.problem

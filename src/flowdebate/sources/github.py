@@ -125,7 +125,7 @@ class Changes:
     merge_base: str
     """Commit at which the branch began."""
     since: str | None
-    """Last commit whose changes had been read before; None to read the whole change."""
+    """Last commit whose changes had been read before; None to read all changes."""
     sources: list[Source]
     is_fork: bool = False
     """True if the branch is in another repository."""
@@ -196,7 +196,7 @@ class GitHub:
         """Read the changes in a pull request; with `since`, only the changes made after that commit.
 
         `merge_base` is the commit at which the branch began when `since` was read, and `again` names files to read in
-        full. The whole change is read if `since` is no longer part of the branch, or if the comparison is too long.
+        full. All changes are read if `since` is no longer part of the branch, or if the comparison is too long.
         """
         pull = self._get(self._pull(number), _Pull)
         files = [*self._pages(f"{self._pull(number)}/files", _File)]
@@ -268,7 +268,7 @@ class GitHub:
         if (reason := self._omission_reason(file, new)) is not None:
             return Source(name=name, left_out=reason)
         patch = file.patch or ""
-        # GitHub omits or shortens a patch if it is long, or if attributes declare the file binary
+        # GitHub omits or shortens a patch if the patch is long, or if attributes declare the file binary
         if _count(patch) < file.additions + file.deletions or (not patch and file.status not in _WITHOUT_PATCH):
             try:
                 patch = self._whole_patch(file, old, new)

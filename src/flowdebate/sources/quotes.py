@@ -194,7 +194,7 @@ class VerifiedQuote(Quote):
 
 # Quotations in text
 
-_DEEPEST = 2  # maximum nesting depth of quotations; deeper ones are left out
+_DEEPEST = 2  # maximum nesting depth of quotations; deeper ones are omitted
 _MAX_OPEN_MARKS = 16  # maximum number of open marks, because text consisting only of marks would take quadratic time
 
 # Closing marks, keyed by opening mark.
@@ -251,8 +251,8 @@ _MIN_WORDS = 2  # minimum number of words, because any single word occurs in mos
 def find_quotes(text: str) -> list[Quote]:
     r"""Find the quotations in `text`, ordered by their start, so that a quotation precedes those nested in it.
 
-    Straight, curly, „German“, «French», »reversed« and 「Japanese」 marks are recognized, single marks in these styles
-    unless they are apostrophes, and block quotes: lines that begin with ">", except a last line naming the author. A
+    It recognizes straight, curly, „German“, «French», »reversed« and 「Japanese」 marks, single marks in these styles
+    unless they are apostrophes, and block quotes (lines beginning with ">", except a last line naming the author). A
     mark without a counterpart starts no quote. Quotes nested more than two levels deep are omitted.
 
     >>> [quote.text for quote in find_quotes("It said “we don’t «cut» it”.\n> Rents rose.\n> Twice.")]
@@ -309,7 +309,7 @@ def _blocks(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-_BEGINNINGS = (1, 4, 8, 16)  # lengths of the index keys, which save comparing a quote with a whole source
+_BEGINNINGS = (1, 4, 8, 16)  # lengths of the index keys; the index avoids comparing a quote with a whole source
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ StepKind = Literal["call", "effect", "loss", "human"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """Inputs and options with which a run was started, which never change."""
+    """A run's initial inputs and options, which never change."""
 
     run_id: str
     block: str
@@ -314,7 +314,7 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
 
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
-    """Keep the run in `ending` while its end or release is being written, and after an error that may prevent it."""
+    """Keep the run in `ending` while its end or release is being written, and if writing may have failed."""
     # If the end of a run cannot be written, for example because the disk is full, the run is no longer in progress but
     # still owned: the same store object must be able to take or delete it.
     ending.add(run_id)
@@ -354,11 +354,7 @@ def header_of(text: str, store: str) -> RunHeader:
 
 
 def documents_of(run_id: str) -> str:
-    """Return the name of the collection for a run's documents that exports include, such as its readers' votes.
-
-    >>> documents_of("rents")
-    'run/rents'
-    """
+    """Return the name of the collection holding a run's exportable documents, such as its readers' votes."""
     return f"run/{run_id}"
 
 

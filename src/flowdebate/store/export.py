@@ -148,7 +148,7 @@ async def import_runs(
     """Add the runs in `lines` to `store`, without an owner; each is added either completely or not at all.
 
     The runs are marked as foreign (`RunHeader.foreign`), because the author of the file chose their inputs, plans and
-    recorded answers. With `trusted`, for files written only by your own programs, they are left as they are. Raises
+    recorded answers. With `trusted`, for files written only by your own programs, they are left unmarked. Raises
     BadFile, stating `source`, the line and the field, if the lines are not an export; and RunExists if a run's id is
     taken, unless `exists` is "skip". Runs before that one stay imported, and a note on the error names them.
     """

@@ -40,9 +40,9 @@ class Workers:
     of the same `version`, so change it whenever a pattern or a model changes. Each worker executes up to
     `max_concurrency` runs at once and polls the queue every `poll` seconds; all workers together execute up to
     `owner_concurrency` runs per owner. A run whose provider is unavailable goes back to the queue, for at most `outage`
-    seconds without progress (0: it fails at once). Imported runs are refused unless `allow_imported` is set, because
-    their models, limits and recorded answers were chosen by the author of the imported file. `observe` traces the runs
-    submitted and executed by this process.
+    seconds without progress (with 0, it fails at once). Imported runs are refused unless `allow_imported` is set,
+    because their models, limits and recorded answers were chosen by the author of the imported file. `observe` traces
+    the runs submitted and executed by this process.
 
     >>> from flowdebate import Debater, debate
     >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])

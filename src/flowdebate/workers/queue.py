@@ -139,7 +139,7 @@ Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
 """Status of a run's latest delivery: waiting, taken by a worker, ended, failed, or cancelled."""
 _DEATHS_TOGETHER = 2  # number of deaths of workers with other runs in progress, after which the run is executed alone
 
-# DBOS statuses and what they are called here.
+# DBOS statuses, mapped to the names used here.
 DELIVERIES: Mapping[str, Delivery] = {
     "ENQUEUED": "waiting",
     "DELAYED": "waiting",
@@ -190,9 +190,9 @@ class History:
     outages: int = 0
     """Number of consecutive delays because the run's provider was unavailable, without a step being recorded."""
     since: int = 0
-    """Time of the first such delay, in seconds since the epoch."""
+    """Time of the first delay counted in `outages`, in seconds since the epoch."""
     steps: int = 0
-    """Number of the run's recorded steps at the last death or delay."""
+    """Number of the run's recorded steps at the last death of a worker, or the last delay."""
 
     @classmethod
     def of(cls, delivery: WorkflowStatus) -> History:
@@ -292,7 +292,7 @@ class RunQueue:
             raise StoreError(address.name, address.describe(cause)) from None
 
     def send(self, run_id: str, *, owner: str = "", priority: int | None = 0) -> bool:
-        """Put the run on the queue unless a delivery is active; return whether one is waiting and none is ending.
+        """Put the run on the queue unless a delivery is active; return False if a worker already has one.
 
         Runs with a lower priority value are taken first, and owners take turns within a priority. A priority of None
         comes before all others.
@@ -402,7 +402,7 @@ class RunQueue:
         )
 
     def cancelled(self, ids: Iterable[str]) -> set[str]:
-        """Return those of `ids` whose deliveries are cancelled."""
+        """Return the `ids` whose deliveries are cancelled."""
         workflows = self.open().list_workflows(
             workflow_ids=list(ids), status="CANCELLED", load_input=False, load_output=False
         )

@@ -108,7 +108,7 @@ class _Provider:
         """Return whether to retry a failed run later, because its provider became unavailable only recently."""
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
-        # Errors of an unavailable provider, in which case another call would fail as well.
+        # Errors indicating an unavailable provider: another call would fail as well.
         temporary = (ModelUnavailable, ProviderFailed, RateLimited, ModelTimeout)
         is_away = isinstance(error, CircuitOpen) or (isinstance(error, temporary) and error.transient)
         if not is_away or not self._outage:

@@ -29,7 +29,7 @@ from flowdebate.store.open import StoreChoice, open_store
 
 
 def parse_text(answer: object, *, block: str) -> str:
-    """Check that text is valid Unicode, not blank, and no longer than an argument may be; else raise OutputError."""
+    """Check that text is valid Unicode, not blank and at most as long as an argument; raise OutputError otherwise."""
     if not isinstance(answer, str):
         raise _misfit(block, f"must be text (got {typed(answer)})")
     text = clean_text(str(answer))
@@ -208,9 +208,9 @@ async def submit_answer(
 
     `answer` is text or, if the request has a schema, data or its JSON. If the run is waiting for several answers,
     `block` (a name) or `place` selects one. Only the first answer to a request counts. `by` is recorded as the answer's
-    author, for answers that do not come from a person. Raises OutputError, naming each invalid field; NotAwaited if the
-    run is not waiting for such an answer, or already has it; RunNotFound; RunConflict while another process is
-    executing the run.
+    author, for answers not given by a person. Raises OutputError, naming each invalid field; NotAwaited if the run is
+    not waiting for such an answer, or already has it; RunNotFound; RunConflict while another process is executing the
+    run.
     """
     recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
     cancelled = await wait_uncancelled(recording)  # otherwise the run would stay locked until this process exits

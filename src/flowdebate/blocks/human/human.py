@@ -193,7 +193,7 @@ class _Check:
             raise OutputError(self.block, f"a {self.output.name}", violation.problems, by_person=True) from None
 
     def dump(self, value: object) -> object:
-        """Dump `value` as JSON data from which the validator restores it."""
+        """Convert `value` to JSON data from which the validator can restore it."""
         return value if self.output is None else self.output.dump(value)
 
 
@@ -213,8 +213,8 @@ def human(
     """Create a block that asks a human, for any role in any pattern; its output is text, or fits `output_schema`.
 
     The human sees `prompt`, the question, `context`, the transcript so far, and the expected form of the answer.
-    `prompt` and `context` are text, or functions of `(input, ctx)` or `(input)`. In a role that needs more than text,
-    such as a judge's, the answer has that role's fields unless there is an `output_schema`.
+    `prompt` and `context` are text, or functions of `(input, ctx)` or `(input)`. In a role requiring more than text,
+    such as judge, the answer has the role's fields unless there is an `output_schema`.
 
     `ask(request)`, sync or async, returns the answer immediately: `ask=ask_in_terminal` lets the human type it. A
     durable run records the answer and never requests it again. Without `ask`, the run is suspended: calls in flight

@@ -58,7 +58,7 @@ class _Pool:
             for key, shared in list(self.clients.items()):
                 if not (shared.users or self.keepers):
                     del self.clients[key]
-                    # a client closes its sockets before its first await, so a cancellation leaves no others open
+                    # a client closes its sockets before its first await, so a cancellation leaves none open
                     closing.push_async_callback(shared.closing.aclose)
             with _lock:
                 if not (self.clients or self.keepers):

@@ -133,8 +133,8 @@ def _secrets_of(parts: SplitResult, headers: Headers) -> Iterator[str]:
         yield from (part for part in re.split(r"[\s;,=]+", value) if _RANDOM.search(part))
 
 
-# Suffixes of the names of secret headers and parameters; those in `_SHORT` must match whole names, because "zipcode" is
-# harmless.
+# Suffixes of the names of secret headers and parameters; entries in `_SHORT` must match the whole name, because
+# "zipcode" is harmless.
 _SECRETS = ("key", "token", "secret", "auth", "authorization", "password", "signature", "credential", "cookie")
 _SHORT = frozenset({"sig", "code", "pwd", "pass"})
 # At least 12 mixed letters and digits, typical of keys but not of words.

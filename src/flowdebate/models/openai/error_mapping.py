@@ -83,7 +83,7 @@ _KEY = re.compile(
     r"(key|token)|(api|access|auth)[ _-]?(key|token)\b.{0,40}(invalid|not valid|incorrect|expired|missing|revoked)"
     r"|unauthori[sz]ed|unauthenticated|authentication|invalid credentials"
 )
-# A 403 can have many reasons; this wording indicates that it is the key.
+# A 403 can have many reasons; this wording indicates that the key is the reason.
 _DENIED = re.compile(
     r"\bkeys?\b|api_?key|\bauth|credential|permission|access[ _]denied|\btoken (is|has|was)\b|country|\bregion\b"
     r"|territor|account|subscription"

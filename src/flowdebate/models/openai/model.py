@@ -52,7 +52,7 @@ _OPENAI = "https://api.openai.com"
 _KEY_ENV = "OPENAI_API_KEY"
 _URL_ENV = "OPENAI_BASE_URL"
 
-# Common models that cannot read images; for any others, the server reports it.
+# Common models that cannot read images; for any other model, the server reports an error.
 _BLIND = re.compile(
     r"gpt-(3|4(-\d{4})?$|oss)|o[13]-mini|deepseek|codestral|devstral|mistral-(7b|nemo)|llama-?3([.:]|$)|glm-\d[^v]*$",
     re.IGNORECASE,

@@ -122,7 +122,7 @@ def instruction(output: OutputSchema, mode: str) -> str:
 
 
 def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: bool) -> ModelResponse:
-    """Parse the answer to such a request: its text, not yet validated, or calls to `offered` tools.
+    """Parse the answer to a request for `output`: its text, not yet validated, or tool calls if tools were `offered`.
 
     An answer written as text instead of as a tool call counts, and is listed among the repairs. A truncated answer
     (`length`) is returned unchanged.

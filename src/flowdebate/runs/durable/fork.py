@@ -121,7 +121,9 @@ class _Parent:
     edits: Mapping[str, Any]
     began_at: float
     left_at: float
-    """Time at which the fork diverges from its parent, on the parent's clock, as is `began_at`, the parent's start."""
+    """Time at which the fork diverges from its parent. Like `began_at`, the parent's start, it is on the parent's
+    clock.
+    """
     reused_key: str | None = None
     """Substring in the keys of steps that are reused regardless of their current requests; None if there are none."""
 

@@ -65,7 +65,7 @@ class PostgresCounter:
         self._end = finalize(self, self._sessions.close)
 
     async def take(self, key: str, *, interval: float, burst: float, brim: float, longest: float) -> tuple[float, bool]:
-        """Return the seconds until the next slot, and whether it was taken; slots more than `longest` away are not."""
+        """Return the seconds until the next slot, and whether it was taken; none over `longest` away is taken."""
         values = {"key": key, "each": interval, "burst": burst, "brim": brim, "longest": longest}
 
         def work(session: Session) -> tuple[float, bool]:

@@ -195,7 +195,7 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
     """Create the tables in a new file; raise StoreError, before writing, for another program's or version's file."""
-    # In one transaction, so that a file being created by another process is seen either before or after that.
+    # In one transaction, so that a file being created by another process is seen either before or after its creation.
     connection.execute("BEGIN")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
@@ -277,7 +277,7 @@ class Disk:
         """
 
     def check(self) -> OSError | None:
-        """Check that the file is still the original one; return `lost`, which is the error if it is not."""
+        """Check that the file is still the original one; return `lost`, the error if it is not."""
         try:
             status = self._path.stat()
         except OSError as error:

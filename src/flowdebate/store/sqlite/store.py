@@ -369,7 +369,7 @@ class SqliteStore(Store):
         self._open_steps.add_run(run_id, *rows.list_open_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError if another version has changed the file since; work in progress ends, and no more begins."""
+        """Raise StoreError if another version has since changed the file; work in progress ends, and none begins."""
         check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows

@@ -44,7 +44,7 @@ class _Job(Job):
 
 
 class Writer:
-    """Executor of jobs in order, each of them completely or not at all, even if its caller is cancelled.
+    """Executor of jobs, in order and each either completely or not at all, even if its caller is cancelled.
 
     Writing to the page cache is quick, but waiting for locks or the disk is not. Therefore all writes from one turn of
     an event loop become one transaction in its next turn, and a thread syncs the disk once for all of them. Another
@@ -121,7 +121,7 @@ class Writer:
 
     @property
     def lost(self) -> OSError | None:
-        """Error of a failed sync, or FileNotFoundError if the file is gone; no further jobs are executed then."""
+        """Error of a failed sync, or FileNotFoundError if the file is gone; after it, no further jobs are executed."""
         return self._disk.lost
 
     @property
@@ -249,7 +249,7 @@ def _run_jobs(jobs: list[_Job], connection: sqlite3.Connection) -> None:
         else:
             _in_transaction(work, connection)
     except BaseException as error:  # noqa: BLE001 - raised where the jobs are awaited
-        if len(jobs) == 1 or _is_lock(error):  # each job by itself would wait just as long again
+        if len(jobs) == 1 or _is_lock(error):  # retrying each job alone would mean waiting just as long again
             for job in jobs:
                 job.error = error
             return

@@ -33,8 +33,8 @@ _TABLES = (
     "COMMENT ON COLUMN runs.owner IS 'the advisory lock that whoever carries the run out holds'",
     "COMMENT ON COLUMN runs.claim IS 'the last change of owner, so that it can be asked for twice'",
     "COMMENT ON COLUMN runs.brief IS 'the outcome without its outputs, which lists do not show'",
-    # In list order: using an index on `runs.labels`, all runs with a label would have to be read to find the newest. An
-    # entry contains only the beginning of a long label; `runs.labels` decides.
+    # In list order: with an index on `runs.labels`, finding the newest run would require reading all runs with a label.
+    # An entry contains only the beginning of a long label; `runs.labels` decides.
     """
     CREATE TABLE run_labels (
         label text COLLATE "C" NOT NULL,
