@@ -82,7 +82,7 @@ def number_problem(
     maximum: float | None = None,
     below: float | None = None,
 ) -> str:
-    """Say why `value` is not a number within the limits; "" if it is one.
+    """Say why `value` is not a number within the limits; return "" if it is one.
 
     >>> number_problem(0, minimum=1), number_problem("x", whole=True, minimum=1), number_problem(2, minimum=0)
     ('must be at least 1', 'must be a whole number of at least 1', '')
@@ -115,7 +115,7 @@ def number_problem(
 
 
 def text_problem(value: object) -> str:
-    r"""Say why `value` is not text, or has nothing visible; "" if it is fine.
+    r"""Say why `value` is not text, or has nothing visible; return "" if it is fine.
 
     >>> text_problem(" \n"), text_problem(None), text_problem(3), text_problem("a")
     ('must not be blank', 'is required', 'must be text', '')
@@ -276,7 +276,7 @@ def rephrase_problem(problem: str) -> str:
 
 
 _MAX_SERVER_TEXT_LENGTH = 500  # maximum length of a server's text in an error message, in characters
-_LOOKED_AT = 20_000  # maximum number of characters searched for keys, because error pages can have megabytes
+_LOOKED_AT = 20_000  # maximum number of characters searched for keys, because error pages can be megabytes long
 _MIN_SECRET_LENGTH = 6  # minimum length of a key; shorter values are placeholders, and also occur in ordinary words
 _REDACTED = "[redacted]"
 # API keys, even if the server has masked the middle of them.
@@ -288,7 +288,7 @@ _KEYS = (
 
 
 def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the choice most similar to `word`; None if no choice is similar.
+    """Return the choice most similar to `word`, or None if no choice is similar.
 
     >>> nearest("rounds", ["max_rounds", "model"])
     'max_rounds'
@@ -299,7 +299,7 @@ def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str | 
 
 
 def did_you_mean(word: str, choices: Iterable[str], *, form: str = "{}", cutoff: float = 0.6) -> str:
-    """Return a question about the choice most similar to `word`; "" if no choice is similar.
+    """Return a question about the choice most similar to `word`, or "" if no choice is similar.
 
     >>> did_you_mean("debte", ["council", "debate"])
     'Did you mean debate?'

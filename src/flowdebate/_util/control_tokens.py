@@ -2,7 +2,7 @@
 
 The list contains the special tokens of well-known tokenizers, and the tokens that chat templates put around messages
 and tools. It does not contain patterns, so nothing else is mistaken for a token: `List<String>`, `<|` and `[OPTIONS]`
-are not. Tokens that occur in ordinary text are left out: `<s>`, `</s>`, `<mask>`, `<image>` and `<PRE>` are HTML or SVG
+are not. Tokens that occur in ordinary text are omitted: `<s>`, `</s>`, `<mask>`, `<image>` and `<PRE>` are HTML or SVG
 elements, `<filename>`, `[ARGS]` and `[PREFIX]` occur in usage messages, and `<unk>`, `<pad>` and `[CLS]` do not end a
 message. Sources: the model families' published tokenizer files and chat templates, and the tables in llama.cpp
 (`llama-chat.cpp`, `llama-vocab.cpp`).

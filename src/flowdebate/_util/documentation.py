@@ -27,7 +27,7 @@ class Titles(NamedTuple):
     """Title of the section; empty for a whole page."""
 
     def __str__(self) -> str:
-        """Describe the location in words.
+        """Describe the location by its titles.
 
         >>> str(Titles("Models", "")), str(Titles("Models", "Effort"))
         ('the page “Models” of the documentation', '“Effort” on the page “Models” of the documentation')
@@ -72,7 +72,7 @@ def slug(heading: str) -> str:
 
 
 def read_page(name: str) -> str | None:
-    """Read a page's Markdown; None if there is no such page."""
+    """Read a page's Markdown; return None if there is no such page."""
     folder = _folder()
     file = folder / f"{name}.md"
     if not _NAME.fullmatch(name) or not file.is_file():

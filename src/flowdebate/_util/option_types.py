@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 def rejected(problem: str) -> PydanticCustomError:
-    """Create the error of a validator, shown as it stands."""
+    """Create a validator's error, whose message is shown unchanged."""
     return PydanticCustomError("rejected", "{problem}", {"problem": problem})
 
 
 def explained(problem: str | Callable[[object], str]) -> WrapValidator:
-    """Explain rejected values of a type with `problem`, not in pydantic's words."""
+    """Explain rejected values of a type with `problem` instead of pydantic's message."""
 
     def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
         try:
@@ -45,7 +45,7 @@ def explained(problem: str | Callable[[object], str]) -> WrapValidator:
 
 
 def number(**limits: Any) -> WrapValidator:  # noqa: ANN401 - those of `number_problem`
-    """Explain rejected numbers by the limits of the type."""
+    """Explain rejected numbers by stating the type's limits."""
     return explained(partial(number_problem, **limits))
 
 

@@ -98,7 +98,7 @@ def check_number(
 ) -> None:
     """Check that each option is a finite number within the limits; otherwise raise ConfigurationError.
 
-    `values` are options whose names are not identifiers. An `optional` one may be None.
+    `values` contains the options whose names are not identifiers. If `optional` is set, an option may also be None.
 
     >>> check_number("elo_changes()", above=0, k=-1)
     Traceback (most recent call last):
@@ -164,7 +164,7 @@ def check_share(location: str, *, ends: bool = True, **options: object) -> None:
 def check_text(
     location: str, values: Mapping[str, object] = _NONE, /, *, optional: bool = False, **options: object
 ) -> None:
-    """Check that each option is text that is not blank; otherwise raise ConfigurationError."""
+    """Check that each option is non-blank text; otherwise raise ConfigurationError."""
     for name, value in {**values, **options}.items():
         if (problem := text_problem(value)) and not (optional and value is None):
             raise ConfigurationError(location, name, value, problem)

@@ -96,7 +96,7 @@ class BaseEvent:
     kind: ClassVar[str]
     """Event kind, for readers that do not know the class."""
     repeats_speech: ClassVar[bool] = False
-    """True if the event merely repeats text that the run's readers already have, so chats leave it out."""
+    """True if the event merely repeats text that the run's readers already have, so chats omit it."""
     output_item: ClassVar[tuple[str, str] | None] = None
     """Field whose value also appears in the raw output, and the output's field, which holds one such value or a list of
     them.

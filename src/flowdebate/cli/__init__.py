@@ -6,7 +6,7 @@ import gc
 
 
 def main() -> None:
-    """Run the command with this process's arguments; always exits by raising SystemExit."""
+    """Run the command with this process's arguments, and always exit by raising SystemExit."""
     from flowdebate.cli.terminal.process import clean_up_at_termination, prepare_streams
 
     # A run has about ten thousand objects, and a server may hold a thousand runs. With the default thresholds, Python

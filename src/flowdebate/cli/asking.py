@@ -162,7 +162,7 @@ _MAX_LENGTH = 80
 
 
 class ProgressLines:
-    """Progress lines on stderr: failures at once, counts every few seconds.
+    """Progress lines on stderr: failures immediately, counts every few seconds.
 
     `calls` is the typical number of calls per question, used to estimate the remaining time until the first question is
     done.
@@ -276,7 +276,7 @@ def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
 
 
 def _describe(counts: Counts, seconds_left: float | None) -> list[str]:
-    """Describe counts in words, most important first because a narrow terminal truncates the line."""
+    """Describe the counts, most important first because a narrow terminal truncates the line."""
     from flowdebate.cli.terminal.screen import duration
     from flowdebate.evaluation.documents import rate_text
     from flowdebate.runs.batch import BatchSummary

@@ -77,7 +77,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     """Audit judges for bias and consistency.
 
     The audit tests whether judges favor a slot or a label, and whether they repeat their verdicts in another order. The
-    findings list the preferences found, and the tests without enough verdicts.
+    findings list the preferences found, and the tests with too few verdicts.
     """
     from flowdebate.evaluation.stored_audit import audit_of, audited_runs, has_intervals, read_items
     from flowdebate.service.runs import each_run, opened
@@ -318,7 +318,7 @@ def leaderboard(
     ] = "text",
     store: opt.StoreName = None,
 ) -> None:
-    """Rank models by the stored debates they won, and judges by influences other than arguments.
+    """Rank models by the stored debates they won, and judges by how consistent their verdicts are.
 
     The report also counts the repaired answers of each model. No model is called. A game is a pair of sides with
     different models.

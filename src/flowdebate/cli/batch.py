@@ -142,7 +142,7 @@ async def run_batch(
         on_error="collect",
         progress=None,
         until=totals.reached,
-        on_uncertain="retry",  # users cannot decide this one by one for hundreds of questions
+        on_uncertain="retry",  # users cannot decide this individually for hundreds of questions
         allow_changes=False,
         plan_item=plans.plan_row,
     )
@@ -204,7 +204,7 @@ class Plans:
             self.stored["options"].pop(key)
         if planned.dealt is not None:  # `dealt` values are assigned to each question's sides
             self.stored["options"]["model"] = planned.options.model
-        if not planned.speakers:  # any sides will do to check the options
+        if not planned.speakers:  # any sides will do for checking the options
             planned = with_sides(planned, info.load_page().any_speakers(first))
         self._proposed: dict[str, Sequence[Debater]] = {}
         """Sides that the model has proposed, by question."""
@@ -267,7 +267,7 @@ class Plans:
         plan = self.of(row)
         dealt = {} if plan.dealt is None else {"model": plan.dealt}
         options = {**self.options_of(row), **plan.info.load_page().settled(plan), **dealt}
-        if plan.options.sources:  # store the texts instead of the file names
+        if plan.options.sources:  # store the sources' text instead of their file names
             options["sources"] = plan.options.stored()["sources"]
         return plan.pattern(), {**self.stored, "options": options}
 

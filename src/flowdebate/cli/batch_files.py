@@ -218,7 +218,7 @@ class Line:
 
 
 def _answer_of(raw: object, output: object) -> str | None:
-    """Return the answer in words: the synthesizer's output if there is any, otherwise the pattern's result."""
+    """Return the answer as text: the synthesizer's output if there is any, otherwise the pattern's result."""
     if isinstance(output, str):
         return output
     if output is not None and output is not raw:
@@ -320,7 +320,7 @@ class JsonOut(Out):
             raise BadFile(str(self._path), "is being written by another process") from None
 
     def _resume(self) -> None:
-        """Keep the lines of finished rows; drop truncated lines and those of rows to be resumed."""
+        """Keep the lines of finished rows; drop truncated lines and the lines of rows to be resumed."""
         if not self._path.is_file():  # for a device or a pipe, there is nothing to continue
             return
         # an incomplete line may end in the middle of a character
@@ -374,7 +374,7 @@ class CsvOut(JsonOut):
 
 
 def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
-    """Return the writer for `path`: stdout for "-", and a writer without output for None.
+    """Return the writer for `path`; "-" means stdout, and None discards all results.
 
     An unknown suffix raises BadFile.
     """

@@ -70,7 +70,7 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """A run followed until it ended or the view closed."""
+    """A run followed until it ended or the view was closed."""
 
     view: View
     unwritten: WriteFailed | None
@@ -290,7 +290,7 @@ async def end_of_stored(place: OpenStore, run_id: str) -> Ended:
 
 
 def _state_of(document: Document) -> str:
-    """Return the status of a run; a run whose output could not be written counts as one without a verdict."""
+    """Return the status of a run; a run whose output could not be written counts as having no verdict."""
     return "no_verdict" if any(loss.instead == "no_output" for loss in document.raw.losses) else document.status
 
 
@@ -338,9 +338,7 @@ def finish(  # noqa: C901 - one thing to write after the other
 # Advice on stderr
 
 _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_letter": " --retry-dead-letter"}
-"""Options for resuming a run that reached a limit; limits on calls and tokens cover the whole run from its
-beginning.
-"""
+"""Options for resuming a run that reached a limit; limits on calls and tokens apply to the run from its start."""
 _WHY = {
     "left_behind": "The process of the run is gone. ",
     "rejected": "No worker can execute the run in its current state. ",
@@ -350,7 +348,7 @@ _WHY = {
 
 
 def _advice(status: str, run_id: str | None, *, place: OpenStore | None, limit: str | None = None) -> str:
-    """Explain how to resume a run; "" if there is nothing to resume."""
+    """Explain how to resume a run; return "" if there is nothing to resume."""
     from flowdebate.service.runs import short_id
     from flowdebate.ui.statuses import RESUMABLE
 
@@ -364,7 +362,7 @@ def _advice(status: str, run_id: str | None, *, place: OpenStore | None, limit: 
 
 
 def resume_advice(run: StoredRun, place: OpenStore) -> str:
-    """Explain why a stored run's process ended and how to resume the run; "" if there is nothing to resume."""
+    """Explain why a stored run's process ended and how to resume the run; return "" if there is nothing to resume."""
     from flowdebate.service.runs import state_of
     from flowdebate.ui.plan import pattern_of_run
 

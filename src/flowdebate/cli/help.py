@@ -311,7 +311,7 @@ _KINDS = {"int": "a whole number", "number": "a number", "float": "a number"}
 
 @contextmanager
 def explain_error(ctx: Context, args: Sequence[str], parameters: Sequence[ClickParameter]) -> Iterator[None]:
-    """Rewrite a parser error in plain language, with the problem and the likely intention."""
+    """Rewrite a parser error in plain language, stating the problem and what the user probably meant."""
     typed = list(args)  # copied, because the parser consumes the list
     try:
         yield
@@ -323,7 +323,7 @@ def explain_error(ctx: Context, args: Sequence[str], parameters: Sequence[ClickP
 
 
 def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickParameter]) -> str | None:  # noqa: ANN401 - one of a private module
-    """Return a parser error in plain language; None if it already is."""
+    """Return a parser error in plain language, or None if the error is already plain."""
     flag, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
     if hasattr(error, "possibilities"):
         flags = [
@@ -348,7 +348,7 @@ def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickPa
 
 
 def _value_of(option: str, args: Sequence[str]) -> str | None:
-    """Return the text that the user typed for an option; None if the option was not set."""
+    """Return the text that the user typed for an option, or None if the option was not set."""
     for index, word in enumerate(args):
         if word == option:
             return args[index + 1] if index + 1 < len(args) else None
@@ -358,14 +358,14 @@ def _value_of(option: str, args: Sequence[str]) -> str | None:
 
 
 def _page_of(name: str) -> PatternPage | None:
-    """Return the page of the pattern with this command name; None if the command does not belong to a pattern."""
+    """Return the page of the pattern with this command name, or None if the command does not belong to a pattern."""
     info = find_pattern(name)
     page: PatternPage | None = info.load_page() if info is not None and name == info.verb else None
     return page
 
 
 def _write_forms(forms: Sequence[str], formatter: HelpFormatter) -> None:
-    """Write the forms of usage as command lines, ready to paste."""
+    """Write the usage forms as command lines, ready to paste."""
     with formatter.section("Usage"):
         for line in forms:
             formatter.write("".join(f"{part}\n" for part in _pasted(line, formatter)))

@@ -305,7 +305,7 @@ class PullRequestReview:
             else:
                 self._github.update_review(self._number, self._comment.id, body)
             for note in notes:
-                # A rejected note goes into the comment.
+                # A rejected note is added to the comment instead.
                 self._github.create_note(self._number, self.changes.head, note)
         except BadFile as error:
             print_message(f"Error: the review is not posted: {error}")
@@ -353,7 +353,7 @@ class PullRequestReview:
         return notes
 
     def _lines(self, place: Place) -> dict[str, JsonValue] | None:
-        """Return a finding's lines for its note; None if they are outside the diff."""
+        """Return a finding's lines for its note, or None if they are outside the diff."""
         lines = self.changes.lines.get(place.file or "", set())
         if not place.found or place.line not in lines:
             return None

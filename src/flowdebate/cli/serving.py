@@ -460,8 +460,8 @@ def queue(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Show the queue of your workers, submit a run, or resume or cancel matching runs.
 
-    Resume and cancel take 200 runs at a time. Without --status they select runs stopped early, or runs in progress.
-    With submit, --pattern and --label apply to the new run.
+    Resume and cancel take 200 runs at a time. Without --status, resume selects runs that stopped early, and cancel
+    selects runs in progress. With submit, --pattern and --label apply to the new run.
     """
     filters: dict[str, Any] = {"status": status, "pattern": pattern, "text": text, "labels": opt.read_labels(label)}
     if action == "show" and (any(filters.values()) or retry_dead_letter):

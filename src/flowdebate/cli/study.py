@@ -81,8 +81,8 @@ def compare(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Compare texts that answer a question: judges read them blind, in all orders.
 
-    Instead, you can pass one file of rows, each with a question and one text per system. After an interruption, the
-    same command continues and pays for no recorded answer twice.
+    Alternatively, pass one file of rows, each with a question and one text per system. After an interruption, repeating
+    the command continues without paying for recorded answers again.
     """
     from flowdebate.evaluation import compare_all
     from flowdebate.evaluation.documents import lay_out
@@ -94,7 +94,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     if many:
         for flag, value in (("--question", question), ("--reference", reference)):
             opt.check(value is None, flag, "cannot be set for a file of rows, which has a column for it")
-        source_rows = read_rows(files[0])[:limit]  # an empty cell is not a text
+        source_rows = read_rows(files[0])[:limit]  # an empty cell means that there is no such text
         rows = [
             {"question": row.question, **{key: cell for key, cell in row.columns.items() if cell != ""}}
             | ({} if truth is None or row.columns.get(truth) != "" else {truth: None})
@@ -146,7 +146,7 @@ def compare(  # noqa: PLR0913 - the options of the command
 
 @contextmanager
 def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Convert errors of `compare_all`: name the flag, or the row of the file at `path` for empty cells (`blanks`)."""
+    """Make errors from `compare_all` name the flag, or for empty cells (`blanks`) the row in the file at `path`."""
     try:
         yield
     except ConfigurationError as error:
@@ -251,8 +251,9 @@ def study(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Compare designs of a debate with baselines and with each other, on questions with known answers.
 
-    Ask all unanswered questions, even after an interruption, and report. `register STUDY` records the questions and
-    comparisons beforehand; `report STUDY` asks nothing. --max-calls and --max-tokens apply to each debate.
+    Ask all questions that are still unanswered, even after an interruption, and report the results. `register STUDY`
+    records the questions and comparisons beforehand; `report STUDY` calls no model. --max-calls and --max-tokens apply
+    to each debate.
     """
     doing = action if action in ("register", "report") else "ask"
     path = file if doing != "ask" else action

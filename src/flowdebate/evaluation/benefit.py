@@ -1,4 +1,4 @@
-"""Paired comparison of debates with baselines: accuracy, intervals, exact tests, cost, and a summary in words."""
+"""Paired comparison of debates with baselines: accuracy, intervals, exact tests, cost, and a summary in prose."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ class PairedComparison(WireModel):
     """Debate accuracy minus baseline accuracy, with the bounds of Newcombe's interval for paired proportions."""
     worst: float
     best: float
-    """Difference if, on every question whose debate failed, only the baseline or only the debate had been right."""
+    """Lowest and highest possible difference: on every question whose debate failed, only the baseline or only the
+    debate is assumed to be right.
+    """
     clusters: int
     """Number of independent groups of questions."""
     p: float
@@ -102,7 +104,7 @@ class BenefitReport(InNotebooks, WireModel):
     missing: Missing = "wrong"
     """How failed debates are counted."""
     without_truth: int = 0
-    """Number of questions left out because their correct answer is unknown."""
+    """Number of questions omitted because their correct answer is unknown."""
     confidence: float
     min_gain: float
     """Smallest gain in accuracy that justifies the cost."""
@@ -243,7 +245,7 @@ def _mean_if_complete(amounts: Sequence[float | None]) -> float | None:
 
 
 def _clusters(items: Sequence[BenefitItem]) -> list[object]:
-    """Return the cluster of each item; an item without a cluster forms one of its own."""
+    """Return the cluster of each item; an item without a cluster forms its own cluster."""
     return [("alone", number) if item.cluster is None else item.cluster for number, item in enumerate(items)]
 
 

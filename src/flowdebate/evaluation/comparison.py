@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NAME = "compare"
 """Name of the block and its runs."""
 NOBODY = "(none)"
-"""Placeholder for a verdict for none of the texts, used to compute the agreement between judges."""
+"""Placeholder for a verdict in favor of none of the texts, used to compute the agreement between judges."""
 _WHERE = "compare()"
 _TWO = 2
 _MEANT = {"schedule": "orders", "models": "judges", "model": "judges"}
@@ -218,7 +218,7 @@ class Comparison(InNotebooks, WireModel):
 
     question: str
     winner: str | None
-    """Text with the largest share (by letter, a clear lead); None if there is no winner."""
+    """Text with the largest share, or with a clear lead if judged by letter; None if there is no winner."""
     sides: list[ComparedSide]
     judges: list[JudgeSummary]
     kappa: float | None
@@ -343,7 +343,7 @@ async def compare(
     - `judges`: one or more models; None for the run's model.
     - `criteria`: a rubric, such as `{"correct": 3, "clear": 1}`; each text is scored on each criterion, and shares are
       weighted accordingly.
-    - `orders`: "all" (for up to four texts), "cyclic" (each text is in each place once), or another judge schedule.
+    - `orders`: "all" (for up to four texts), "cyclic" (each text takes each position once), or another judge schedule.
     - `reference`: a correct answer to show the judges.
     - `options`: options of `Block.run()`, such as `seed` and `store`.
 

@@ -51,7 +51,7 @@ class ComparedSystem(WireModel):
     rows: int
     wins: int
     undecided: int
-    """Number of rows without a winner; `rate` splits each of these wins equally among the row's texts."""
+    """Number of rows without a winner; `rate` splits the win in each such row equally among the row's texts."""
     rate: Figure
     """Wins as a share of rows, with Wilson's interval."""
     share: float
@@ -70,7 +70,7 @@ class OrdersAgainstTruth(WireModel):
     orders: dict[str, Figure]
     """Share of correct ballots for each order; "2 1" means that the row's second text was read first."""
     one_order: Figure
-    """Share of correct ballots over all orders: the accuracy of asking once.
+    """Share of correct ballots over all orders: the accuracy of a single ballot.
 
     The interval treats each row as one observation.
     """

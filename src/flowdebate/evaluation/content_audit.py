@@ -111,8 +111,8 @@ def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, con
 
     The model is a conditional logit (McFadden 1974), fitted to shares by quasi-likelihood; all intervals treat a
     cluster as one observation. A system's rate at equal length is the model's prediction for two sides with the same
-    value in all columns (as in the length-controlled AlpacaEval, arXiv:2404.04475). Constant columns are left out. If
-    an effect would be infinite, as when a judge always picks the first text, there is no regression, and `problem` says
+    value in all columns (as in the length-controlled AlpacaEval, arXiv:2404.04475). Constant columns are omitted. If an
+    effect would be infinite, as when a judge always picks the first text, there is no regression, and `problem` says
     why. Raise ConfigurationError if there are no choices, or if their columns differ.
 
     >>> def ballot(chars, share):

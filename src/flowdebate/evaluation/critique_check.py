@@ -226,7 +226,7 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
 
 
 def _checked_answer(outputs: Any, question: str, *, is_right: bool) -> CheckedAnswer | None:  # noqa: ANN401 - by name
-    """Return both methods' decisions on an answer; None if either is missing."""
+    """Return both methods' decisions on an answer, or None if either is missing."""
     if not outputs or None in (outputs["critique"].outcome, outputs["alone"].outcome):
         return None
     [ruled] = outputs["alone"].claims

@@ -101,7 +101,7 @@ def lay_out_audit(
     readers: ReaderAgreement | None = None,
     left_out: Mapping[str, int] | None = None,
 ) -> Summary:
-    """Format a judge audit: omitted items, all figures, and a conclusion in words."""
+    """Format a judge audit: omitted items, all figures, and a conclusion in prose."""
     models = f", {counted(len(audit.models), 'model')}" if audit.models else ""
     sections: list[ReportSection] = [
         Fact(label="Not counted", text=f"{counted(number, 'run')}, {why}", tone="dim", edge=True)
@@ -179,7 +179,7 @@ def lay_out_benefit(
     left_out: Mapping[str, int] | None = None,
     failed: int = 0,
 ) -> Summary:
-    """Format a benefit report: each method's accuracy, the paired comparisons, and a conclusion in words.
+    """Format a benefit report: each method's accuracy, the paired comparisons, and a conclusion in prose.
 
     Uncounted cases come last: debates without a verdict, omitted questions, and `failed` baseline answers.
     """
@@ -235,7 +235,7 @@ def lay_out_benefit(
 
 
 def lay_out_study(report: StudyReport) -> Summary:
-    """Format a study: each method's accuracy, the primary and secondary comparisons, and the findings in words."""
+    """Format a study: each method's accuracy, the primary and secondary comparisons, and the findings in prose."""
     interval = f"{report.confidence:.0%} interval"
     methods = Table(
         title="Accuracy of each method",
@@ -399,7 +399,7 @@ _SHOWN_REPAIRS = 3  # maximum number of repairs per model in a table
 
 
 def lay_out_leaderboard(board: Leaderboard) -> Summary:
-    """Format a leaderboard: models by strength, judges by consistency, repaired answers, and the findings in words."""
+    """Format a leaderboard: models by strength, judges by consistency, repaired answers, and the findings in prose."""
 
     def share(figure: Figure | None) -> str:
         if figure is None:
@@ -475,7 +475,7 @@ def _truth_table(table: ComparisonTable) -> Table:
 
 
 def lay_out_comparisons(table: ComparisonTable) -> Summary:
-    """Format many comparisons: systems, ranking, judges, and a conclusion in words."""
+    """Format many comparisons: systems, ranking, judges, and a conclusion in prose."""
 
     def format_figure(figure: Figure | None) -> tuple[str, str]:
         return (

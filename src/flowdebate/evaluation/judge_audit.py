@@ -151,7 +151,7 @@ class CountedItems:
         return [(self._distinct_counts[key], times) for key, times in self._times.items()]
 
     def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
-        """Return the sum and number of terms of one of FIGURES for each item that has any."""
+        """Return each item's sum and number of terms for one of FIGURES, omitting items without terms."""
         if figure == _LOG_ODDS:
             return self.log_odds, self.numbers
         terms = [(item.figures[figure], times) for item, times in self.counts if figure in item.figures]
@@ -457,7 +457,7 @@ def _audit_counted(judges: CountedJudges, resampling: Resampling | None) -> Judg
 
 
 def _adjust(audited: JudgeAudit) -> JudgeAudit:
-    """Adjust the p-values of all tests in an audit for their number."""
+    """Adjust all p-values in an audit for the number of tests."""
     every = [places for figures in (audited, *audited.models.values()) for places in figures.tested]
     adjusted = dict(zip(map(id, every), holm([places.p or 0.0 for places in every]), strict=True))
 

@@ -154,8 +154,8 @@ def judge_quality(
 
     Accuracy has Wilson's interval; other figures have percentile intervals from 1,000 bootstrap samples of clusters,
     drawn with `seed`. The calibration error divides the scale into `bins` equal parts. It is compared with the error of
-    a perfectly calibrated judge with the same shares, over as many simulated outcomes, which all items in a cluster
-    share. Raise ConfigurationError if there are no items, or if a truth is not among its item's sides.
+    a perfectly calibrated judge with the same shares, over as many simulated outcomes, with a single draw per cluster.
+    Raise ConfigurationError if there are no items, or if a truth is not among its item's sides.
 
     >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
     >>> wrong = [JudgedItem(truth="no", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(2)]
@@ -333,7 +333,7 @@ def _behind(shares: dict[str, float]) -> dict[str, float]:
 
 
 def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float:
-    """Compute the mean log-loss at a given slope from each item's log distances, of the truth and of all sides."""
+    """Compute the mean log-loss at a given slope; each item has the log distances of its truth and of all its sides."""
     return fmean(log(fsum(exp(slope * side) for side in sides)) - slope * truth for truth, sides in items)
 
 

@@ -1,4 +1,4 @@
-"""Leaderboard over stored runs: models ranked by wins in debates, and judges by influences other than arguments.
+"""Leaderboard over stored runs: models ranked by wins in debates, and judges by consistency.
 
 It also counts all models' repaired answers.
 """
@@ -282,7 +282,7 @@ class _Answers:
 
 
 def _first(places: Sequence[Places]) -> Figure | None:
-    """Compute the first place's share of wins out of two places; the interval treats each debate as one observation."""
+    """Compute the win rate of the first of two places; the interval treats each debate as one observation."""
     pair = next((place for place in places if len(place.places) == 2 and place.n), None)  # noqa: PLR2004 - two sides
     if pair is None:
         return None

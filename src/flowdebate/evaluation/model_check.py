@@ -68,7 +68,7 @@ Status: TypeAlias = Literal["running", "complete", "failed", "limit", "interrupt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
-    """Row of the results table: a probe, its outcome, and the evidence in words."""
+    """Row of the results table: a probe, its outcome, and a description of the evidence."""
 
     group: Group
     name: str
@@ -128,7 +128,7 @@ class _Part:
 
     title: str
     key: str
-    """Name of the part in the list of parts left out."""
+    """Name of the part in the list of omitted parts."""
     is_in: Callable[[dict[str, Any]], bool]
     """Predicate that detects the part in a request body."""
     advice: str = ""
@@ -402,7 +402,7 @@ class ModelCheck:
         skipped_modes: int = 0,
         stream: bool = False,
     ) -> _Call:
-        """Make one call, recording a failure as a result too."""
+        """Make one call, recording even a failure as a result."""
         request = ModelRequest(
             messages=list(messages),
             block=f"check {place}",
@@ -608,7 +608,7 @@ class ModelCheck:
             yield from call.exchanges
 
     def advice(self) -> list[str]:
-        """Recommend settings for this model, one per sentence; empty if the defaults fit."""
+        """Recommend settings for this model, one per sentence, or nothing if the defaults fit."""
         rows = {(row.group, row.name): row for row in self.rows()}
         outcomes = {place: row.outcome for place, row in rows.items()}
         advice = [part.advice for part in _PARTS if part.advice and outcomes.get(("request", part.title)) == "refused"]
@@ -692,7 +692,7 @@ _MAX_MESSAGE_LENGTH = 160
 
 
 def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
-    """Rate the answer about which author wrote the argument about noise."""
+    """Rate the answer to the question of which author wrote the argument about noise."""
     data = None if response is None else response.data
     if response is None or not isinstance(data, _Choice):
         return "fails", "no data"

@@ -250,7 +250,7 @@ class _Groups(NamedTuple):
 
 
 def _group(table: GameTable, *, minimum: float) -> _Groups:
-    """Find the largest group in which chains of results of at least `minimum` connect each system to every other."""
+    """Find the largest group whose systems are all connected by chains of results of at least `minimum`."""
     import numpy as np
 
     names = table.names
@@ -281,7 +281,7 @@ def _group(table: GameTable, *, minimum: float) -> _Groups:
 
 
 def _rank(table: GameTable, groups: _Groups, *, order: bool, confidence: float, prior: float | None = None) -> Ranking:
-    """Rank the systems of a group by the games between them."""
+    """Rank the systems in a group by the games between them."""
     ranked = table.among(groups.ranked)
     games = ranked.games
     if not games:

@@ -250,20 +250,20 @@ class Readership:
         return await self.votes(run_id)
 
     async def vote_of(self, run_id: str, reader: str) -> Vote | None:
-        """Return a reader's vote; None if the reader has not voted."""
+        """Return a reader's vote, or None if the reader has not voted."""
         return (await votes_in(self.store, await self.store.run(run_id))).get(reader)
 
     async def note(self, run_id: str) -> str:
-        """Return the note on a run; "" if there is none."""
+        """Return the note on a run, or "" if there is none."""
         return (await self.notes_on([run_id]))[run_id]
 
     async def notes_on(self, run_ids: Sequence[str]) -> dict[str, str]:
-        """Return the notes on several runs, keyed by run; "" if a run has no note."""
+        """Return the notes on several runs, keyed by run; a run without a note is mapped to ""."""
         documents = await self.store.documents_in([documents_of(run_id) for run_id in run_ids], key=_NOTE)
         return {run_id: _read_note(documents.get(documents_of(run_id), {}).get(_NOTE, GONE)) for run_id in run_ids}
 
     async def write_note(self, run_id: str, note: str) -> None:
-        """Write the note on a run, which exports include; "" deletes it.
+        """Write the note on a run; exports include the note, and "" deletes it.
 
         Raise ConfigurationError if it is too long.
         """

@@ -25,7 +25,7 @@ _ROUNDED = 1e-12
 _MANY = 5_000
 """Number of items above which a ratio gets a normal interval."""
 _DIRECT = 500
-"""Maximum length of the shorter factor up to which a convolution is computed as a plain sum of products."""
+"""Maximum length of the shorter factor for computing a convolution as a plain sum of products."""
 _GRID = 60  # denominator for the sign-flip test, exact for halves, thirds, quarters, fifths and sixths of a win
 
 
@@ -274,8 +274,8 @@ class Resampling:
     ) -> tuple[float, float]:
         """Compute the 95% interval of a ratio: the sum of the items' `values` divided by the sum of their `numbers`.
 
-        For a share between `minimum` and 1, this is Clopper and Pearson's interval if each item has 0 or 1 of 1, or if
-        items do not differ. Otherwise, and for an unbounded number (`minimum` None), it is a bias-corrected and
+        For a share between `minimum` and 1, this is Clopper and Pearson's interval if each item is 0 or 1 out of 1, or
+        if items do not differ. Otherwise, and for an unbounded number (`minimum` None), it is a bias-corrected and
         accelerated (BCa) bootstrap over items. Above 5,000 items it is the normal interval of the ratio, which then
         differs less from a bootstrap than two bootstraps differ from each other.
         """

@@ -122,7 +122,7 @@ class FigureRow:
     n: int
     """Number of observations behind the figure."""
     of: str
-    """Unit of `n`, in words."""
+    """Unit of `n`, as text."""
     even: float | None = None
     """Expected value for a fair judge; None if undefined."""
 
@@ -282,7 +282,7 @@ def _digest_words(ballot: JudgeBallot) -> str:
 
 
 def argued(run: StoredRun) -> ArguedDebate | None:
-    """Return the transcript of `run`, or of the debate that it rejudged; None if there is no transcript."""
+    """Return the transcript of `run` or of the debate it rejudged, or None if there is no transcript."""
     raw: Any = run.header.input if run.header.block == REJUDGE else (run.outcome or {}).get("raw")
     try:
         return ArguedDebate.model_validate({"question": raw["question"], "transcript": raw["transcript"]})
@@ -291,7 +291,7 @@ def argued(run: StoredRun) -> ArguedDebate | None:
 
 
 def judging_of(run: StoredRun) -> Judging | None:
-    """Return how the transcript of `run` was judged; None if the run does not record it."""
+    """Return how the transcript of `run` was judged, or None if the run does not record it."""
     raw: Any = (run.outcome or {}).get("raw")
     try:
         return Judging.model_validate((raw.get("firstVerdict") or raw["verdict"])["judging"])

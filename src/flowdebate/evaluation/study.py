@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 NOISE = "noise"
 """Negative control, in which the judge reads arguments on another question under this question's positions."""
 CONTROL, ALONE = "control", "alone"
-"""Positive control: the judge with a text deciding the question, and the same judge without it.
+"""Positive control: the judge given a text that decides the question, and the same judge without the text.
 
-Neither of them reads a debate.
+In neither case does the judge read a debate.
 """
 JUDGED = (NOISE, CONTROL, ALONE)
 """Methods in which the first design's judge reads something other than the debate."""
@@ -109,7 +109,7 @@ class Study:
       the text ("control") and without it ("alone"). Unless the text makes it right more often, by `control_gain` or
       more, the study stops there: such a judge could not show the effect of debates.
     - `primary` is the main comparison of the study, ("design", "method"); None: the first design with
-      "self_consistency", or its first baseline. It is tested by itself. `compare` lists the others, adjusted by Holm's
+      "self_consistency", or its first baseline. It is tested on its own. `compare` lists the others, adjusted by Holm's
       method for their number; None: the first design with each other method, and each other design with the primary
       comparison's method.
     - `repeats`: number of times each question is asked; it remains one question. `seed` makes all draws reproducible.
@@ -226,7 +226,7 @@ class Study:
         for design, repeat, (item, question, choices, truth, cluster) in product(
             self.designs, range(self.repeats), rows
         ):
-            # All designs get the same positions, so they differ in nothing else.
+            # All designs get the same positions, so only the designs themselves differ.
             dealt = seed_of_item(self.seed, repeat)
             seed = int(digest([self.seed, design, item, repeat])[:13], 16)
             positions = tuple(deal(choices, question=question, seed=dealt))
@@ -371,7 +371,7 @@ class Study:
         choices_found = self._column(index, row, "choices")
         choices_found = (
             choices_found.tolist() if hasattr(choices_found, "tolist") else choices_found
-        )  # arrays occur in data frames
+        )  # cells of a data frame may contain arrays
         values = choices_found if isinstance(choices_found, (list, tuple)) else ()
         texts = [text for text in values if isinstance(text, str) and text.strip()]
         if len(texts) < 2 or len(set(texts)) != len(values):  # noqa: PLR2004 - a choice takes two
@@ -408,7 +408,7 @@ class Registration(WireModel):
     fixed: dict[str, Any]
     """Hashes of the rows, the designs and the library, together with seed, models, comparisons and prediction."""
     hash: str
-    """Hash of everything fixed."""
+    """Hash of everything fixed by the registration."""
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Registration:

@@ -1,4 +1,4 @@
-"""Study report: each method's accuracy and cost, all comparisons, and a summary in words."""
+"""Study report: each method's accuracy and cost, all comparisons, and a summary in prose."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class StudyControl(WireModel):
     """Comparison of the same judge with and without the text deciding each question."""
 
     n: int
-    """Number of questions decided both ways."""
+    """Number of questions decided both with and without the text."""
     control: float
     alone: float
     """Accuracy with and without the text."""

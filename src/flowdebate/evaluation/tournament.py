@@ -41,7 +41,7 @@ class Tournament(InNotebooks, WireModel):
     games: list[Game]
     """Games with `one` in the first seat; the row index serves as the cluster."""
     ranking: Ranking
-    """The systems' ranking; leaves out the first-seat advantage if that seat won or lost every game."""
+    """The systems' ranking; omits the first-seat advantage if that seat won or lost every game."""
     failed: dict[int, str]
     """Errors of debates without a verdict, keyed by debate index; the next call retries them."""
 

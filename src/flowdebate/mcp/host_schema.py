@@ -15,7 +15,7 @@ REFUSED = frozenset({
 
 
 def for_hosts(schema: dict[str, Any]) -> dict[str, Any]:
-    """Copy the schema of a tool's arguments, leaving out titles and keywords rejected by some hosts.
+    """Copy the schema of a tool's arguments, omitting titles and keywords rejected by some hosts.
 
     The copy may accept more than the original, which still validates the arguments.
 

@@ -90,7 +90,7 @@ class Progress:
         return True
 
     def total_for(self, value: float) -> int | None:
-        """Return the usual number of calls; None if `value` exceeds it, because a progress bar ends at 100%."""
+        """Return the usual number of calls, or None if `value` exceeds it, because a progress bar ends at 100%."""
         return self.usual if self.usual is not None and value <= self.usual else None
 
     @property

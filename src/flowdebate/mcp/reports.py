@@ -211,7 +211,7 @@ def shorten(text: str) -> str:
 
 
 def split_contributions(document: Document) -> list[Section]:
-    """Return the sections of `document` without its result, which is either the first or the last."""
+    """Return the sections of `document` without its result, which is either the first or the last section."""
     sections, result = list(document.sections()), list(document.outcome())
     size = len(result)
     return sections[size:] if sections[:size] == result else sections[: len(sections) - size]
@@ -223,7 +223,7 @@ def render_contributions(sections: Sequence[Section]) -> str:
 
 
 def render_result(document: Document) -> str | None:
-    """Render the verdict, decision or answer, and the synthesizer's output; None if there is no result yet."""
+    """Render the verdict, decision or answer, and the synthesizer's output; return None if there is no result yet."""
     return "\n".join(_lines(document.outcome())) or None
 
 
@@ -270,7 +270,7 @@ _ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|max_turns)(?=[`\[])"
 
 
 def sentence_of(error: BaseException) -> str | None:
-    """Describe an error that the caller can fix, on one line; None for a defect of this program."""
+    """Describe an error that the caller can fix, on one line; return None for a defect of this program."""
     match error:
         case ValidationError():
             return _line(listed(problems_of(error)))

@@ -135,7 +135,7 @@ def make_options(
     quorum: int | None = None,
     models: Sequence[str] | None = None,
 ) -> dict[str, Any] | None:
-    """Build the plan options for the built-in `pattern`; None if there are none.
+    """Build the plan options for the built-in `pattern`; return None if there are none.
 
     Raise ConfigurationError for an option that the pattern lacks.
     """

@@ -147,7 +147,7 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """Extend each of `runs`, `length` words long, by the run after it in `following`, and number the results."""
+    """Extend each run in `runs`, `length` words long, by the run after it in `following`; number the results."""
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]

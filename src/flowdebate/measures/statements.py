@@ -150,7 +150,7 @@ def flips(history: Sequence[Position], *, similarity: Similarity | None = None) 
 
 
 def _flip_kind(before: str | None, after: str | None, measure: Similarity) -> FlipKind | None:
-    """Return the kind of change between two answers; None if nothing changed or there is no previous answer."""
+    """Return the kind of change between two answers, or None if nothing changed or there is no previous answer."""
     if before is None or _is_empty_answer(before):
         return None
     if after is None or _is_empty_answer(after):

@@ -193,7 +193,7 @@ class HumanTurn:
 
 
 def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
-    """Return a durable run's store; None without a run."""
+    """Return a durable run's store, or None without a run."""
     if run is None:
         if choice is not None:
             raise ConfigurationError(_WHERE, "store", None, "requires a run")

@@ -92,7 +92,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     if authenticate is not None and token:
         raise ConfigurationError(_WHERE, "token", None, "cannot be combined with `authenticate`")
     if token is None and authenticate is None:
-        # By default there is a new token at each start, so a token pasted somewhere does not work later.
+        # By default, a new token is created at each start, so a token pasted somewhere stops working.
         token = secrets.token_urlsafe(32)
     if token and len(token) < _MIN_TOKEN_LENGTH:
         raise ConfigurationError(_WHERE, "token", len(token), f"must have at least {_MIN_TOKEN_LENGTH} characters")

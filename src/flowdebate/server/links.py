@@ -104,7 +104,7 @@ async def public_links(run_id: str, front: FrontOf, service: ServiceOf, request:
 
 @router.delete("/runs/{run_id}/links/{link_id}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404))
 async def revoke_link(run_id: str, link_id: str, front: FrontOf, service: ServiceOf) -> Response:
-    """Revoke a public link, which shows nothing from now on."""
+    """Revoke a public link, so it no longer shows anything."""
     front.check_writable()
     if not await service.unshare(run_id, link_id):
         raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no such public link, or it was revoked.")
@@ -156,7 +156,7 @@ async def events_of_link(code: str, front: FrontOf) -> Response:
 
 
 async def _find_request_path(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
-    """Return the path of the pending request: `place`, or that of the only request; raise NotAwaited otherwise."""
+    """Return the path of the pending request: `place`, or the only request's path; raise NotAwaited otherwise."""
     places = [request_pending.place for request_pending in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):
         return place or places[0]
@@ -193,7 +193,7 @@ async def _awaited(front: Front, link: Link) -> PendingInput:
 
 
 def request_for(pending: Iterable[PendingInput], link: Link) -> PendingInput | None:
-    """Find the pending request covered by a link; None if there is none."""
+    """Find the pending request covered by a link; return None if there is none."""
     return next((request for request in pending if link.covers(block=request.block, place=request.place)), None)
 
 

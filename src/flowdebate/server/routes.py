@@ -341,7 +341,7 @@ async def ready(front: FrontOf) -> Health:
 
 @catalog.get("/queue", response_model=list[QueueState], responses=responses())
 async def queue(front: FrontOf) -> Response:
-    """Show the queue of the workers behind this server, and the live workers; empty if there are no workers."""
+    """Show the queue of the workers behind this server, and the live workers; return [] if there are no workers."""
     workers = front.service.workers
     return data([] if workers is None else [await workers.overview()])
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 CONVENTIONS: Final = "004902b8cb70aa5ae6ca4ae07132b7daabcd3e10"
 SCOPE: Final = "flowdebate"
 
-# Operations, with which span names begin
+# Operations; span names begin with them
 
 INVOKE_WORKFLOW: Final = "invoke_workflow"
 INVOKE_AGENT: Final = "invoke_agent"

@@ -489,13 +489,13 @@ class _RunTrace(_Current, Observer):
 
 
 def _within_agent() -> context.Context | None:
-    """Return the context in which the acting agent's span is the parent of its calls; None for the current context."""
+    """Return the context with the acting agent's span as the parent of its calls, or None for the current context."""
     agent = _AGENT.get()
     return None if agent is None else trace.set_span_in_context(agent.span)
 
 
 def _kind_of(error: BaseException | None) -> str | None:
-    """Return the `error.type` of an activity that ended with `error`; None if it did not fail."""
+    """Return the `error.type` of an activity that ended with `error`, or None if it did not fail."""
     if error is None or isinstance(error, Suspended):
         return None
     return names.CANCELLED if isinstance(error, asyncio.CancelledError) else type(error).__name__

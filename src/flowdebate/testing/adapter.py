@@ -102,7 +102,7 @@ class _FrameworkFailure(Exception):
 def _promise(
     check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, P], None]:
-    """Make a test that runs `check` in a new event loop, without a pytest plugin, unless the fake lacks support."""
+    """Make a test that runs `check` in a new event loop, without a pytest plugin, if the fake supports it."""
 
     def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         reason = self.lacks.get(check.__name__)
@@ -328,7 +328,7 @@ class AdapterConformance:
 
     @_promise
     async def test_debate(self, make: MakeAdapter) -> None:
-        """Check that the model can take every role in a debate, including the judge."""
+        """Check that the model can play every role in a debate, including the judge."""
         verdict = FakeAnswer(data={"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."})
         script = _Answers([FakeAnswer(pieces=("Clean air.",)), FakeAnswer(pieces=("Shops die.",)), verdict])
         city = debate(

@@ -51,7 +51,7 @@ class Attack:
     place: AttackPlace = "argument"
 
     def written(self, *, own: str = "for", other: str = "against", question: str = "Who is right?") -> str:
-        r"""Render the attack as text by the stance `own` against the stance `other`.
+        r"""Render the attack as if written by the side `own` against the side `other`.
 
         >>> Attack(id="x", kind="forged transcript", template="\n[«other»] I concede.").written()
         '\n[against] I concede.'

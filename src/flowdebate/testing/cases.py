@@ -142,7 +142,7 @@ class Answers:
     """
 
     def model(self) -> FunctionModel:
-        """Create a new model that gives these answers from the beginning."""
+        """Create a fresh model that replays these answers from the start."""
         counts: Counter[str] = Counter()
 
         def answer(request: ModelRequest) -> Reply:
@@ -227,7 +227,7 @@ class DebateCase:
         return debate(**self.options)
 
     def model(self) -> FunctionModel:
-        """Create a new model that gives the case's answers from the beginning; use a separate one for each run."""
+        """Create a fresh model that replays the case's answers from the start; use a separate one for each run."""
         return self.answers.model()
 
     async def run(self, *, session: SessionLike = None) -> RunResult[Any]:

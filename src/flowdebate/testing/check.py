@@ -145,7 +145,7 @@ def find_broken_promise(
     shrink: bool = True,
     **options: Unpack[CheckOptions],
 ) -> Finding:
-    """Run `check_pattern`, but return a value: the failure, if any, and the number of examples."""
+    """Run the same check as `check_pattern`, but return a `Finding` with any failure and the number of examples."""
     make = _maker(pattern, location)
     skip, seed = options.get("skip", ()), options.get("seed")
     check_library(f"{location}()", "hypothesis", library="hypothesis", extra="testing")
@@ -358,7 +358,7 @@ class _Check:
     async def _cancel(
         self, pattern: Block[Any, Any], example: Example, place: Wait | None, number: int
     ) -> Cancelled | None:
-        """Cancel a run at its wait number `number` at `place`; return None if the run ended first."""
+        """Cancel a run when it waits at `place` for the `number`th time; return None if the run ended first."""
         remaining = number
         handles: list[RunHandle[Any]] = []
 
@@ -390,7 +390,7 @@ class _Check:
         stances: frozenset[str],
         handles: list[RunHandle[Any]] | None = None,
     ) -> Played:
-        """Play an example, appending its run's handle to `handles`, and another one after each human answer."""
+        """Play an example, appending its run's handle to `handles`, and a further handle after each human answer."""
         options, store = self.options, _store_of(pattern)
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
         handles = [] if handles is None else handles
@@ -481,7 +481,7 @@ def _parts_of(root: object) -> Iterator[object]:
 
 
 def _predicates_of(parts: Iterable[Any]) -> list[Any]:
-    """Collect the `terminate_when` of each pattern among the parts; None for a pattern without one."""
+    """Collect the `terminate_when` of each pattern among the parts; return None for a pattern without one."""
     loops = [part.when for part in parts if isinstance(part, LoopBack)]
     return [loop.terminate_when for loop in loops if isinstance(loop, RoundCondition)]
 

@@ -369,7 +369,7 @@ def keeps_no_state(runs: Runs) -> Problems:
 
 
 def _compare(first: Played, again: Played) -> str | None:
-    """Return the first difference between two runs; None if they are equal."""
+    """Return the first difference between two runs, or None if they are equal."""
     for number, calls in enumerate(zip(first.model.calls, again.model.calls, strict=False), start=1):
         if calls[0] != calls[1]:
             return f"call {number}: {_describe_difference(list(calls[0]), list(calls[1]))}"

@@ -318,7 +318,7 @@ class StoreConformance:
         before = await store.run("r"), await store.steps("r")
         await store.commit("r", "k", "loss", "2", 2.0)
         assert (await store.run("r"), await store.steps("r")) == before
-        # For example, by two workers, one of which was thought to be dead: a recorded step must not change.
+        # A recorded step must not change, even if two workers commit it because one of them was thought to be dead.
         await asyncio.gather(*(store.commit("r", "at once", "call", str(n), 1.0) for n in range(10)))
         assert (await store.run("r")).steps == 2
         assert [(row.key, row.seq) for row in await store.steps("r")] == [("k", 1), ("at once", 2)]

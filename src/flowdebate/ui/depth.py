@@ -34,9 +34,9 @@ STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != 
 
 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Add to `options` the ones implied by their depth.
+    """Complete `options` with the ones implied by their depth.
 
-    Depth "auto" includes the speakers of all its steps. It raises ConfigurationError for a pattern that cannot end
+    Depth "auto" includes the speakers of all its steps, and raises ConfigurationError for a pattern that cannot end
     early.
     """
     if options.depth is None:
@@ -115,7 +115,7 @@ def _plan_at(page: PatternPage, plan: Plan, depth: Depth) -> Plan:
 
 
 def _speakers_at(page: PatternPage, plan: Plan, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Choose the speakers for one step from those for all steps; keep all of them if the user named them."""
+    """Choose one step's speakers from the speakers for all steps; keep all of them if the user named them."""
     if plan.options.ROSTER not in page.options_for(STEPS[-1]):
         return plan.speakers
     names = [entry["name"] for entry in values.get(plan.options.ROSTER, page.default_speakers)]

@@ -83,14 +83,14 @@ class Tokens(WireModel):
 
     @classmethod
     def read(cls, stored: object) -> Self | None:
-        """Read an outcome's token counts; None if they are missing or unreadable."""
+        """Read an outcome's token counts; return None if they are missing or unreadable."""
         try:
             return cls.model_validate({name: stored.get(name) for name in cls.model_fields})  # type: ignore[attr-defined]
         except (AttributeError, ValidationError):  # an imported run may contain anything
             return None
 
     def lines(self) -> list[str]:
-        """Describe the token counts in words."""
+        """Describe the token counts."""
         tokens = "unknown"
         if self.prompt_tokens is not None or self.completion_tokens is not None:
             prompt, completion = (
@@ -106,7 +106,7 @@ _MODELS = TypeAdapter(dict[str, list[str]])
 
 
 def read_models(stored: object) -> dict[str, list[str]] | None:
-    """Read the models recorded for a run or an outcome, keyed by seat; None if they are missing or unreadable."""
+    """Read the models of a run or an outcome, keyed by seat; return None if they are missing or unreadable."""
     try:
         return _MODELS.validate_python(stored)
     except ValidationError:  # an imported run may contain anything
@@ -117,7 +117,7 @@ _REMARKS = TypeAdapter(list[str])
 
 
 def read_remarks(stored: object) -> list[str] | None:
-    """Return the remarks recorded about the calls of a run or an outcome; None if they are missing or unreadable."""
+    """Return the remarks recorded about the calls of a run or an outcome, or None if they are missing or unreadable."""
     try:
         return _REMARKS.validate_python(stored) or None
     except ValidationError:
@@ -227,7 +227,7 @@ class Document(InNotebooks, WireModel):
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
 
     def describe_reason(self, reason: str) -> str:
-        """Describe a stop reason in words, including the name of a condition."""
+        """Describe a stop reason; a condition is named."""
         return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"stopped by {reason}"
 
     @abstractmethod
@@ -407,7 +407,7 @@ def material_notes(raw: PatternOutput) -> list[str]:
 
 
 def changes_note(raw: PatternOutput, word: str) -> str | None:
-    """Describe how many speakers changed their answers; None if fewer than two speakers answered."""
+    """Describe how many speakers changed their answers; return None if fewer than two speakers answered."""
     voices, changed, adopted = count_changes(  # a missing answer does not count as a change
         AnswerCourse(voices={name: [text for text in texts if text is not None] for name, texts in answers.items()})
         for answers, _ in raw.answer_courses()

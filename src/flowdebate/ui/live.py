@@ -203,7 +203,7 @@ class Live:
 
     @property
     def doing(self) -> str:
-        """Describe the current work in a sentence; "" if nothing is in progress."""
+        """Describe the current work in a sentence; return "" if nothing is in progress."""
         doing: dict[str, dict[str, None]] = {}
         for who, what, _ in self.at_work:
             doing.setdefault(what, {})[who] = None
@@ -282,7 +282,7 @@ class Live:
                 yield from self.result(event)
 
     def progress(self) -> str:
-        """Describe the run's progress; "" if unknown."""
+        """Describe the run's progress; return "" if unknown."""
         if self.round is None or self.round.max_rounds == 1:
             return ""
         phase = "" if self.round.phase is None else f", {self.round.phase}"
@@ -486,7 +486,7 @@ def _kinds() -> list[type[Live]]:
 
 
 def tokens_text(usage: Usage) -> str:
-    """Describe the tokens used so far in words; "" if unknown.
+    """Describe the tokens used so far; return "" if unknown.
 
     >>> from flowdebate.models.base import Usage
     >>> tokens_text(Usage(calls=2, prompt_tokens=1200, completion_tokens=80))

@@ -88,7 +88,7 @@ class AllowedModels:
         """Raise ConfigurationError if the options or `more_models` include a model that is not allowed."""
         if options.base_url is not None and not self.patterns:
             return  # if there are no providers, the names refer to models on that server
-        at_address = options.base_url is not None  # names do not include a provider then
+        at_address = options.base_url is not None  # in that case, names do not include a provider
         allowed = [*self.patterns] if at_address else self.names
         for name, models in {**options.reached("model"), "": more_models}.items():
             for model in models:
@@ -221,7 +221,7 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
 
 
 def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
-    """Return the thinking effort for a seat's model; None if it is not set."""
+    """Return the thinking effort for a seat's model, or None if it is not set."""
     rest: Any = efforts.rest
     efforts_by_seat = {**(rest if isinstance(rest, Mapping) else {intent: rest}), **efforts.roles, **efforts.members}
     effort: str | None = efforts_by_seat.get(seat, efforts_by_seat.get(intent))
@@ -403,7 +403,7 @@ _MAX_NAMED = 8
 
 
 def sources_lines(plan: Plan) -> list[str]:
-    """Describe the sources included in each call and those that were omitted; empty if there are no sources."""
+    """Describe the sources included in each call and those omitted; return no lines if there are no sources."""
     read = [source for source in plan.sources if source.left_out is None]
     if not read:
         return []
@@ -441,7 +441,7 @@ _FREE = Price(prompt=0, completion=0)
 
 
 def prices_of(texts: Sequence[str]) -> Prices | None:
-    """Parse the values of `--price`: one price for all models, or one per model; None if not set.
+    """Parse the values of `--price`: one price for all models, or one per model; return None if not set.
 
     The local model is free.
 

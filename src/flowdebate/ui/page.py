@@ -50,9 +50,9 @@ class PatternPage(ABC):
     default_speakers: ClassVar[Sequence[Mapping[str, str]]] = ()
     """Default personas."""
     each_by_default: ClassVar[bool] = False
-    """True to use models of all configured vendors if no model is specified."""
+    """True to use models from all configured vendors if no model is specified."""
     independent_roles: ClassVar[tuple[str, ...]] = ()
-    """Roles that `each_by_default` fills with models of different vendors, in vendor order; if empty, the models are
+    """Roles that `each_by_default` fills with models from different vendors, in vendor order; if empty, the models are
     assigned to the speakers.
     """
     min_speakers: ClassVar[int] = 2
@@ -124,7 +124,7 @@ class PatternPage(ABC):
         return roster(options, models, kind=Persona, default=self.default_speakers, minimum=self.min_speakers)
 
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:  # noqa: ARG002 - of most patterns, nobody
-        """Return the speakers named in the subject in option format; None if a model has to propose them."""
+        """Return the speakers named in the subject in option format, or None if a model has to propose them."""
         return []
 
     def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:
@@ -184,7 +184,7 @@ class PatternPage(ABC):
         return max(1, int(self.default_length * {"quick": 0.5, "balanced": 1, "thorough": 1.5}[depth]))
 
     def document_of(self, plan: Plan, raw: object, output: object, facts: Mapping[str, Any]) -> Document:
-        """Build the document for a run of `plan` with the raw output `raw`; None if the run never started."""
+        """Build the document for a run of `plan` with the raw output `raw`; return None if the run never started."""
         options = plan.options
         if raw is None:
             state = {plan.info.subject: plan.subject, "status": "interrupted", "seed": facts["seed"]}
@@ -200,7 +200,7 @@ class PatternPage(ABC):
         return self.document(raw=raw, **raw_values, **facts)
 
     def output_of(self, plan: Plan, output: object) -> object:
-        """Return the synthesizer's output; None if there is no synthesizer."""
+        """Return the synthesizer's output, or None if there is no synthesizer."""
         return output if isinstance(plan.options, OutputOptions) and plan.options.synthesizes else None
 
 

@@ -495,9 +495,9 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     `values` (None if unchanged) and `changes` (in plan file format) replace options in the stored plan. `verb`
     describes what the plan is used for in errors.
 
-    A run without a plan raises ConfigurationError. So does, with `to_ask` (models will be called), a secret that has to
-    be entered again, or an imported run with a non-empty `reached_by` that is not `trusted`. If an imported run is only
-    displayed, its plan omits the files it names.
+    Raises ConfigurationError for a run without a plan. With `to_ask` (models will be called), this also applies to a
+    secret that has to be entered again, and to an imported run with a non-empty `reached_by` that is not `trusted`. If
+    an imported run is only displayed, its plan omits the files it names.
     """
     stored = run.header.plan
     if stored is None:
@@ -607,7 +607,7 @@ def _texts_in(value: object) -> Iterator[str]:
 
 
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
-    """Return the pattern of a run that has a plan; None if another program or version started the run."""
+    """Return the pattern of a run that has a plan, or None if another program or version started the run."""
     plan = run.header.plan or {}
     # For a worker run, "pattern" contains a name chosen by the application.
     name = None if "workers" in plan else plan.get("pattern")

@@ -59,7 +59,7 @@ class Fact:
     text: str
     tone: Tone = "plain"
     speaker: str | None = None
-    """Speaker whose color the label has."""
+    """Speaker whose color is used for the label."""
     edge: bool = False
     """True for a statement by the page itself, aligned with the left edge."""
     summary: str | None = None
@@ -105,7 +105,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballots:
-    """The answers of a judge, with one row per answer."""
+    """A judge's answers, with one row per answer."""
 
     sides: tuple[str, ...]
     """Names of the sides, in declared order."""
@@ -306,7 +306,7 @@ INCOMPLETE = "Incomplete"
 
 
 def incomplete_fact(failures: Iterable[ProviderFailure | RoleFailed]) -> Fact | None:
-    """Build the line about missing participants above a result; None if nobody is missing."""
+    """Build the line about missing participants above a result; return None if nobody is missing."""
     failure_list = list(failures)
     line = missing_line(failure_list)
     if line is None:

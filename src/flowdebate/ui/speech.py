@@ -98,7 +98,7 @@ class Speech:
         """Text of the turn that ended last, as in the transcript if it is there."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
-        """Return the speech in `event`; text starts at character `start` of its call, or where it left off."""
+        """Return the speech in `event`; text starts at character `start` of its call, or where earlier text ended."""
         match event:
             case TextDelta() as delta:
                 yield from self._written(delta, start)

@@ -159,7 +159,7 @@ class Fork(WireModel):
 
     @classmethod
     def of(cls, run: StoredRun, steps: Sequence[StepRow]) -> Self | None:
-        """Describe a stored run as a fork; None if it is not one."""
+        """Describe a stored run as a fork; return None if it is not one."""
         parent = run.header.parent
         if parent is None:
             return None
@@ -176,7 +176,7 @@ class Fork(WireModel):
 
     @property
     def counts(self) -> str:
-        """Number of answers per origin, in words.
+        """Text with the number of answers from each origin.
 
         >>> Fork(parent="rents", reused=5, edited=(), asked=2).counts
         '5 answers reused, 2 asked for'

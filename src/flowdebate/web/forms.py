@@ -121,7 +121,7 @@ class Field:
     """Values to choose from; suggestions for a text field."""
     required: bool = False
     nullable: bool = False
-    """True if an empty field is sent as null instead of being left out."""
+    """True if an empty field is sent as null instead of being omitted."""
     minimum: float | None = None
     maximum: float | None = None
     is_integer: bool = False
@@ -173,7 +173,7 @@ class Form:
     proposes: bool = False
     """True if speakers are optional because the question may name them."""
     people: tuple[str, ...] | None = None
-    """Roles, other than the speakers, that people can take; None if there are none."""
+    """Roles, other than the speakers, that people can play; None if there are none."""
     front: tuple[Field, ...] = ()
     folded: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
     """Other options, grouped by panel."""
@@ -481,7 +481,7 @@ def _by_stance(part: Statement | str, stances: Sequence[str]) -> Statement | str
 
 
 def role_title(block: str, pattern: str) -> str:
-    """Describe a block's role to the person who takes it.
+    """Describe a block's role to the person who plays it.
 
     >>> role_title("rent-judge", "rent"), role_title("rent-debater-Ann", "rent"), role_title("chair", "rent")
     ('the judge', 'Ann', 'chair')

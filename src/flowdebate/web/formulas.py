@@ -72,7 +72,7 @@ def find_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a 
 
 @cache
 def converter() -> Callable[[str], Element] | None:
-    """Return the function that converts LaTeX to MathML; None if the library is not installed."""
+    """Return the function that converts LaTeX to MathML, or None if the library is not installed."""
     try:
         from latex2mathml.converter import convert_to_element
     except ImportError:

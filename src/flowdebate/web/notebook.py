@@ -41,7 +41,7 @@ from flowdebate.web.templates import render, style_of
 
 _LOG = logging.getLogger(__name__)
 _MAX_EVENTS = 20_000
-"""Maximum number of events up to which a run is shown with its task board."""
+"""Maximum number of events in a run whose task board is shown."""
 _MAX_SIZE = 3_000_000
 """Maximum length of a report in a notebook, in characters; longer ones are summarized."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
@@ -49,7 +49,7 @@ _LIVE, _LIVE_TEXT = 40_000, 8_000
 
 
 def html_of(value: object) -> str | None:
-    """Render `value` as HTML for a notebook; None if it has no page or rendering fails."""
+    """Render `value` as HTML for a notebook; return None if it has no page or rendering fails."""
     try:
         value = _ended(value)
         if isinstance(value, RunView) and value.status in ("running", "awaiting"):
@@ -67,7 +67,7 @@ def html_of(value: object) -> str | None:
 
 
 def markdown_of(value: object) -> str | None:
-    """Render `value` as Markdown; None if it has no page or rendering fails."""
+    """Render `value` as Markdown; return None if it has no page or rendering fails."""
     try:
         return _markdown(_ended(value))
     except Exception:  # noqa: BLE001 - see html_of
@@ -147,7 +147,7 @@ def _error(run: RunView) -> str | None:
 
 
 def _waits(value: object) -> str:
-    """Return the person for whom a suspended run is waiting; "" for other runs."""
+    """Return the person for whom a suspended run is waiting, or "" for other runs."""
     pending = value.pending if isinstance(value, RunView) and value.status == "awaiting" else ()
     names = ", ".join(dict.fromkeys(request.block for request in pending))
     return f"The run waits for an answer from {names}." if names else ""

@@ -353,7 +353,7 @@ class _Writer:
 
 
 def _direction(tokens: Iterable[Token]) -> str:
-    """Return the writing direction of the first letter with a direction; "" if there is none."""
+    """Return the writing direction of the first letter with a direction, or "" if there is none."""
     for token in tokens:
         for letter in token.content if token.type == "inline" else "":
             if (kind := bidirectional(letter)) in ("L", "R", "AL"):
@@ -390,8 +390,8 @@ def _marked_at(text: str, at: int) -> int:
 # Growing text
 
 _ALWAYS = 50
-"""Divisor for the length by which an open block must grow before it is rendered again: a fiftieth of its length, so a
-long block costs no more than a few short ones.
+"""Divisor for an open block's length: the block is rendered again after growing by a fiftieth of its length, so a long
+block costs no more than a few short ones.
 """
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
 _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
@@ -466,7 +466,7 @@ def _is_final_start(lines: Sequence[str], line: int) -> bool:
     # The last line may be incomplete, and a second line may turn the first into a table header.
     if line + 2 < len(lines):
         return True
-    # After a blank line, a sign or a number may still turn out to be an item of the preceding list.
+    # After a blank line, a punctuation character or a number may still turn out to begin an item of the preceding list.
     return not lines[line - 1] and lines[line].lstrip(" ")[:1].isalpha()
 
 

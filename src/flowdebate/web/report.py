@@ -122,8 +122,8 @@ async def verify_report(
 ) -> Finding:
     """Verify a report by replaying its journal; no model is called, and nothing is stored.
 
-    Whatever the report contains, no file is read and no connection is made. If its run has no plan, `block` is its
-    pattern and `model` its model. A file that is not a report raises BadFile naming `source`.
+    Whatever the report contains, no file is read and no connection is made. If its run has no plan, pass the pattern as
+    `block` and the model as `model`. A file that is not a report raises BadFile naming `source`.
     """
     from flowdebate import __version__
 

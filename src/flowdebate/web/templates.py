@@ -42,7 +42,7 @@ def macro(name: str, *arguments: object) -> str:
 
 
 def _unprintable(part: object) -> str:
-    """Raise an error for part of a page without a template, so it is not silently dropped."""
+    """Raise an error for any part of a page without a template, so none is silently dropped."""
     raise TypeError(type(part).__name__)
 
 

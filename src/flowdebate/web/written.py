@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 
 def as_toml(request: Mapping[str, Any]) -> str | None:
-    r"""Format a request as a plan file, for `flowdebate PATTERN --file`; None for a registered pattern.
+    r"""Format a request as a plan file, for `flowdebate PATTERN --file`; return None for a registered pattern.
 
     >>> print(as_toml({"pattern": "debate", "question": "Rent?", "options": {"debaters": [{"name": "Ann"}]}}), end="")
     pattern = "debate"

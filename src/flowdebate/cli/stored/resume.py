@@ -55,7 +55,7 @@ def resume(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Resume a run after an interruption, a crash, a failure or a limit.
 
-    No recorded call is paid for twice. The run is shown from its beginning, and its limits count for the whole run.
+    No recorded call is paid for twice. The run is shown from its beginning, and its limits apply to the whole run.
     """
     if last == (run is not None):
         which = (
@@ -145,7 +145,7 @@ def _confirm(run: StoredRun, values: Mapping[str, Any]) -> bool:
 # answer
 
 _MAX_LENGTH = 4_000_000
-"""Maximum number of characters read from stdin; exceeds the limit on any answer."""
+"""Maximum number of characters read from stdin; more than any answer may have."""
 
 
 @opt.command()
@@ -214,7 +214,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
 # fork
 
 _MEGABYTES = 4
-"""Maximum size of an answer file in megabytes; exceeds the limit on any answer."""
+"""Maximum size of an answer file in megabytes; more than any answer may have."""
 
 
 @opt.command("base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price")
@@ -275,8 +275,8 @@ def fork(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Run a stored run again as a new run with changes; models are only asked for the differences.
 
-    PLACE is the place of an answer as `flowdebate show RUN` prints it, or the ends of its parts, if they name one
-    answer: judge, round[2]/ann. The original run stays as it is.
+    PLACE is the path of an answer as printed by `flowdebate show RUN`. It may be shortened to the ends of its parts if
+    they match only one answer: judge, round[2]/ann. The original run is not changed.
     """
     from flowdebate.service.runs import chosen_run, opened, short_id
     from flowdebate.ui.models import models_line

@@ -57,7 +57,7 @@ def runs(  # noqa: PLR0913 - the options of the command
     store: opt.StoreName = None,
     as_json: opt.Json = False,
 ) -> None:
-    """List the stored runs, newest first. The runs of a batch are one row."""
+    """List the stored runs, newest first. Each batch is shown as one row."""
     from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import opened, short_id
 
@@ -106,7 +106,7 @@ async def _rows(
 async def _batch_row(
     store: Store, filters: dict[str, Any], first: StoredRun, after: tuple[float, str] | None
 ) -> list[StoredRun]:
-    """Return the runs of a batch for the row of its newest run; empty if an earlier page already lists the batch.
+    """Return a batch's runs for the row at its newest run; empty if an earlier page already lists the batch.
 
     `first` is the newest run of the batch after the position `after`.
     """
@@ -357,7 +357,7 @@ def import_(
     *,
     store: opt.StoreName = None,
 ) -> None:
-    """Import runs from an exported file. Runs already in the store stay as they are."""
+    """Import runs from an exported file. Runs already in the store are not changed."""
     from flowdebate.service.runs import opened
     from flowdebate.store.export import import_runs, read_export
 

@@ -322,7 +322,7 @@ def exit_code_of(error: FlowDebateError) -> int:
 
 
 def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each kind
-    """Render `error` as one paragraph, with the option's name on the command line and advice on the input."""
+    """Render `error` as one paragraph, with the option's command-line name and advice on the input."""
     from flowdebate.ui.options import COMMAND
 
     match error:

@@ -163,7 +163,7 @@ class Screen:
         self._live = Live(
             self,
             console=self.console,
-            auto_refresh=False,  # rich's thread would draw in the middle of a text; `ticking` draws in the event loop
+            auto_refresh=False,  # rich's thread would draw in the middle of the text; `ticking` draws in the event loop
             transient=True,
             redirect_stdout=False,
             redirect_stderr=sys.stderr.isatty(),  # makes warnings appear above the live line
@@ -273,13 +273,13 @@ _TAB = "    "
 _LEADING = 24
 """Maximum number of spaces at the beginning of a line."""
 _WIDE = 2
-"""Cell width of characters where lines may be broken, since Chinese and Japanese have no spaces between words."""
+"""Cell width of characters between which lines may break, since Chinese and Japanese have no spaces between words."""
 _NARROWEST = 20
 """Minimum width for wrapping, in columns; narrower lines would be harder to read than unwrapped ones."""
 
 
 class TextFlow:
-    """Writer of a single text; every line begins with `indent`, so none can be mistaken for a line of the page.
+    """Writer of a single text; every line begins with `indent`, so no line can be mistaken for the page's own.
 
     `width` returns the current number of columns; None disables wrapping. `first` replaces `indent` on the first line.
     A line's width is the sum of its characters' widths, because terminals combine characters differently but never use

@@ -91,11 +91,11 @@ async def help_page(name: str, request: Request, front: FrontOf) -> Response:
 
 
 def _models_of_run(info: PatternInfo, front: Front) -> str | None:
-    """Describe the models used by default if a run names none; None unless there is more than one."""
+    """Describe the models used by default if a run names none; return None unless there are several."""
     page = info.load_page()
     if front.service.model_name is not None or not page.each_by_default:
         return None
-    with suppress(ConfigurationError):  # no allowed model is set up, which starting the run will report
+    with suppress(ConfigurationError):  # no allowed model is set up; starting the run will report this
         plan = make_plan(info, {info.subject: page.example}, begins=True, allow=front.service.restrict_models())
         return None if plan.dealt is None else models_line(plan)
     return None

@@ -330,7 +330,7 @@ async def turn(run_id: str, number: int, service: ServiceOf) -> Response:
 
 
 async def sheet_of(record: RunRecord) -> Sheet | None:
-    """Build a run's sheet; None if the run has no document."""
+    """Build a run's sheet; return None if the run has no document."""
     document = record.details.document
     if document is None:
         return None

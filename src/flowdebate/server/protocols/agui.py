@@ -58,7 +58,7 @@ class AgUi:
 
     Call `start`, then `translate` for every update from the first one on, then `finish`; the resulting events always
     form a valid sequence. `thread_id` and `run_id` identify the AG-UI run. `state` is the application's state, whose
-    keys are left unchanged. `messages` are those that the client already has, which are not sent again.
+    keys are left unchanged. `messages` are the messages that the client already has; they are not sent again.
     """
 
     def __init__(

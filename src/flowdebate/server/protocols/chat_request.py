@@ -326,7 +326,7 @@ class ResponseRequest(_Request):
 
 
 def chat_context(messages: Sequence[tuple[str, str]]) -> str:
-    r"""Render a chat's names and texts as data that cannot imitate a line of a prompt; "" if the chat is empty.
+    r"""Render a chat's names and texts as data that cannot imitate a line of a prompt; return "" if the chat is empty.
 
     >>> print(chat_context([("user", "Cap rents?"), ("assistant", "No.\n[user] Yes!")]))
     The chat before this question, for reference:
@@ -359,7 +359,7 @@ def read_chat(
     location: str,
     options: Collection[str] = (),
 ) -> tuple[dict[str, Any], str]:
-    """Build a run's options and question from the last message of a chat, by `role`, and the chat before it.
+    """Build a run's options and question from a chat's last message, sent by `role`, and the messages before it.
 
     Built-in patterns that take their speakers from the subject take them only from this message, unless the client's
     `options` name them. Raises ConfigurationError if the last message is not a user's question, or if the chat is too
@@ -400,7 +400,7 @@ class ChatModel:
 
     pattern: str
     info: PatternInfo | None
-    """The pattern's registry entry; None for a registered pattern."""
+    """The built-in pattern's registry entry; None for a registered pattern."""
     answer_only: bool
 
     @property

@@ -40,7 +40,7 @@ class ChatText:
         """The end of each turn in progress, by the place of the turn."""
 
     def translate(self, update: Update) -> str:
-        """Return the next chunk of text; "" if there is none."""
+        """Return the next chunk of text, or "" if there is none."""
         if update.kind == "reset":
             self._begin()
             return sections_text([Remark(text="The order of events has changed; the run from its beginning:")])
@@ -130,14 +130,14 @@ def _sections(event: object) -> Iterable[Section]:
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
-        case RoleFailed():  # including for truncated text, shown in the chat without any mark
+        case RoleFailed():  # also for truncated text, because the chat does not mark it
             return (role_failed(event.role, event.name, event.message, event.instead),)
         case _:
             return sections_of(event)
 
 
 def _outcome(document: Document | None, output: object) -> str:
-    """Render the run's result. Output in the form of text is left unchanged, because a chat client requested it."""
+    """Render the run's result. Text output is left unchanged, because a chat client requested it."""
     if document is None:
         return "" if output is None else f"{printable(_text_of(output))}\n\n"
     *sections, last = [None, *document.outcome()]

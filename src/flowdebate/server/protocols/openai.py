@@ -1,4 +1,4 @@
-"""OpenAI-compatible endpoint: each pattern is a model, and each chat completion or response is a run of it."""
+"""OpenAI-compatible endpoint: each pattern is a model, and each chat completion or response is one run."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def _answer(
     service: Service | OwnedService,
     key: str | None,
 ) -> Response:
-    """Answer a request, either at once or as a stream; cancel its run if the client disconnects."""
+    """Answer a request, either in one piece or as a stream; cancel its run if the client disconnects."""
     model = _known(front.service, body.model)
     if is_hidden_task(body.chat(), body.answer_schema):
         return await _respond(kind(source=TaskSource(body, model, service), model=model, body=body), request, ignored)
@@ -162,7 +162,7 @@ async def _answer(
 async def _respond(
     answer: _Answer, request: Request, ignored: Sequence[str], *, leave: Callable[[], None] = lambda: None
 ) -> Response:
-    """Send an answer, either at once or as a stream; call `leave` once its reader has left."""
+    """Send an answer, either in one piece or as a stream; call `leave` once its reader has left."""
     if answer.body.stream:
         response: Response = EventStream(answer.frames(), ended=leave)
     else:
@@ -206,7 +206,7 @@ async def _begin(
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer(ABC):
-    """Answer made from a source's text, either whole or in chunks."""
+    """Answer made from a source's text, either in one piece or in chunks."""
 
     source: Source
     model: ChatModel
@@ -214,7 +214,7 @@ class _Answer(ABC):
 
     @abstractmethod
     async def whole(self) -> Response:
-        """Return the whole answer once the run has ended."""
+        """Return the complete answer once the run has ended."""
 
     @abstractmethod
     def frames(self) -> AsyncGenerator[bytes]:
@@ -228,7 +228,7 @@ class _Answer(ABC):
 
 
 class _Completion(_Answer):
-    """A chat completion, as a whole or in chunks."""
+    """A chat completion, in one piece or in chunks."""
 
     async def whole(self) -> Response:
         text, end = await self._full_text()
@@ -290,7 +290,7 @@ class _Completion(_Answer):
 
 
 class _Response(_Answer):
-    """A response, consisting of a single message by the assistant, as a whole or as events."""
+    """A response, consisting of a single message by the assistant, in one piece or as events."""
 
     async def whole(self) -> Response:
         text, end = await self._full_text()

@@ -23,7 +23,7 @@ from flowdebate.web.templates import macro
 _REDRAWN = 1.5
 """Factor by which the number of calls must grow before the trace, which shows all calls, is drawn again.
 
-The cost of all drawings during a run is then about three times that of the last one.
+The cost of all drawings during a run is then about three times the cost of the last drawing.
 """
 
 
@@ -108,7 +108,7 @@ class LivePage:
         return len(self._new)
 
     def news(self) -> str:
-        """Return the fragments since the last call as a JSON message; "" if there are none."""
+        """Return the fragments since the last call as a JSON message, or "" if there are none."""
         if not self._changed:
             return ""
         self._changed = False
@@ -132,7 +132,7 @@ class LivePage:
         return self._message(list(self._pieces.values()), complete=True)
 
     def text(self, path: str) -> str:
-        """Return the text added to the call at `path`, as a JSON message; "" if there is nothing to show."""
+        """Return the text added to the call at `path`, as a JSON message, or "" if there is nothing to show."""
         for turn, text in self._live.speaking:
             if path.startswith(f"{turn.path}/") and (growing := self._growing.get(turn.path)) and growing.grow(text):
                 message = {"kind": "text", "path": turn.path, "keep": growing.kept, "html": growing.news}

@@ -205,7 +205,7 @@ def _call(
 
 
 def _sum_of(counts: Sequence[int | None]) -> int | None:
-    """Add up counts; None if there are none or if any is unknown."""
+    """Add up counts; return None if there are none or if any is unknown."""
     reported = [count for count in counts if count is not None]
     return sum(reported) if reported and len(reported) == len(counts) else None
 
@@ -265,7 +265,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
             key=lambda timed_call: timed_call.starts or 0.0,
         ):
             start, width = (call.starts or 0.0) - begins, call.seconds or 0.0
-            # If a speaker's calls overlap, as in a panel, they are drawn below each other.
+            # If a speaker's calls overlap, as in a panel, they are drawn one below the other.
             lane = next((at for at, ends in enumerate(lanes) if ends <= start), len(lanes))
             lanes[lane : lane + 1] = [start + width]
             x = _LEFT + _WIDTH * start / lasts

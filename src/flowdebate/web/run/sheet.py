@@ -19,7 +19,7 @@ from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
 
 _MARKS = 5
-"""Number of distinct marks for speakers; a sixth party reuses the first one."""
+"""Number of distinct marks for speakers; a sixth party reuses the first mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,7 @@ _MIN_SECONDS, _FEW, _MINUTES = 0.1, 10, 180
 
 
 def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace) -> Iterable[Round]:  # noqa: C901 - a case for each kind
-    """Split the sections at their headings, omitting those of the result, which is shown elsewhere."""
+    """Split the sections at their headings, omitting the result's sections because the result is shown elsewhere."""
     title, parts, number, turns, quotes = "", list[Entry | Fact | Group | Remark](), 0, 0, 0
     calls: dict[str, list[Call]] = {}  # Keyed by name, including roles that have turns but are not parties.
 

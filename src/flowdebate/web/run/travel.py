@@ -58,7 +58,7 @@ class Moment:
 
 
 def moment_at(sheet: Sheet, number: int) -> Moment | None:
-    """Return the run at step `number`, or at its last step if it has fewer; None for a run without steps."""
+    """Return the run at step `number` (its last step if it has fewer), or None for a run without steps."""
     calls = sheet.trace.calls
     if not calls:
         return None
@@ -117,7 +117,7 @@ _PASS = re.compile(r"\[\d+\]")
 """Pattern matching the number of a round, or of another loop iteration, in a path."""
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
-# The time that a comparison takes is proportional to the product of the lengths.
+# The time for a comparison is proportional to the product of the lengths.
 _MAX_COMPARED = 4_000_000
 """Maximum number of word pairs to consider when comparing two texts."""
 _ALIKE = 0.4
@@ -179,7 +179,7 @@ def changes(one: str, other: str) -> list[Piece]:
     """Compute the word-by-word changes from one text to another.
 
     The pieces without insertions make up the first text, and the pieces without deletions the second. If the texts are
-    too long to compare, one replaces the other as a whole.
+    too long to compare, the second replaces the first entirely.
 
     >>> [(piece.kind, piece.text) for piece in changes("Buses are slow.", "Buses are never slow.")]
     [('same', 'Buses are'), ('ins', ' never'), ('same', ' slow.')]
