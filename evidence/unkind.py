@@ -69,13 +69,13 @@ def _length_only(drawn: Drawn) -> Any:
 
 ROWS = (
     Row("graded scores, as above", _slot),
-    Row("half of all ballots all or nothing", _slot, blunt=0.5),
+    Row("half of all ballots are all-or-nothing", _slot, blunt=0.5),
     Row("nine in ten", _slot, blunt=0.9),
-    Row("all", _slot, blunt=1.0),
-    Row("slot bias drawn anew for each ballot, N(1, 1)", _anew),
+    Row("all ballots are", _slot, blunt=1.0),
+    Row("slot bias drawn afresh for each ballot, N(1, 1)", _anew),
     Row("slot bias that grows to 2 where sides are close", _close),
-    Row("also 1 for the side that spoke last, in all views", _last_word),
-    Row("judges length alone, which correlates with quality by ½", _length_only),
+    Row("adds 1 for the side that spoke last, in all views", _last_word),
+    Row("judges by length alone, which has a correlation of ½ with quality", _length_only),
 )
 
 

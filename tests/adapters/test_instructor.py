@@ -163,5 +163,5 @@ def test_other_objects_are_rejected() -> None:
 
     with pytest.raises(ConfigurationError, match="`client` must be an instructor client"):
         InstructorModel(openai.OpenAI(api_key="k"))  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="the client was made without one"):
+    with pytest.raises(ConfigurationError, match="the client has no default model"):
         InstructorModel(instructor.from_openai(openai.OpenAI(api_key="k")))

@@ -96,5 +96,5 @@ def test_escalations_differ_from_their_last_step_only_on_agreement(answers: list
 
 def test_empty_input_is_rejected() -> None:
     escalation, panel, _ = replayed_escalation(ANSWERS)
-    with pytest.raises(ConfigurationError, match="`rows` must be at least one"):
+    with pytest.raises(ConfigurationError, match="`rows` must not be empty"):
         run_sync(lambda: compare_escalation(escalation, panel, [], truth="truth"))

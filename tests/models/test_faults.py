@@ -275,7 +275,7 @@ async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest
     with pytest.raises(ConfigurationError, match="`base_url` must begin with http"):
         OpenAIModel("m", base_url=base_url)
     monkeypatch.setenv("OPENAI_BASE_URL", base_url)
-    with pytest.raises(ConfigurationError, match="`OPENAI_BASE_URL` must be an address that begins with http"):
+    with pytest.raises(ConfigurationError, match="`OPENAI_BASE_URL` must begin with http"):
         await ask(OpenAIModel("m"), question())
 
 

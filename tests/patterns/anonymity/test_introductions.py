@@ -194,4 +194,5 @@ def test_council_reviewers_see_no_introductions() -> None:
 
 def test_docs_list_the_languages() -> None:
     page = (Path(__file__).parents[3] / "docs" / "prompts.md").read_text()
-    assert f"English, {', '.join(OTHERS)}" in " ".join(page.split())
+    *languages, last = OTHERS
+    assert f"English, {', '.join(languages)} and {last}" in " ".join(page.split())

@@ -96,7 +96,7 @@ def test_invalid_votes_are_losses() -> None:
     check_emitted(result)
     (loss,) = result.output.losses
     assert (loss.name, loss.instead) == ("cy", "not_counted")
-    assert "chose 'nobody'" in loss.error
+    assert "(got nobody)" in loss.error
     assert result.status == result.output.status == "degraded"
     assert result.output.confidence == pytest.approx(0.75 * 2 / 3)
 

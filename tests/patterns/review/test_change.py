@@ -410,4 +410,4 @@ def test_requests_and_imports_cannot_read_a_repository() -> None:
         for pattern in ("review", "debate"):
             refused = stage.post("/runs", {"pattern": pattern, "question": "Q?", "options": {"diff": "HEAD~1"}})
             assert refused.status_code in {400, 422}, refused.text
-            assert "left out over HTTP" in refused.text
+            assert "cannot name files over HTTP" in refused.text

@@ -285,7 +285,7 @@ def test_repeated_findings_are_merged_with_earlier_ones() -> None:
     assert {verdict.agent_name for verdict in finding.verdicts} == {"bea", "cid"}
     with pytest.raises(ConfigurationError, match="`earlier` must be a list of FindingDraft"):
         review(name="x", reviewers=[{"name": "a"}], earlier="F1")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="is taken by an earlier review"):
+    with pytest.raises(ConfigurationError, match="reserved for an earlier review"):
         review(name="x", reviewers=[{"name": "the earlier review"}])
 
 
@@ -352,7 +352,7 @@ def test_reviews_end_whatever_the_outputs(answers: list[Any]) -> None:
 
     pattern = review(name="x", reviewers=[{"name": name, "block": block} for name in NAMES[:2]], merger=block)
     with suppress(OutputError):
-        assert pattern.run_sync(QUESTION).output.stop_reason in ("examined", "explain_no_models")
+        assert pattern.run_sync(QUESTION).output.stop_reason in ("examined", "nothing_found")
 
 
 FLAW = {"title": "Divides by zero", "claim": "It fails.", "severity": "major"}
@@ -368,7 +368,7 @@ def test_silence_is_neither_confirmation_nor_refutation(
     reviewers = Reviewers(findings, verdicts)
     reviewers.silent = silent
     raw = run_review(reviewers, names=sorted(findings), models=models).output
-    assert raw.stop_reason in ("examined", "explain_no_models")
+    assert raw.stop_reason in ("examined", "nothing_found")
     answers = [answer for finding in raw.findings for answer in (*finding.verdicts, *finding.defences)]
     assert not {(answer.agent_name, int(answer.finding[1:])) for answer in answers} & silent
 
@@ -421,13 +421,13 @@ def test_merges_require_a_match_in_both_orders() -> None:
     "gate", ["", "no blockers please", "confirmed blocker", "at most -1 nits", 3, "no confirmed bug"]
 )
 def test_invalid_gates_are_rejected(gate: Any) -> None:
-    with pytest.raises(FlowDebateError, match='"no" or "at most N", then "confirmed" or "disputed"'):
+    with pytest.raises(FlowDebateError, match='each "no" or "at most N", optionally "confirmed" or "disputed"'):
         review(name="x", reviewers=[{"name": "ann"}, {"name": "bea"}], gate=gate)
 
 
 def test_gates_for_one_reviewer_are_rejected() -> None:
     """A single reviewer cannot confirm anything."""
-    with pytest.raises(FlowDebateError, match="one reviewer alone confirms nothing"):
+    with pytest.raises(FlowDebateError, match="who confirms nothing alone"):
         review(name="x", reviewers=[{"name": "ann"}], gate="no confirmed blocker")
 
 

@@ -96,7 +96,7 @@ class ReviewDocument(Document):
     SPEAKERS: ClassVar[str] = "Reviewers"
     ROSTER: ClassVar[str] = "reviewers"
     UNIT: ClassVar[str] = "report"
-    STOP_REASONS: ClassVar[Mapping[str, str]] = {"examined": "examined", "explain_no_models": "nothing found"}
+    STOP_REASONS: ClassVar[Mapping[str, str]] = {"examined": "examined", "nothing_found": "nothing found"}
     CHANGING: ClassVar[str | None] = "verdicts"
     pattern: str = "review"
     reviewers: list[Speaker] = Field(default_factory=list)

@@ -41,7 +41,7 @@ FindingState = Literal["confirmed", "disputed", "refuted", "resolved"]
 longer applies.
 """
 STATES: tuple[FindingState, ...] = get_args(FindingState)
-StopReason = Literal["examined", "explain_no_models"]
+StopReason = Literal["examined", "nothing_found"]
 """Reason why a review ended: all findings were examined, or there were no findings."""
 
 REVIEWERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
@@ -431,7 +431,7 @@ class Examined(WireModel):
     )
 
 
-class ExaminedReversed(Examined):
+class ExaminedTurned(Examined):
     """The same, asked for in the other order."""
 
     verdict: Literal["refute", "confirm", "unsure"]
@@ -443,10 +443,10 @@ class Examination(WireModel):
     verdicts: Annotated[list[Examined], Field(max_length=1_000)]
 
 
-class ExaminationReversed(WireModel):
+class ExaminationTurned(WireModel):
     """The same, asked for in the other order."""
 
-    verdicts: Annotated[list[ExaminedReversed], Field(max_length=1_000)]
+    verdicts: Annotated[list[ExaminedTurned], Field(max_length=1_000)]
 
 
 class Defended(WireModel):
@@ -486,7 +486,7 @@ _TASKS = {
 def answer_to(kind: str, *, turned: bool = False) -> type[Any]:
     """Build the model for a valid answer to a `FindingsRequest` of this kind."""
     if kind == "examine":
-        return ExaminationReversed if turned else Examination
+        return ExaminationTurned if turned else Examination
     return Answers if kind == "defend" else Comparison
 
 

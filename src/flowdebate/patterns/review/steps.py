@@ -439,7 +439,7 @@ def build_review(loop: Loop[ReviewOptions]) -> Handler[Any, Any]:
         # added only now, because a human reviewer would otherwise see the names
         transcript = ctx.scope.handles["transcript"]
         transcript.set(transcript.state.with_entry(*reports_of(loop, state)))
-        reason = "examined" if state.findings else "explain_no_models"
+        reason = "examined" if state.findings else "nothing_found"
         ctx.scope.handle.update(stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
         raw: Any = loop.make_output(ctx, status_of(ctx))
