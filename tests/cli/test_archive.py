@@ -171,10 +171,10 @@ def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("outcome", "abcd"), "outcome takes --right AGENT or --wrong AGENT"),
-        (("outcome", "abcd", "--right", "a", "--wrong", "b"), "outcome takes --right AGENT or --wrong AGENT"),
-        (("show", "abcd", "--right", "a"), "the others neither"),
-        (("correct", "abcd"), "correct takes --answer TEXT"),
+        (("outcome", "abcd"), "outcome requires --right AGENT or --wrong AGENT"),
+        (("outcome", "abcd", "--right", "a", "--wrong", "b"), "outcome requires --right AGENT or --wrong AGENT"),
+        (("show", "abcd", "--right", "a"), "other actions take neither"),
+        (("correct", "abcd"), "correct requires --answer TEXT"),
         (("delete", "abcd"), "0 debates begin with abcd"),
         (("show",), "0 debates begin with None"),
     ],

@@ -180,7 +180,7 @@ def test_an_empty_cell_is_reported(judge_folder: list[str]) -> None:
     Path("rows.csv").write_text("question,ours,theirs\nQ1?,One.,Two.\nQ2?,One.,\n")
     result = run_command("rows.csv")
     assert result.exit_code == 2
-    assert "rows.csv: row 2: `theirs` is empty: fill in a text, or delete the row" in " ".join(result.stderr.split())
+    assert "rows.csv: row 2: `theirs` is empty: fill in the text, or delete the row" in " ".join(result.stderr.split())
     assert judge_folder == []
 
 

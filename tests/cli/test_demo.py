@@ -130,7 +130,7 @@ def test_a_piped_demo_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [(["--page"], "add --demo"), (["--demo", "--benchmark"], "cannot be combined")]
+    ("options", "message"), [(["--page"], "--page requires --demo"), (["--demo", "--benchmark"], "cannot be combined")]
 )
 def test_recorded_review_options_require_the_demo(options: list[str], message: str) -> None:
     result = CliRunner().invoke(app, ["review", *options])

@@ -97,7 +97,7 @@ def test_the_edited_answer_is_selected_by_path_or_prefix(tmp_path: Path, store: 
         assert texts[:2] == ["Homes first.", "No = never."]
         place = "debate/round[1]/debate-turn-con/debate-debater-con"
         assert document["fork"] == {"parent": parent, "reused": 1, "edited": [place], "asked": 3}
-    assert "2 answers have a place like con: debate/round[1]/debate-turn-con/debate-debater-con, " in several.stderr
+    assert "con matches 2 answers: debate/round[1]/debate-turn-con/debate-debater-con, " in several.stderr
     assert judged["raw"]["verdict"]["winner"] == "cap rents"
 
 
@@ -112,7 +112,7 @@ def test_fork_id_can_be_chosen(store: Path) -> None:
         assert len(on.bodies) == calls
     assert document["runId"] == newest_run(store).header.run_id == "rents-2"
     assert (result.exit_code, blank.exit_code) == (2, 2)
-    assert "There is a run rents-2 already. To continue it: add --resume.\n" in result.stderr
+    assert "Run rents-2 already exists. To continue it, add --resume.\n" in result.stderr
     assert "--fork-id must not be blank" in blank.stderr
 
 
@@ -190,11 +190,11 @@ def test_unforkable_runs_give_one_message(store: Path) -> None:
             ("my-run",): "await block.fork('my-run') in Python",
             (run_id, "--say", "x"): "--say requires --at PLACE",
             (run_id, "--at", "judge", "--say", "not-there.txt"): "not-there.txt: cannot be read",
-            (run_id, "--at", "ann"): "--at: no answer of the run has the place ann. Its places: debate/round[1]/",
+            (run_id, "--at", "ann"): "--at: the run has no answer at ann. Places with an answer: debate/round[1]/",
             (run_id, "--edit", "judge"): "--edit must be PLACE=TEXT (got judge)",
             (run_id, "--edit", "con= "): "text that is not blank",
             (run_id, "--edit", "judge=nonsense"): "an answer that the step accepts",
-            (run_id, "--set", "rounds"): "--set must be KEY=VALUE, with a key of a plan file (got rounds)",
+            (run_id, "--set", "rounds"): "--set must be KEY=VALUE, where KEY is a key of plan files (got rounds)",
             (run_id, "--set", "roundz=3"): "--set: unknown key `roundz`. Did you mean `",
             (run_id, "--set", "max_rounds=0"): "--set: `max_rounds` must be at least 1 (got 0)",
             (run_id, "--set", "question=Why?"): "`question` cannot be changed: a fork keeps the question of its run",

@@ -241,8 +241,8 @@ def test_recording_is_not_overwritten(tmp_path: Path) -> None:
             "--record cannot be combined with several models",
         ),
         (["check", "local", "--quick", "--record", "x.jsonl"], 2, "--record cannot be combined with --quick"),
-        (["list", "openai/gpt-5-mini"], 2, "SPEC requires the action check"),
-        (["--quick"], 2, "--quick requires the action check"),
+        (["list", "openai/gpt-5-mini"], 2, "SPEC can only be used with `flowdebate models check`"),
+        (["--quick"], 2, "--quick can only be used with `flowdebate models check`"),
         (["openai/gpt-5-mini"], 2, "ACTION must be"),
     ],
 )

@@ -82,9 +82,9 @@ def test_run_id_conflicts_are_rejected() -> None:
         nowhere = run_command(*line, *NAMED, "--no-store")
         assert len(on.bodies) == calls
     assert (result.exit_code, other.exit_code, alone.exit_code, nowhere.exit_code) == (2, 2, 2, 2)
-    assert "There is a run rents already. To continue it: add --resume.\n" in result.stderr
+    assert "Run rents already exists. To continue it, add --resume.\n" in result.stderr
     assert "run rents was started with other options" in other.stderr
-    assert "--resume requires --run-id ID: the run to continue.\n" in alone.stderr
+    assert "--resume requires --run-id ID, the run to continue.\n" in alone.stderr
 
 
 def test_proposed_sides_are_paid_for_once() -> None:

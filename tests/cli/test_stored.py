@@ -328,13 +328,13 @@ def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
         copy_run(store, "dead-2", like=like)
         posts = len(on.bodies)
         cases = {
-            ("resume", "changed-1"): (2, "outline -  → old", "--allow-changes resumes it all the same."),
+            ("resume", "changed-1"): (2, "outline -  → old", "--allow-changes resumes it anyway."),
             ("resume", "dead-1"): (1, "30 times in a row", "resumed with --retry-dead-letter"),
             ("resume", "dead"): (2, "2 runs begin with dead: dead-1, dead-2", "Type more"),
             ("resume", "cha"): (2, "the first 4 characters", "cha"),
             ("resume", "nobody"): (2, "there is no run nobody", "flowdebate runs lists"),
             ("resume", "a\udcffbcd"): (2, "RUN must be the ID of a run", ""),
-            ("resume", "dead-2", "--model", "other"): (2, "Another --model", "add --allow-changes"),
+            ("resume", "dead-2", "--model", "other"): (2, "A different --model", "add --allow-changes"),
             ("resume", "dead-2", "--last"): (2, "A run id cannot be combined with --last.", "flowdebate runs"),
             ("resume",): (2, "Say which run: flowdebate resume RUN, or --last.", "flowdebate runs"),
             ("resume", "dead-2", "--on-uncertain", "x"): (2, "retry or raise", ""),

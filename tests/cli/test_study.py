@@ -179,7 +179,10 @@ def test_a_debate_started_with_other_options_is_reported(study_folder: Path) -> 
         (study_folder / "facts.toml").write_text(STUDY.replace("max_rounds = 1", "max_rounds = 2"))
         result = run_study(school, "facts.toml", "--limit", "1")
     assert result.exit_code == 2
-    assert "was started with another outline: restore it, or start again with another `name` or `seed`" in result.stderr
+    assert (
+        "was started with another outline: restore it, or start a new study with a different `name` or `seed`"
+        in result.stderr
+    )
 
 
 def test_budget_applies_to_all_questions(study_folder: Path) -> None:

@@ -166,7 +166,7 @@ def test_program_runs_are_shown_step_by_step(store: Path) -> None:
         run_command("runs", "watch", "my-run", "-q"),
     )
     assert (page.exit_code, failing.exit_code, quiet.exit_code) == (0, 1, 0)
-    reason = "Run my-run was started by a program, whose patterns this command does not know"
+    reason = "Run my-run was started by a program, and this command does not know its patterns"
     assert page.stderr == f"{reason}; watch shows its steps and its status\n"
     for part in ("mine#step", "\n  \\x1b[2Jmade ", "Outcome\n  complete"):
         assert part in page.stdout, page.stdout

@@ -268,5 +268,5 @@ print(told.exit_code, told.stderr, told.stdout)
     process = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603 - our own script
     assert process.stderr == ""
     assert 'full_audit() needs scipy, which is not installed: pip install "flowdebate[audit]"' in process.stdout
-    assert '0 Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"' in process.stdout
+    assert '0 Warning: p-values and intervals need scipy: pip install "flowdebate[audit]"' in process.stdout
     assert "- too few to tell: 1 verdict (the first slot won 1 of 1, 100%)" in process.stdout

@@ -103,9 +103,9 @@ async def test_a_server_ends_without_a_traceback_if_its_host_stops_reading(tmp_p
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--port", "1"], "--port is the port of --http: add --http."),
-        (["--token-file", "token"], "--token-file is the token of --http: add --http."),
-        (["--new-token"], "--new-token is the token of --http: add --http."),
+        (["--port", "1"], "--port sets the port of --http: add --http."),
+        (["--token-file", "token"], "--token-file sets the token of --http: add --http."),
+        (["--new-token"], "--new-token sets the token of --http: add --http."),
         (["--http", "--port", "70000"], "--port must be between 0 and 65535 (got 70000)"),
         (["--app", "nowhere:service"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, naming a Service"),
         (["--app", "tests.mcp.stage:FOLDER"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, naming a Service"),

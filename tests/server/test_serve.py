@@ -199,7 +199,7 @@ def test_an_exposed_token_is_rejected(tmp_path: Path, how: str) -> None:
         path.symlink_to(path.rename(tmp_path / "elsewhere"))
     code, message = start_failing_server(tmp_path)
     words = " ".join(message.split())
-    wrong = {"readable": "mode 0644, not 0600", "linked": "is not a plain file", "short": "at least 16"}
+    wrong = {"readable": "mode 0644 instead of 0600", "linked": "is not a regular file", "short": "at least 16"}
     assert (code, wrong[how] in words, "flowdebate/token" in words) == (2, True, True), message
     with start_server(tmp_path, "--new-token") as (_, _, token):
         assert len(token) > 32
@@ -255,7 +255,7 @@ def start_failing_server(folder: Path, *arguments: str) -> tuple[int, str]:
         (("--token-file", "nothing"), "cannot be read"),
         (("--token-file", "short"), "at least 16"),
         (("--token-file", "short", "--new-token"), "cannot be combined with"),
-        (("--port", "70000"), "0 to 65535"),
+        (("--port", "70000"), "between 0 and 65535"),
         (("--app", "nothing:service"), "MODULE:OBJECT"),
         (("--app", "application:service", "--model", "local"), "cannot be combined with"),
         (("--allow-base-url", "ftp://x"), "http://"),
@@ -310,7 +310,7 @@ def test_an_open_server_warns_about_access(tmp_path: Path) -> None:
         assert token == ""
         assert process.stderr is not None
         message = process.stderr.readline().decode()
-        assert "anybody with the token can read all runs" in " ".join(message.split())
+        assert "anyone with the token can read all runs" in " ".join(message.split())
         port = url.rpartition(":")[2]
         with make_client(f"http://127.0.0.1:{port}", "the-token-of-this-test") as http:
             assert http.get("/api/v1/runs", headers={"host": "debates.example"}).status_code == 200

@@ -121,7 +121,7 @@ def audit(  # noqa: PLR0913 - the options of the command
             else:
                 items, ending = again.judge(asyncio.run(_gather(selected)), place.store)
     if not has_intervals():
-        print_message('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
+        print_message('Warning: p-values and intervals need scipy: pip install "flowdebate[audit]"')
     audited = audit_of(items, seed=seed)
     _write(audited, items, ballots, as_json=as_json)
     replace(ending, incomplete=not audited.ballots).leave()

@@ -94,8 +94,8 @@ def _read_json_rows(path: str, content: str) -> Iterator[Row]:
             columns = {key: part for key, part in value.items() if key != _QUESTION}
             yield _make_row(path, number, value[_QUESTION], columns)
         else:
-            allowed = f"an object with `{_QUESTION}`, or a text"
-            raise BadFile(path, f"line {number}: must be {allowed} (got {typed(value)})")
+            allowed = f"an object with a `{_QUESTION}` key, or a string"
+            raise BadFile(path, f"line {number}: expected {allowed} (got {typed(value)})")
 
 
 def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
@@ -105,7 +105,7 @@ def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
         return
     header = [name.strip() for name in header]
     if twice := [name for name in header if header.count(name) > 1]:
-        raise BadFile(path, f"line 1: there are two columns `{twice[0]}`")
+        raise BadFile(path, f"line 1: the column `{twice[0]}` occurs twice")
     if _QUESTION not in header and len(header) > 1:
         raise BadFile(path, f"line 1: {missing_column(_QUESTION, header)}")
     column = header.index(_QUESTION) if _QUESTION in header else 0
@@ -113,7 +113,7 @@ def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(header):
-            raise BadFile(path, f"line {number}: has {counted(len(cells), 'cell')}, but the header has {len(header)}")
+            raise BadFile(path, f"line {number} has {counted(len(cells), 'cell')}, but the header has {len(header)}")
         columns = {name: cell for index, (name, cell) in enumerate(zip(header, cells, strict=True)) if index != column}
         yield _make_row(path, number, cells[column], columns, field=header[column])
 
@@ -300,7 +300,7 @@ class JsonOut(Out):
                 value: dict[str, Any] = json.loads(text)
                 lines.append((int(value["index"]), str(value["runId"]), str(value["status"]), f"{text}\n"))
             except (ValueError, KeyError, TypeError, RecursionError):
-                raise BadFile(str(self._path), f"line {number}: is not a result of a batch") from None
+                raise BadFile(str(self._path), f"line {number} is not a batch result") from None
         return "", lines
 
     def _open(self) -> None:
@@ -328,9 +328,9 @@ class JsonOut(Out):
         head, lines = self.lines_of(content)
         for index, run_id, _, _ in lines:
             if run_id != f"{self._batch_id}-{index}":
-                problem = f"holds results of something else ({run_id}, not of {self._batch_id})"
+                problem = f"contains results of another batch ({run_id} instead of {self._batch_id})"
                 raise BadFile(
-                    str(self._path), f"{problem}: name another file, or the batch to continue with --batch-id"
+                    str(self._path), f"{problem}: choose another file, or pass --batch-id to continue that batch"
                 )
         stored = {index: text for index, _, status, text in lines if status in COMPLETE}
         full_text = head + "".join(stored.values())
@@ -369,7 +369,7 @@ class CsvOut(JsonOut):
                 index, run_id, status = (record[place] for place in places)
                 lines.append((int(index), run_id, status, csv_line(record)))
             except (ValueError, IndexError):
-                raise BadFile(str(self._path), "has rows that are not results of a batch") from None
+                raise BadFile(str(self._path), "contains rows that are not batch results") from None
         return csv_line(self._header), lines
 
 
@@ -389,9 +389,10 @@ def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
         raise BadFile(path, "cannot be written: its name must end in .jsonl or .csv")
     columns = list(rows[0].columns)
     if any(list(row.columns) != columns for row in rows):
-        raise BadFile(path, "cannot be written as CSV, because the rows have different fields: write .jsonl")
+        raise BadFile(path, "cannot be written as CSV, because the rows have different fields: use a .jsonl file")
     if len(set(headers_of(rows[0].columns))) != len(headers_of(rows[0].columns)):
         raise BadFile(
-            path, "cannot be written as CSV, because columns of the questions have names of results: write .jsonl"
+            path,
+            "cannot be written as CSV, because question columns have the names of result columns: use a .jsonl file",
         )
     return CsvOut(Path(path), batch_id, rows[0].columns)

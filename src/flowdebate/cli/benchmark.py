@@ -39,7 +39,9 @@ def benchmark_reviews(
     for name in ("sources", "diff"):
         if options.get(name):
             raise misuse(
-                f"--{name}", options[name], f"--benchmark cannot be combined with --{name}: it has its own changes."
+                f"--{name}",
+                options[name],
+                f"--benchmark cannot be combined with --{name}: the benchmark has its own changes.",
             )
     cases = read_review_cases(options.get(info.subject) or CHANGES)
     rows = [Row(question=str(page.question_about_sources), columns={"sources": case.sources}) for case in cases]

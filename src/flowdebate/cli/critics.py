@@ -72,7 +72,7 @@ def critic(  # noqa: PLR0913 - the options of the command
     rows = [{**row.columns, "question": row.question} for row in read_rows(answers)[:limit]]
     for name in (truth, "answer", *([] if cluster is None else [cluster])):
         if any(name not in row for row in rows):
-            raise misuse(answers, None, f"{answers}: each row needs a column `{name}`.")
+            raise misuse(answers, None, f"{answers}: every row needs a `{name}` column.")
     options = {name: value for name, value in values.items() if value is not None and value != []}
     plan = make_plan(
         PATTERNS["critique"],

@@ -117,7 +117,7 @@ async def begin_named(
     except RunNotFound:
         stored = None
     if stored is not None:
-        raise misuse("RUN", run_id, f"There is a run {run_id} already. To continue it: add --resume.")
+        raise misuse("RUN", run_id, f"Run {run_id} already exists. To continue it, add --resume.")
     state, is_told = await begin(), False
     while state.status not in COMPLETE and service.handle(run_id) is None:
         try:

@@ -43,7 +43,7 @@ def models(
     can play, and recommended settings.
     """
     for name, value in {"SPEC": specs, "--quick": quick or None, "--record": record, "--base-url": base_url}.items():
-        opt.check(action == "check" or not value, name, "requires the action check")
+        opt.check(action == "check" or not value, name, "can only be used with `flowdebate models check`")
     if action == "check":
         from flowdebate.cli.check import check_models
 

@@ -83,7 +83,9 @@ def _run_command() -> Callable[..., None]:
             from flowdebate.ui.plan import pattern_of_file
 
             if not Path(path).is_file():
-                raise misuse("PLAN", path, f'There is no plan file {path}. To debate a question: flowdebate debate "…"')
+                raise misuse(
+                    "PLAN", path, f'The plan file {path} does not exist. To debate a question: flowdebate debate "…"'
+                )
             info = pattern_of_file(path)
             values = select_options(info, values)
         _run(info, values, file=path, **local_values)
@@ -146,12 +148,12 @@ def _measure(info: PatternInfo, values: dict[str, Any], *, demo: bool, page: boo
     local_values = {name: values.pop(name, None) for name in (*_HERE, "form", *opt.PULL_REQUEST)}
     with report_problems(), report_warnings():
         if page:
-            raise misuse("--page", page, "--page shows the recorded run of --demo: add --demo.")
+            raise misuse("--page", page, "--page requires --demo.")
         for name in ("no_store", "run_id", "label", "resume", "markdown", "form", *opt.PULL_REQUEST):
             if local_values[name]:
                 flag = _BENCHMARK_FLAGS.get(name, f"--{name.replace('_', '-')}")
                 raise misuse(
-                    flag, local_values[name], f"{flag} cannot be combined with --benchmark, which makes many runs."
+                    flag, local_values[name], f"{flag} cannot be combined with --benchmark, which starts many runs."
                 )
         store, as_json = local_values["store"], bool(local_values["as_json"])
         benchmark_reviews(info, values, file=local_values["file"], store=store, as_json=as_json)
@@ -184,7 +186,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
         if values.get(info.subject) == "-":
             if "-" in (values.get("sources") or ()):
                 subject = info.subject.upper()
-                raise misuse("--source", "-", f"Only one of {subject} and --source can be -, which is stdin.")
+                raise misuse("--source", "-", f"Only one of {subject} and --source can be - (stdin).")
             values = {**values, info.subject: read_text("-", megabytes=MEGABYTES).strip()}
         values = _about_pull_request(info, values, pull, file=file)
         plan = make_plan(info, values, file=file, ask=terminal_asker(), begins=True)

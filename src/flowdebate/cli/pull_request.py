@@ -118,7 +118,7 @@ class PullRequestReview:
             raise misuse("--pr", number, "--pr needs the repository: set GITHUB_REPOSITORY=OWNER/NAME.")
         token = os.environ.get("GITHUB_TOKEN")
         if posts and not token:
-            raise misuse("--post", posts, "--post needs a token that may write: set GITHUB_TOKEN.")
+            raise misuse("--post", posts, "--post needs a token with write permission: set GITHUB_TOKEN.")
         self._repository, self._number, self._posts = repository, number, posts
         self._since, self._exclude = since, [*exclude]
         self._github = GitHub(repository, token=token, api=os.environ.get("GITHUB_API_URL") or API)
@@ -308,7 +308,7 @@ class PullRequestReview:
                 # A rejected note is added to the comment instead.
                 self._github.create_note(self._number, self.changes.head, note)
         except BadFile as error:
-            print_message(f"Error: the review is not posted: {error}")
+            print_message(f"Error: the review was not posted: {error}")
             if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
                 with suppress(OSError), Path(summary).open("a", encoding="utf-8") as file:
                     file.write(f"{text}\n\nThis is not posted on the pull request: {plain(str(error))}\n")
@@ -321,7 +321,7 @@ class PullRequestReview:
         if self._github.create_review(self._number, commit, body, notes):
             return []
         if not notes or not self._github.create_review(self._number, commit, body, []):
-            raise BadFile(f"pull request {self._number}", "GitHub rejects the comment")
+            raise BadFile(f"pull request {self._number}", "GitHub rejected the comment")
         return notes
 
     def _notes(self, raw: ReviewRawOutput | None, drafts: dict[str, FindingDraft]) -> list[dict[str, JsonValue]]:

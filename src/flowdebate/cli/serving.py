@@ -170,8 +170,8 @@ def serve(  # noqa: PLR0913 - the options of the command
         raise misuse(
             "--token-file",
             None,
-            f"--host {address} opens this server to other machines: whoever has its token can read and begin runs. "
-            "Give it a token of its own with --token-file FILE.",
+            f"--host {address} exposes this server to other machines: anyone with its token can read and start runs. "
+            "Give it its own token with --token-file FILE.",
         )
     _check_app(app, {**values, "store": store, "allow_model": allow_model})
     _check_token(token_file, new=new_token)
@@ -181,11 +181,9 @@ def serve(  # noqa: PLR0913 - the options of the command
         url = f"{base}?{urlencode({'token': token})}"
         print_message(f"Serving {url}" if token_file is None else f"Serving {base} with the token of {token_file}")
         if address not in _LOOPBACK:
-            names = ", ".join(allow_host or ()) or "no name but that of this machine: add --allow-host NAME"
-            what = "read all runs" if read_only else "read all runs and begin others"
-            print_message(
-                f"Open to other machines, unencrypted: anybody with the token can {what}. Host names: {names}"
-            )
+            names = ", ".join(allow_host or ()) or "only this machine's; to allow another one, add --allow-host NAME"
+            what = "read all runs" if read_only else "read all runs and start new ones"
+            print_message(f"Open to other machines, unencrypted: anyone with the token can {what}. Host names: {names}")
         if open_:
             entrance = write_entrance(url, Path.home() if os.access(Path.home(), os.W_OK) else None)
             remove = partial(entrance.unlink, missing_ok=True)
@@ -274,7 +272,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
     )
     for option, what, value in http_only:
         if value is not None and not http:
-            raise misuse(option, value, f"{option} is the {what} of --http: add --http.")
+            raise misuse(option, value, f"{option} sets the {what} of --http: add --http.")
     _check_token(token_file, new=new_token)
     _check_port(port)
     _check_app(app, {**values, "allow_model": allow_model})
@@ -334,7 +332,7 @@ def _check_app(app: str | None, values: Mapping[str, Any]) -> None:
     """Raise ConfigurationError for options that the application's own service already determines."""
     unusable = [f"--{name.replace('_', '-')}" for name, value in values.items() if value not in (None, [])]
     if app is not None and unusable:
-        problem = f"{', '.join(unusable)} cannot be combined with --app: the Service has its own."
+        problem = f"{', '.join(unusable)} cannot be combined with --app: the Service defines them."
         raise misuse(unusable[0], values, problem)
 
 
@@ -351,9 +349,7 @@ def _make_service(
         return load_object(app, Service, location=COMMAND, field="--app")
     prices = prices_of(values["price"] or ())
     if values["budget_cost"] is not None and prices is None:
-        raise misuse(
-            "--budget-cost", values["budget_cost"], "--budget-cost needs the prices of models: add --price IN/OUT."
-        )
+        raise misuse("--budget-cost", values["budget_cost"], "--budget-cost needs model prices: add --price IN/OUT.")
     limits = Limits(
         calls=values["max_calls"] or _variable("FLOWDEBATE_MAX_CALLS", int, None),
         tokens=values["max_tokens"] or _variable("FLOWDEBATE_MAX_TOKENS", int, None),
@@ -406,16 +402,16 @@ def load_token(*, new: bool = False, needed: bool = False) -> str:
             pass
     except OSError as error:
         if needed:
-            raise BadFile(str(path), f"cannot be kept: {reason_of(error)}") from None
-        print_message(f"The token cannot be saved in {path} ({reason_of(error)}), so each start makes a new one")
+            raise BadFile(str(path), f"cannot be saved: {reason_of(error)}") from None
+        print_message(f"The token cannot be saved in {path} ({reason_of(error)}), so each start creates a new one")
         return secrets.token_urlsafe(32)
-    again = "Once you know why, --new-token makes another one."
+    again = "Find out why, then replace it with --new-token."
     if not stat.S_ISREG(status.st_mode):
-        raise BadFile(str(path), f"is not a plain file, so the token in it is not trusted. {again}")
+        raise BadFile(str(path), f"is not a regular file, so its token is not trusted. {again}")
     if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & _OTHERS):
         mode = f"{stat.S_IMODE(status.st_mode):04o}"
         raise BadFile(
-            str(path), f"has the mode {mode}, not 0600, so others may know the token or have written it. {again}"
+            str(path), f"has mode {mode} instead of 0600, so other users may have read or replaced the token. {again}"
         )
     return read_token(str(path))
 

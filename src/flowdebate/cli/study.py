@@ -102,7 +102,7 @@ def compare(  # noqa: PLR0913 - the options of the command
         ]
         blanks = [[key for key, cell in row.columns.items() if cell == ""] for row in source_rows]
     else:
-        opt.check(question is not None, "--question", "is required: the question that the texts answer")
+        opt.check(question is not None, "--question", "is required: it is the question that the texts answer")
         opt.check(not side, "--side", "requires a file of rows")
         opt.check(truth is None, "--truth", "requires a file of rows")
         texts = _read_files(files)
@@ -156,7 +156,7 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
                 names = " and ".join(f"`{name}`" for name in empty)
                 are = "is" if len(empty) == 1 else "are"
                 raise BadFile(
-                    path, f"row {int(row) + 1}: {names} {are} empty: fill in a text, or delete the row"
+                    path, f"row {int(row) + 1}: {names} {are} empty: fill in the text, or delete the row"
                 ) from None
             received = "" if error.given is None else f" (got {error.given})"
             raise BadFile(path, f"row {int(row) + 1}: `{error.field}` {error.problem}{received}") from None
@@ -168,7 +168,9 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
     """Return the texts keyed by file name; shared parts of the names are removed as long as the names stay unique."""
     stems = [Path(file).stem for file in files]
     names = stems if len(set(stems)) == len(files) else files
-    opt.check(len(set(names)) == len(files) > 1, "FILE", "must be two or more different files, or one of rows", files)
+    opt.check(
+        len(set(names)) == len(files) > 1, "FILE", "must be two or more different files, or one file of rows", files
+    )
     texts = {name: read_text(file, megabytes=1) for name, file in zip(names, files, strict=True)}
     for file, text in zip(files, texts.values(), strict=True):
         opt.check(text.strip(), "FILE", "must contain text", file)
@@ -408,7 +410,7 @@ def _in_files(path: str, questions: str) -> Iterator[None]:
         yield
     except RunChanged as error:
         changed = f"`{error.run_id}` was started with another {' and another '.join(error.differences)}"
-        raise BadFile(path, f"{changed}: restore it, or start again with another `name` or `seed`") from None
+        raise BadFile(path, f"{changed}: restore it, or start a new study with a different `name` or `seed`") from None
     except ConfigurationError as error:
         field, _, row = error.field.rpartition(" of row ")
         if row.isdecimal() and field:

@@ -39,7 +39,7 @@ def read_table(path: str, *, column: str) -> Iterator[tuple[int, dict[str, Any]]
         if line.strip():
             value = parse_json(line, path=path, number=number)
             if not isinstance(value, dict):
-                raise BadFile(path, f"line {number}: must be an object (got {typed(value)})")
+                raise BadFile(path, f"line {number}: expected an object (got {typed(value)})")
             yield number, value
 
 
@@ -51,7 +51,7 @@ def _read_csv_rows(path: str, content: str, column: str) -> Iterator[tuple[int, 
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(header):
-            raise BadFile(path, f"line {number}: has {counted(len(cells), 'cell')}, but the header has {len(header)}")
+            raise BadFile(path, f"line {number} has {counted(len(cells), 'cell')}, but the header has {len(header)}")
         yield number, dict(zip(header, cells, strict=True))
 
 

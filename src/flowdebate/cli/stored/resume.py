@@ -63,7 +63,7 @@ def resume(  # noqa: PLR0913 - the options of the command
         )
         raise misuse("RUN", run, f"{which} flowdebate runs lists the stored runs.")
     if model and not allow_changes:
-        raise misuse("--model", model, "Another --model changes the run: add --allow-changes.")
+        raise misuse("--model", model, "A different --model changes the run: add --allow-changes.")
     _resume(
         run,
         {**values, "model": model},
@@ -336,7 +336,7 @@ def _read_setting(text: str) -> tuple[str, Any]:
     """
     key, sign, value = (part.strip() for part in text.partition("="))
     if not key or not sign:
-        raise ConfigurationError(COMMAND, "--set", text, "must be KEY=VALUE, with a key of a plan file")
+        raise ConfigurationError(COMMAND, "--set", text, "must be KEY=VALUE, where KEY is a key of plan files")
     if not value:
         return key, None
     try:
@@ -373,9 +373,9 @@ def _find_path(abbreviation: str, places: Sequence[str], *, option: str) -> str:
         return matches[0]
     listed = ", ".join((matches or places)[:_NAMED]) + (", …" if len(matches or places) > _NAMED else "")
     if matches:
-        sentence = f"{option}: {len(matches)} answers have a place like {abbreviation}: {listed}. Type more of it."
+        sentence = f"{option}: {abbreviation} matches {len(matches)} answers: {listed}. Type more of the place."
     else:
-        sentence = f"{option}: no answer of the run has the place {abbreviation}. Its places: {listed or 'none'}."
+        sentence = f"{option}: the run has no answer at {abbreviation}. Places with an answer: {listed or 'none'}."
     raise misuse(option, abbreviation, sentence)
 
 

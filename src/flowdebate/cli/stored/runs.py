@@ -412,7 +412,10 @@ def archive(
     from flowdebate.service.runs import archive_of, opened, short_id, to_datetime
 
     if [bool(right) + bool(wrong), bool(answer)] != [action == "outcome", action == "correct"]:
-        sentence = "outcome takes --right AGENT or --wrong AGENT, correct takes --answer TEXT, the others neither."
+        sentence = (
+            "outcome requires --right AGENT or --wrong AGENT, and correct requires --answer TEXT; "
+            "other actions take neither."
+        )
         raise misuse("ACTION", action, sentence)
     with opened(store) as place:
         opened_archive = archive_of(place.store, {})

@@ -101,7 +101,7 @@ def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
     from flowdebate.ui.plan import pattern_of_run, plan_of
 
     if pattern_of_run(stored) is None:
-        return None, f"Run {stored.header.run_id} was started by a program, whose patterns this command does not know"
+        return None, f"Run {stored.header.run_id} was started by a program, and this command does not know its patterns"
     try:
         return plan_of(stored, {}, to_ask=False), ""
     except ConfigurationError as error:
