@@ -119,7 +119,7 @@ class ConfigurationError(FlowDebateError, ValueError):
     """Invalid options, so the block or run cannot be built; raised before anything runs.
 
     `problem` is the predicate of a sentence whose subject is the field. `choices` lists the valid values, for use in a
-    suggestion; without a `problem`, they also describe it. `message` replaces the whole sentence.
+    suggestion; without a `problem`, they also describe it. `message` replaces the entire sentence.
 
     >>> print(ConfigurationError("debate 'rent'", "max_rounds", 0, "must be at least 1"))
     debate 'rent': `max_rounds` must be at least 1 (got 0)
@@ -371,7 +371,7 @@ class MalformedResponse(BadAnswer):
 
 
 class ResponseTooLarge(BadAnswer):
-    """The answer is longer than `limit` units ("bytes" or "characters"); the rest of it was not read."""
+    """The answer is longer than `limit` units ("bytes" or "characters"); the rest was not read."""
 
     transient = False
 

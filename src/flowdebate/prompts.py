@@ -277,7 +277,7 @@ def _join_words(name: str) -> str:
 
 
 Profile: TypeAlias = Literal["concise", "full"]
-"""Kind of default prompts: "concise", with short steps for small models, or "full", with the whole task."""
+"""Kind of default prompts: "concise", with short steps for small models, or "full", with the full task."""
 Length: TypeAlias = Literal["short", "medium", "long"] | int
 """Length of a turn: a name, or a number of words."""
 
@@ -289,11 +289,11 @@ _LENGTHS: dict[object, tuple[str, int]] = {
 }
 
 _FIELD = re.compile(r"\{(\w+)\}")
-# Fields rendered as whole lines; nothing else may appear on these lines.
+# Fields rendered as separate lines; nothing else may appear on these lines.
 _LINES = frozenset(
     {"context", "critiques", "decisions", "framing", "positions", "proposals", "roster", "sources", "transcript"}
 )
-# Fields allowed anywhere. All others contain text from models or users, and must follow a label.
+# Fields allowed anywhere. All other fields contain text from models or users, and must follow a label.
 _PLAIN = frozenset({"label", "length", "max_rounds", "position", "round", "rounds"})
 
 
@@ -332,7 +332,7 @@ class Template:
     """The text of one role's prompts. Override any part by keyword.
 
     Raises ConfigurationError for an unknown `{field}`, and for a field in a place where its text could be mistaken for
-    the prompt's own wording: untrusted text must not begin a line, and a transcript must be on lines of its own.
+    the prompt's own wording: untrusted text must not begin a line, and a transcript must be on separate lines.
     """
 
     def __post_init__(self) -> None:

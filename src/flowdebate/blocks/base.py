@@ -70,7 +70,7 @@ class Outline:
         return "\n".join(_lines(self, 0, notes=False))
 
     def texts_of(self, kind: str) -> Iterator[str]:
-        """Yield the text of every line of a kind, from top to bottom."""
+        """Yield the text of every line of the given kind, from top to bottom."""
         if self.kind == kind:
             yield self.text
         for child in self.children:

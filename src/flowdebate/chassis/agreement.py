@@ -53,7 +53,7 @@ class AgreementRuling(WireModel):
 
 @dataclass(frozen=True, kw_only=True)
 class AgreementTemplate(Template):
-    """Prompt texts for comparing two answers."""
+    """Prompts for comparing two answers."""
 
     system: str = part(
         "You compare two answers to the same question, which were written independently. They agree if they come to "

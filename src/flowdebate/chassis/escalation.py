@@ -94,7 +94,7 @@ class EscalationOutput(PatternOutput):
     steps: list[EscalationStep]
     """The steps that answered, in order."""
     skipped: list[str] = Field(default_factory=new_list)
-    """Names of the steps left unneeded."""
+    """Names of the steps skipped as unnecessary."""
     answer: Any = None
     """The last step's answer as text. The last step is the deciding one, unless the run ended early (see `status`)."""
     output: Any = None
@@ -202,7 +202,7 @@ def make_pipeline(
     make_output: MakeOutput,
     model: ModelChoice = None,
 ) -> Sequencer[Any, Any]:
-    """Build the steps of an escalation, except for the final block, building the output.
+    """Build the steps of an escalation, except for the output block at the end.
 
     `make_output` creates the raw output for a run ending early.
     """

@@ -141,7 +141,7 @@ class LabelParser:
             or not text[: other_line[0]].strip()
             or self._label.fullmatch(text[: other_line[0]].rstrip())
         ):
-            return None  # if the speaker has said nothing before this line, it is about the others
+            return None  # if the speaker has said nothing before this line, the line is about the other speakers
         return other_line
 
 

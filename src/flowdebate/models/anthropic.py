@@ -188,7 +188,7 @@ Json = dict[str, Any]
 _MARK = {"cache_control": {"type": "ephemeral"}}
 _ROOM = 8_192  # default maximum number of tokens in an answer, because the API requires a number
 _THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # additional tokens by effort level
-# Models that predate the effort setting: they think within a token budget, and not at all without one.
+# Models that predate the effort setting: they think only if given a token budget.
 _BY_BUDGET = re.compile(r"claude-(3|(haiku|sonnet|opus)-4-5|(opus|sonnet)-4(-[01])?(-\d{8})?$)")
 _MIN_BUDGET = 1_024
 
@@ -252,7 +252,7 @@ class MessagesClient:
             sent["system"] = system
         if parameters["marks"] is not None:
             (system or tools or [{}])[-1].update(_MARK)
-            # the next request repeats all of this one and appends a tool result
+            # the next request repeats this one in full and appends a tool result
             if tools and sent["tool_choice"]["type"] != "tool":
                 messages[-1]["content"][-1].update(_MARK)
         return sent
@@ -350,7 +350,7 @@ class _MessageStream:
                 delta.refusal = _refusal(event.delta)
             chunk = SimpleNamespace(choices=[SimpleNamespace(index=0, delta=delta, finish_reason=reason)])
             chunk.model, chunk.id = getattr(message, "model", None), getattr(message, "id", None)
-            if kind == "message_delta":  # the counts in this event cover the whole message, as far as known
+            if kind == "message_delta":  # the counts in this event, where known, cover the entire message
                 chunk.usage = _usage(getattr(message, "usage", None), getattr(event, "usage", None))
             yield chunk
 

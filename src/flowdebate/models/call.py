@@ -191,7 +191,7 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
 
     Time spent `in_queue` does not count, but the call ends at `latest` on the loop's clock. The call is started
     manually, and the timer starts only when the call first waits: an immediate answer, from a cache or a script, needs
-    no timer, and `asyncio.timeout` takes longer than such an answer does.
+    no timer, and setting up `asyncio.timeout` would take longer than the answer itself.
     """
     if seconds is None:
         return await call

@@ -149,7 +149,7 @@ class Breaker:
 
     @property
     def state(self) -> CircuitState:
-        """State a new call would encounter."""
+        """State encountered by a new call."""
         with self._lock:
             return "half_open" if self._state == "open" and self._seconds_to_trial() <= 0 else self._state
 

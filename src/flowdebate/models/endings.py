@@ -86,7 +86,7 @@ class Finish(NamedTuple):
 def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
     """Determine how an answer ended, with or without tool `calls`.
 
-    If the reason is missing or unknown, an answer counts as truncated if it `spent` its whole token limit, and as
+    If the reason is missing or unknown, an answer counts as truncated if it `spent` its entire token limit, and as
     complete otherwise.
 
     Raises ContentFiltered if a filter stopped the answer, and ProviderFailed if the server broke off.

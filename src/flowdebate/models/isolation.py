@@ -162,7 +162,7 @@ def isolate_gemini(home: Path, models: str) -> Isolation:
     del models
     folder = gemini_folder()
     settings = {**_GEMINI, "security": {"auth": _gemini_auth()}}
-    # gemini reads only the first such file in or above the working folder; with this one, it reads no other
+    # gemini reads only the first such file in or above the working folder; this one keeps it from reading any other
     keys = "".join(f"{name}={json.dumps(value)}\n" for name, value in gemini_keys().items())
     return Isolation(
         variables={"GEMINI_CLI_HOME": str(home)},

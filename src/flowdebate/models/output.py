@@ -155,7 +155,7 @@ class _ObjectRoot:
 
 
 def _with_object_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace a `schema` merely referring to a definition with the definition, since servers require an object."""
+    """Replace a `schema` consisting only of a reference with its definition, because servers require an object."""
     reference = schema.get("$ref")
     definitions = dict(schema.get("$defs", {}))
     name = str(reference).removeprefix("#/$defs/")

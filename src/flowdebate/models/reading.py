@@ -191,7 +191,7 @@ def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 _strict = json.JSONDecoder(object_pairs_hook=_reject_repeated_keys)
 _OPENING = ("{", "[", '"')
-# The beginning of an object, whole or broken; any other brace is part of the prose.
+# The beginning of an object, complete or broken; any other brace is part of the prose.
 _OBJECT = re.compile("\\{\\s*[\"'“\u2018]")
 # Maximum number of braces to try: a model can write any number of them, and each may take time proportional to the
 # text.
@@ -555,7 +555,7 @@ class _Fitting:
         return self._fit_fields(value, schema)
 
     def _fit_only(self, value: object, name: str, schema: _Schema) -> object:
-        """Wrap a value in an object under its only required key; return it unchanged if it does not fit there."""
+        """Wrap a value in an object under its schema's only required key; return it unchanged if it does not fit."""
         inner, _ = self._resolve(schema["properties"][name])
         if inner.get("type") != "array" and "enum" not in inner:
             return value

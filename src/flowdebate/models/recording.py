@@ -242,7 +242,7 @@ def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
 
     These are the messages, tools, output schema, choices, form and settings, but not the deadline, the maximum length
     of the answer, listeners, or tool descriptions. A journal hashes more (`codec.digest_of`): there a step is found by
-    its path, and the hash only reveals changes; here, a request is found by its hash alone.
+    its path, and the hash only reveals changes; here, a request is found solely by its hash.
     """
     request_settings = request.settings
     settings = {

@@ -226,7 +226,7 @@ class Timeout(PerRequestWrapper):
     """Set a deadline of `seconds` for each complete request to `inner`.
 
     - `first_text`: maximum time in seconds until the first chunk of text, and `between`: maximum pause between two
-      chunks. With either, text is streamed even without a listener; a model unable to stream has to finish within
+      chunks. If either is set, text is streamed even without a listener; a model unable to stream has to finish within
       `first_text`. They apply only to text: structured answers, and requests with tools, are limited only by `seconds`.
 
     An answer after the deadline raises ModelTimeout. If `inner` retries failed calls, the deadline applies to each

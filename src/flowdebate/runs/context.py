@@ -123,7 +123,7 @@ class Scope:
     opened: Mapping[Resource, Any]
     sequencer: SequencerHandle | None
     models: tuple[ModelChoice, ...] = ()
-    """Models of the enclosing sequencers, nearest first, used by blocks without a model of their own."""
+    """Models of the enclosing sequencers, nearest first, used by blocks without their own model."""
     looked_up: dict[object, Any] = field(default_factory=dict, init=False)
     """Cache of values that depend only on these models, such as the wording of prompts, keyed by owner."""
 

@@ -375,7 +375,7 @@ class Run:
             started = time.perf_counter()  # excludes the time taken by storing the answer
             if id(model) not in self._opened_models:
                 await self._open(model)
-            ACTING.set(None)  # models may execute runs of their own
+            ACTING.set(None)  # models may themselves execute runs
             with self.tracing.call(calling, request) as answered:
                 response = await call.ask(model, request)
                 if answered is not None:

@@ -36,7 +36,7 @@ from flowdebate.ui.steps import Fork
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
-    """Return the archive for runs with these labels: that of their owner, or that of all runs without an owner."""
+    """Return the archive for runs with these labels: their owner's, or that of all runs without an owner."""
     if OWNER not in labels:
         return stored_archive(store)
     # Names in a store must be short and printable, whereas user names may be neither.

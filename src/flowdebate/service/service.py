@@ -95,10 +95,10 @@ class Service(Readership):
     to the workers are executed by worker processes. Runs in other processes are followed through their journals, which
     are read every `poll` seconds if they have changed. With `recover`, runs left unfinished by one process are resumed
     by `recover()` in the next one; with `keep_days`, this method also deletes runs unchanged for that many days, now
-    and every hour. `observe` traces the runs executed by this process; workers have observers of their own.
-    `allow_models` lists the models, or patterns such as "openai/*", allowed in options and stored plans (empty: only
-    the configured models). None allows all models, except in an HTTP or MCP server, where it allows only the configured
-    ones. A `Plan` created by this program may name any model.
+    and every hour. `observe` traces the runs executed by this process; workers have their own observers. `allow_models`
+    lists the models, or patterns such as "openai/*", allowed in options and stored plans (empty: only the configured
+    models). None allows all models, except in an HTTP or MCP server, where it allows only the configured ones. A `Plan`
+    created by this program may name any model.
 
     All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use the service as an async
     context manager, or call `close`.

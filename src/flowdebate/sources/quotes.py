@@ -466,7 +466,7 @@ def look_up_quote(quote: str, sources: tuple[Source, ...]) -> VerifiedQuote:
 def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
     r"""Return forms of a `quote` with progressively less decoration, each with the line numbers removed from it.
 
-    The first form is the quote itself. The others lack the code fence or surrounding marks, the bars, and the line
+    The first form is the quote itself. The other forms lack the code fence or surrounding marks, the bars, and the line
     numbers (None if there are none; numbers of blank lines are omitted).
 
     >>> copied_forms("`  | 4 return x`")[1:]

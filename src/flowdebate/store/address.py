@@ -27,7 +27,7 @@ _NAMES_DATABASE = re.compile(r"(?:^|\s)(?:host|hostaddr|dbname|service|password)
 def parse_address(text: str, *, location: str, field: str = "store") -> str:
     """Parse the address of a store: "memory:", a postgresql:// address, or a file path.
 
-    Raises ConfigurationError for any other address; the message leaves out the user and password.
+    Raises ConfigurationError for any other address; the message omits the user and password.
 
     >>> parse_address("POSTGRES+psycopg://ann:s3cret@db/app", location="run")
     'postgresql://ann:s3cret@db/app'

@@ -82,7 +82,7 @@ class StepRow:
     """The step's path in the run; with concurrent branches, a running number would be ambiguous."""
     kind: StepKind
     request: str | None = None
-    """Hash of the request, or, for a human's step, the whole request as JSON; None if nothing was requested."""
+    """Hash of the request, or, for a human's step, the complete request as JSON; None if nothing was requested."""
     attempts: int = 1
     """Number of attempts, each of which may have been paid for."""
     failures: tuple[str, ...] = ()
@@ -125,8 +125,8 @@ class Store(Protocol):
     When `commit`, `put` or `add` returns, its write and the run's earlier writes are durable; writes made by other
     methods survive the end of the process. A write completes even if its caller is cancelled. A run has one owner at a
     time: the store object that created or took it, until that object finishes or releases the run, or its process dies.
-    Writes by others are refused with RunConflict. If the store cannot be read or written, it stays unchanged and raises
-    StoreError, which states the store's name.
+    Other owners' writes are refused with RunConflict. If the store cannot be read or written, it stays unchanged and
+    raises StoreError, which states the store's name.
     """
 
     @property

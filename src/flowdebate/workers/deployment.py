@@ -317,7 +317,7 @@ class Workers:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
-        """Return the limits for a run; raise ConfigurationError if it has a cost limit of its own."""
+        """Return the limits for a run; raise ConfigurationError if it has its own cost limit."""
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:
@@ -326,7 +326,7 @@ class Workers:
         return bounded
 
     async def _find_existing(self, header: RunHeader, *, seeded: bool) -> StoredRun:
-        """Return the stored run with this id; raise RunExists if it is a different run from this one."""
+        """Return the stored run with this id; raise RunExists if it is a different run."""
         existing = await self.store.run(header.run_id)
         then = existing.header
         # A submission without a seed draws a new seed each time it is repeated.

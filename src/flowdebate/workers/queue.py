@@ -292,7 +292,7 @@ class RunQueue:
             raise StoreError(address.name, address.describe(cause)) from None
 
     def send(self, run_id: str, *, owner: str = "", priority: int | None = 0) -> bool:
-        """Put the run on the queue unless a delivery is active; return False if a worker already has one.
+        """Put the run on the queue unless a delivery is active; return False if a worker has already taken it.
 
         Runs with a lower priority value are taken first, and owners take turns within a priority. A priority of None
         comes before all others.
@@ -383,7 +383,7 @@ class RunQueue:
             load_input=False,
             load_output=False,
         )
-        # Compare the whole id, because another run's id may consist of this one followed by "/" and more.
+        # Compare the full id, because another run's id may consist of this one followed by "/" and more.
         return [workflow for workflow in workflows if workflow.workflow_id.rpartition("/")[0] == encode_text(run_id)]
 
     def active(self, run_id: str) -> list[str]:

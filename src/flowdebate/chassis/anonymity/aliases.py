@@ -138,7 +138,7 @@ def _compile(
 
 
 def _split_words(text: str) -> set[str]:
-    """Split `text` into words as readers see them; a superscript digit counts both alone and as part of its word."""
+    """Split `text` into words as readers see them; a superscript digit counts separately and as part of its word."""
     from .names import plain_words
 
     return {*plain_words(text), *plain_words(normalize("NFKC", text))}

@@ -1,4 +1,4 @@
-"""Names in arguments: spellings of debaters, models and their families, and rules distinguishing names from words.
+"""Names in arguments: spellings of debaters, models and their families, and rules for recognizing them.
 
 The rules rely on cues in the text (capitals and neighboring words), not on lists of names and occupations. On the test
 corpus, they find 227 of 246 names, and change 25 of 179 turns containing no name. With such lists (common words, given
@@ -148,7 +148,7 @@ def _write_pattern(name: str) -> str:
     tail = re.sub(r"[\s'.]", "", low[low.rindex(pieces[-1]) + len(pieces[-1]) :])
     end = "" if _is_unspaced(pieces[-1][-1]) else r"(?![^\W_])"
     if _has_emoji(tail):
-        end = rf"(?:\s?{re.escape(tail)})?{end}"  # writers may leave out the emoji
+        end = rf"(?:\s?{re.escape(tail)})?{end}"  # writers may omit the emoji
     elif tail:
         end = re.escape(tail)  # keep the tail: C++ is not C
     pattern = _APART.join(re.sub(r"(?<=\w{3})s\Z", "'?s", piece) for piece in pieces) + end

@@ -47,7 +47,7 @@ class LocalModel(PooledModel):
 
     - `path`: the model file; None for the file in FLOWDEBATE_LOCAL_MODEL or, if that is unset, the model in the extra
       `local-model`.
-    - `settings`: defaults for settings the request leaves open; the rest is preset for small models.
+    - `settings`: defaults for settings the request leaves open; all other settings are preset for small models.
     - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
     All `LocalModel`s with the same file share one engine. The engine answers one call at a time, in order: if a prompt

@@ -76,7 +76,8 @@ class LocalServer:
         self._lock = threading.Lock()
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._ready: Future[Endpoint] = Future()
-        self._ready.set_running_or_notify_cancel()  # one caller's cancellation must not cancel it for the others
+        # one caller's cancellation must not cancel the startup for other callers
+        self._ready.set_running_or_notify_cancel()
         threading.Thread(target=self._start, name="flowdebate-local-model", daemon=True).start()
 
     async def endpoint(self) -> Endpoint:

@@ -78,8 +78,8 @@ def _pool() -> _Pool:
 async def keep_connections() -> AsyncIterator[None]:
     """Keep connections to providers open between runs in this event loop, until the block ends.
 
-    A run closes its connections when it ends, unless another run in the loop uses them or it runs inside such a block.
-    Servers, batches and MCP wrap all their runs in such a block; `async with model:` does the same for one model.
+    A run closes its connections when it ends, unless another run in the loop uses them or it runs inside this block.
+    Servers, batches and MCP wrap all their runs this way; `async with model:` does the same for one model.
 
     >>> async def debates(pattern, questions):
     ...     async with keep_connections():

@@ -422,7 +422,7 @@ class _Parts:
             self.refusal.append(refusal)
         for call in _list(getattr(delta, "tool_calls", None)):
             index, function = getattr(call, "index", None), getattr(call, "function", None)
-            # the chunks of a call share an index; a server without indexes sends each call whole
+            # the chunks of a call share an index; a server without indexes sends each call in one chunk
             part = self.calls.setdefault(index if isinstance(index, int) else len(self.calls), _Call())
             part.id = part.id or _str(getattr(call, "id", None), "a tool call's id")
             part.name = part.name or _str(getattr(function, "name", None), "a tool call's name")

@@ -1,4 +1,4 @@
-"""Clients from the SDKs of openai and others, with safe connections, bounded bodies and no retries."""
+"""Clients from openai's and other vendors' SDKs, with safe connections, bounded bodies and no retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forks and continuations of stored runs, which reuse recorded steps and call models only for the rest."""
+"""Forks and continuations of stored runs, which reuse recorded steps and call models only for the remaining ones."""
 
 from __future__ import annotations
 

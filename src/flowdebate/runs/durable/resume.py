@@ -233,8 +233,9 @@ async def load_existing(
 ) -> Run:
     """Load the stored run with the same id as `run`, an unstarted durable run.
 
-    With `wait`, load it once the other process has ended or has finished the run. Raises RunNotFound, RunChanged if the
-    stored run was started with a different question, pattern, model or seed, and the errors raised by `load_run`.
+    With `wait`, load it once the process executing it has ended or has finished the run. Raises RunNotFound, RunChanged
+    if the stored run was started with a different question, pattern, model or seed, and the errors raised by
+    `load_run`.
     """
     assert run.journal is not None  # noqa: S101 - `run` is durable
     store, now = run.journal.store, run.journal.header

@@ -253,7 +253,7 @@ def make_schema(connection: Session, schema: str) -> None:
 def _migrate(connection: Session, address: Address) -> None:
     """Apply the missing migrations in one transaction: either all of them, or none."""
     with IMPORTING:
-        # SQLAlchemy's ORM patches modules used below, so nothing else may be importing them meanwhile
+        # SQLAlchemy's ORM patches modules used below, so nothing else may import them at the same time
         import_module("sqlalchemy.orm")
         from alembic import command
         from alembic.config import Config

@@ -65,7 +65,10 @@ class PostgresCounter:
         self._end = finalize(self, self._sessions.close)
 
     async def take(self, key: str, *, interval: float, burst: float, brim: float, longest: float) -> tuple[float, bool]:
-        """Return the seconds until the next slot, and whether it was taken; none over `longest` away is taken."""
+        """Return the seconds until the next slot, and whether it was taken.
+
+        Slots more than `longest` seconds away are not taken.
+        """
         values = {"key": key, "each": interval, "burst": burst, "brim": brim, "longest": longest}
 
         def work(session: Session) -> tuple[float, bool]:

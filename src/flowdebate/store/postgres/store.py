@@ -360,7 +360,7 @@ _MAX_SECONDS = 1_000_000
 
 
 def _claim() -> int:
-    """Draw a number for one change, to tell a repeated request from a new one; its column is a signed bigint."""
+    """Draw a number for one change, to distinguish a repeated request from a new one; its column is a signed bigint."""
     return secrets.randbits(63)
 
 

@@ -89,8 +89,8 @@ _SCHEMA = (
         );
     END
     """,
-    # Trigrams of questions. Runs get numbers of their own here, because VACUUM may renumber the rows of tables without
-    # a key.
+    # Trigrams of questions. Runs get separate numbers here, because VACUUM may renumber the rows of tables without a
+    # key.
     "CREATE TABLE run_numbers (number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE) STRICT",
     """
     CREATE VIRTUAL TABLE run_texts

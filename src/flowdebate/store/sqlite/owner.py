@@ -170,7 +170,7 @@ class OpenSteps:
         part = self._path.with_suffix(".part")
         with os.fdopen(open_private(part, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             file.write(lines)
-        # This is atomic: if the process dies here, either the old or the new log remains, and either one is complete.
+        # This is atomic: if the process dies here, either the old or the new log remains, complete in both cases.
         part.replace(self._path)
         if self._file is not None:
             os.close(self._file)
