@@ -62,7 +62,7 @@ def batch(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Run a pattern on each question in a file, several at once.
 
-    Put other options of the pattern in --file, as for its own command. Limits apply to each question; --max-total-calls
+    Set the pattern's other options in --file, as with its own command. Limits apply to each question; --max-total-calls
     and --max-total-tokens apply to all of them together.
     """
     from flowdebate.cli.batch_files import read_rows

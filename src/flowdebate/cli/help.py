@@ -403,7 +403,7 @@ def _render_default(text: str) -> str:
 
 
 def _title(panel: object, default: str) -> str:
-    """Return the panel's title, or `default` if there is none; typer marks that with a placeholder."""
+    """Return the panel's title, or `default` if there is none; typer marks a missing title with a placeholder."""
     return panel if isinstance(panel, str) else default
 
 

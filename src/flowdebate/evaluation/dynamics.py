@@ -54,7 +54,7 @@ class Dynamics(InNotebooks, WireModel):
 
 
 def courses_of(raw: PatternOutput, *, truth: str | None = None, cluster: str | None = None) -> list[AnswerCourse]:
-    """Extract the courses from a run's raw output (`result.raw`, or an item of a batch); empty if there are none.
+    """Extract the courses from a run's raw output (`result.raw`, or an item of a batch); return [] if there are none.
 
     Voices are the agents in a consensus, the moderator in a deliberation (by decision), and the judge in a debate (by
     ballot, in view order). A review has one course per finding, with the answers "confirm" and "refute". `truth` is the

@@ -81,8 +81,8 @@ def e_value(ones: int, other_wins: int) -> float:
 
     It is the capital of a bettor who starts with one unit and bets on each win in advance, using the mixture of
     Krichevsky and Trofimov (1981). If both methods are equally good, it reaches 1 / alpha in at most a share alpha of
-    studies, however often one looks (Ville): stopping at 20 is wrong in at most 5 of 100 studies. A test with a fixed
-    number of questions needs fewer of them.
+    studies, however often it is checked (Ville): stopping at 20 is wrong in at most 5 of 100 studies. A test with a
+    fixed number of questions needs fewer questions.
 
     >>> [round(e_value(*wins), 2) for wins in ((0, 0), (5, 5), (10, 0), (15, 2))]
     [1.0, 0.25, 180.43, 52.21]

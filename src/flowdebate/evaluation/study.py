@@ -96,26 +96,26 @@ class Study:
     """Designs of a debate, compared with their baselines and with each other on questions with known answers.
 
     - `rows` are the questions, as dictionaries or other objects (for a data frame, `frame.to_dict("records")`).
-      `question`, `choices` (the positions), `truth` (the right one, or its index), `id` (None: a hash of question and
-      choices) and `cluster` (a property that related rows share, such as a topic; None: rows are independent) are keys
-      of a row, or functions of it.
-    - `designs` maps each name to a function of a row and its positions, in a random order, that returns a `debate(…)`.
-      The baselines are methods of the study too: baselines of the first design by their names, others as
-      "design:single".
-    - `noise` adds a control: the judge of the first design reads the arguments on *another* question under the
-      positions of this one. `judge` configures it (None: the orders and the answer form of the debate).
-    - `control` adds a positive control: the key of a row, or a function of it, with a text that decides its question,
-      such as the debaters' private notes. Before the debates, the judge of the first design decides all questions with
-      the text ("control") and without it ("alone"). Unless the text makes it right more often, by `control_gain` or
+      `question`, `choices` (the positions), `truth` (the right one, or its index), `id` (by default, a hash of question
+      and choices) and `cluster` (a property shared by related rows, such as a topic; by default, rows are independent)
+      are keys of a row, or functions of it.
+    - `designs` maps each name to a function that takes a row and its positions in random order, and returns a
+      `debate(…)`. The baselines are methods of the study too: those of the first design have their own names, and
+      those of other designs have names like "design:single".
+    - `noise` adds a control: the first design's judge reads the arguments on *another* question under the positions of
+      this one. `judge` configures the judge; by default, it has the orders and the answer form of the debate.
+    - `control` adds a positive control: a key of a row, or a function of it, for a text that decides its question, such
+      as the debaters' private notes. Before the debates, the first design's judge decides all questions with the text
+      ("control") and without it ("alone"). Unless the text makes the judge right more often, by `control_gain` or
       more, the study stops there: such a judge could not show the effect of debates.
-    - `primary` is the main comparison of the study, ("design", "method"); None: the first design with
-      "self_consistency", or its first baseline. It is tested on its own. `compare` lists the others, adjusted by Holm's
-      method for their number; None: the first design with each other method, and each other design with the primary
+    - `primary` is the main comparison, ("design", "method"); by default, the first design with "self_consistency", or
+      with its first baseline. It is tested on its own. `compare` lists the other comparisons, adjusted for their number
+      by Holm's method; by default, the first design with each other method, and each other design with the primary
       comparison's method.
-    - `repeats`: number of times each question is asked; it remains one question. `seed` makes all draws reproducible.
-    - `prediction` is the expected result, for the registration. `fixed` is JSON data by name that the registration
-      includes as hashes, such as instructions and models of designs, because code in a design is not visible from
-      outside.
+    - `repeats`: how often each question is asked; it still counts as one question. `seed` makes all draws reproducible.
+    - `prediction` is the expected result, for the registration. `fixed` maps names to JSON data, such as the
+      instructions and models of designs. The registration includes its hashes, because it cannot see the code in a
+      design.
 
     Invalid studies raise ConfigurationError before any call: a row without an answer among its choices, duplicate ids,
     or comparisons of unknown methods. Needs scipy.

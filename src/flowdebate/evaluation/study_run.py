@@ -185,10 +185,10 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     Each answer is written immediately, as numbers without any text; the file is the only record of the progress. With a
     `store`, an interrupted debate continues where it stopped. `maximum` limits the number of debates in this call; no
     further debate starts after `seconds`, or once `until(…)` is true for the progress. The noise control for a question
-    runs after the debate on the next question, or on a later one if that failed. A `control` of the study comes first,
-    after one debate that shows how its judge judges (not needed if the study has a `judge`); if it fails, nothing else
-    is asked. Failed answers are retried by the next call. `limits` apply to each debate; `progress(…)` is called after
-    each answer. Errors that would affect every question are raised.
+    runs after the debate on the next question, or on a later one if that failed. The study's `control` comes first,
+    after one debate to learn the judge's options (not needed if the study has a `judge`); if the control fails, nothing
+    else is asked. Failed answers are retried by the next call. `limits` apply to each debate; `progress(…)` is called
+    after each answer. Errors that would affect every question are raised.
     """
     check_count(f"{study.location}.run()", max_concurrency=max_concurrency)
     opened = open_store(store, location=f"{study.location}.run()")

@@ -74,17 +74,17 @@ def create_app(  # noqa: PLR0913 - keyword-only
 ) -> FastAPI:
     """Create the HTTP interface to `service` as an ASGI application.
 
-    Every request needs `token` (None: a random one, `app.state.token`; False: none, because something in front of the
-    application checks requests), or the token of the user identified by `authenticate(request)`, who sees only their
-    own runs. The application responds to the host names of this machine and to `allow_hosts`. A run's options may refer
-    to base URLs at or below `allow_base_urls`, and to sources below a folder in `allow_sources`; nothing else may be
-    read or connected to. They may name the models allowed by the service: its `allow_models`, or otherwise the
-    configured ones; with `own_machine`, for a server that only its user can reach, all models of the configured
-    providers. `openai` adds the OpenAI-compatible endpoint, with the token as its API key; `ag_ui` adds the AG-UI
-    endpoint (`ag-ui` extra). `secret` signs links for humans; None uses the token or, if there is none, a new secret at
-    each start. `root_path` is the path under which a proxy serves the application, such as "/debates"; without it, the
-    X-Forwarded-Prefix header is used if the host is one of `allow_hosts`. `ping` is the number of seconds between
-    keep-alive messages on quiet streams; each run may have at most `max_readers` streams.
+    Every request needs `token`: by default a random one, in `app.state.token`; False requires none, because something
+    in front of the application checks requests. Alternatively, `authenticate(request)` identifies the user, who sees
+    only their own runs. The application responds to the host names of this machine and to `allow_hosts`. A run's
+    options may refer to base URLs at or below `allow_base_urls`, and to sources below a folder in `allow_sources`;
+    nothing else may be read or connected to. The options may name the models allowed by the service: its
+    `allow_models`, or otherwise the configured models; with `own_machine`, for a server that only its user can reach,
+    all models of the configured providers. `openai` adds the OpenAI-compatible endpoint, with the token as its API key;
+    `ag_ui` adds the AG-UI endpoint (`ag-ui` extra). `secret` signs links for humans; None uses the token or, if there
+    is none, a new secret at each start. `root_path` is the path under which a proxy serves the application, such as
+    "/debates"; without it, the X-Forwarded-Prefix header is used if the host is one of `allow_hosts`. `ping` is the
+    number of seconds between keep-alive messages on quiet streams; each run may have at most `max_readers` streams.
 
     When its lifespan ends, the application closes the service, unless `close_service` is False; calls in flight then
     have `patience` seconds to finish.

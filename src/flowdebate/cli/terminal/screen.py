@@ -282,8 +282,8 @@ class TextFlow:
     """Writer of a single text; every line begins with `indent`, so no line can be mistaken for the page's own.
 
     `width` returns the current number of columns; None disables wrapping. `first` replaces `indent` on the first line.
-    A line's width is the sum of its characters' widths, because terminals combine characters differently but never use
-    more. Consecutive blank lines are collapsed into one.
+    A line's width is the sum of its characters' widths, because terminals combine characters differently, but never use
+    more columns. Consecutive blank lines are collapsed into one.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from flowdebate.prompts import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
 
 Follows = Literal["majority", "last"]
-"""Whose position a conformist follows: that of the majority of the others, or of the last speaker."""
+"""Position that a conformist follows: the majority position among the others, or the last speaker's position."""
 
 # Statements of simulated debaters after their speakers' tags; positions contain no full stop.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
