@@ -172,7 +172,7 @@ _MAX_MARKS = 3  # maximum number of characters named in the explanation, because
 
 
 def unquoted(text: str) -> str:
-    r"""Restore the original of `quoted` text; raise ViewError if `quoted` cannot have produced it.
+    r"""Restore the original from `quoted` text; raise ViewError if `quoted` cannot have produced it.
 
     >>> unquoted(quoted("one\r\ntwo"))
     'one\r\ntwo'
@@ -216,7 +216,7 @@ def unescaped(text: str) -> str:
 
 
 def _has(text: str, signs: str) -> bool:
-    """Return whether `text` contains any of the characters in `signs`, or an unprintable one."""
+    """Return whether `text` contains any of the characters in `signs`, or any unprintable character."""
     return not text.isprintable() or any(sign in text for sign in signs)
 
 

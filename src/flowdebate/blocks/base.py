@@ -163,7 +163,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     keeps: str | None = None
     """Substring of step keys; a fork reuses matching steps even if their requests differ."""
     with_continuation: Callable[[Continuation], Block[Any, Any]] | None = None
-    """Function that converts a pattern to one continuing a finished run; None if the pattern does not support this."""
+    """Function that adapts a pattern to continue a finished run; None if the pattern does not support this."""
 
     def __init__(
         self,

@@ -392,7 +392,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     """Create a block that requests streamed text from a language model or, with `output_schema`, a validated value.
 
     The messages are, in this order: the system message (`prompt`, then the instructions of `uses`, then
-    `instructions`), `context` and the context of `uses`, `history` (True: the session's), and `user` (default: the
+    `instructions`), `context` and the context of `uses`, `history` (True for the session's), and `user` (default: the
     input as text). A slot is a value or a function of `(input, ctx)`. The model may call `tools`, in at most
     `max_tool_rounds` rounds (then `ToolLoopExceeded`). `answer_tool` is offered with the other tools, and a call to it
     is the answer: the block's output is this tool's result, or `SchemaViolation` is raised for invalid arguments. Calls

@@ -251,7 +251,7 @@ def _check_rule(rule: Any, location: str, field: str) -> Rule:  # noqa: ANN401 -
 
 
 def _compares(rule: Rule) -> bool:
-    """Return whether a rule compares answers; the first step has no earlier answer to compare with."""
+    """Return whether a rule compares answers, so it cannot apply to the first step."""
     return rule == "agreement" or isinstance(rule, Agreement)
 
 

@@ -168,7 +168,7 @@ def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
 
 
 def _name_after_models(members: Sequence[object], location: str, field: str) -> Iterator[object]:
-    """Yield `members`, naming unnamed ones after their models, with "(2)" for the second member with the same model."""
+    """Yield `members`, naming unnamed ones after their models and adding "(2)" for a second one with the same model."""
     count: dict[str, int] = {}
     for index, value in enumerate(members):
         member = full_name(value, location, f"{field}[{index}]") if isinstance(value, str) else value

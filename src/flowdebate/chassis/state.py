@@ -158,7 +158,7 @@ class EscalationStep(WireModel):
     calls: int = 0
     """Number of calls made by the step itself."""
     tokens: int | None = 0
-    """Number of tokens used by these calls; None if a server did not report it."""
+    """Number of tokens used by the step's own calls; None if a server did not report its usage."""
     check_calls: int = 0
     """Number of calls made to decide whether the escalation ends with this step."""
     check_tokens: int | None = 0

@@ -536,7 +536,7 @@ class Model(Protocol):
 
 
 def profile_of(model: Model) -> Profile:
-    """Return the default prompts' profile for `model`: its `profile` attribute, or "full".
+    """Return the prompt profile for `model`: its `profile` attribute, or "full".
 
     A non-string attribute means something else and is ignored. Raises ConfigurationError for an unknown profile.
     """
@@ -564,7 +564,7 @@ def without_images(content: object) -> object:
 
 
 async def check_ready(model: Model) -> None:
-    """Raise the error a first call to `model` would raise for a missing key, program or login, if known."""
+    """Call `check_ready` on `model`, if it has that method, to detect a missing key, program or login early."""
     check: Callable[[], Awaitable[None]] | None = getattr(model, "check_ready", None)
     if check is not None:
         await check()

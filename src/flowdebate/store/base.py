@@ -198,7 +198,7 @@ class Store(Protocol):
     async def documents_in(
         self, collections: Sequence[str], *, key: str | None = None
     ) -> Mapping[str, Mapping[str, str]]:
-        """Read the `documents` in several collections, grouped by collection; with `key`, only those with that key.
+        """Read the `documents` in several collections, grouped by collection; with `key`, only documents with that key.
 
         Empty collections are omitted.
         """

@@ -150,7 +150,7 @@ async def import_runs(
     The runs are marked as foreign (`RunHeader.foreign`), because the author of the file chose their inputs, plans and
     recorded answers. With `trusted`, for files written only by your own programs, they are left unmarked. Raises
     BadFile, stating `source`, the line and the field, if the lines are not an export; and RunExists if a run's id is
-    taken, unless `exists` is "skip". Runs before it stay imported, and a note on the error names them.
+    taken, unless `exists` is "skip". Runs before the conflicting one stay imported, and a note on the error names them.
     """
     if exists not in ("raise", "skip"):
         raise ConfigurationError("import_runs", "exists", exists, choices=("raise", "skip"))

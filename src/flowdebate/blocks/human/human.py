@@ -1,4 +1,4 @@
-"""Human block: a person in any role of a pattern. Either the person answers immediately, or the run is suspended."""
+"""Human block: a person in any role in a pattern. Either the person answers immediately, or the run is suspended."""
 
 from __future__ import annotations
 

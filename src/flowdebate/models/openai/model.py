@@ -575,7 +575,7 @@ async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
 
 
 def _has_ended(stream: Any) -> bool:  # noqa: ANN401 - openai's own
-    """Return whether the server has ended a stream; the response body shows it, but openai's client does not."""
+    """Return whether the server has ended a stream; the response body shows this, but openai's client does not."""
     body = getattr(stream.response, "stream", None)
     return bool(getattr(stream, "ended", False) or getattr(body, "ended", False))
 

@@ -42,7 +42,7 @@ class Part:
 
     name: str
     hint: re.Pattern[str]
-    """Pattern of wording in a refusal that suggests omitting this part first."""
+    """Pattern matching wording in a refusal that suggests omitting this part first."""
     drop: Callable[[Parameters], Parameters]
     """Function that removes or rewrites the part; a request without the part is returned unchanged."""
     flag: Flag | None = None

@@ -72,7 +72,7 @@ class _NoCookies(CookieJar):
 
 
 async def _bound_body(response: httpx2.Response, *, names: bool, secrets: tuple[str, ...]) -> None:
-    """Record the headers of `response` and limit its body; reject at once a body announced as too large."""
+    """Record the headers of `response` and limit its body; immediately reject a body announced as too large."""
     answered.set(response.headers)
     note_exchange(response.request.content, response.status_code, response.headers, secrets=secrets)
     try:
