@@ -320,8 +320,8 @@ def leaderboard(
 ) -> None:
     """Rank models by the stored debates they won, and judges by how consistent their verdicts are.
 
-    The report also counts the repaired answers of each model. No model is called. A game is a pair of sides with
-    different models.
+    The report also counts each model's repaired answers. No model is called. A game is a pair of sides with different
+    models.
     """
     from flowdebate.evaluation.documents import lay_out_leaderboard
     from flowdebate.evaluation.leaderboard import Standings

@@ -195,7 +195,7 @@ class PullRequestReview:
 
     @property
     def earlier(self) -> list[FindingDraft]:
-        """Unresolved findings of earlier runs, under the current names of their files."""
+        """Unresolved findings from earlier runs, under the current names of their files."""
         moved = self.changes.renamed
         files = self.changes.lines
         drafts = []
@@ -365,7 +365,7 @@ class PullRequestReview:
 
 
 def _standing(draft: FindingDraft, number: int) -> Finding:
-    """Return a finding of an earlier run that has not been checked again."""
+    """Return a finding from an earlier run that has not been checked again."""
     place = Place(**draft.model_dump(include={"file", "line", "end_line", "quote"}))
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
     raised = [Raised(agent_name=EARLIER, place=place, **fields)]

@@ -99,7 +99,7 @@ async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Re
 
 @changes.post("/sides", responses=responses(422, 429))
 async def propose_sides(body: BeginBody, front: FrontOf, service: ServiceOf) -> ProposedSides:
-    """Propose the sides of a debate: from its options or question, or otherwise by one model call."""
+    """Propose sides for a debate: from its options or question if possible, otherwise with one model call."""
     sides = await service.propose_sides(
         body.pattern,
         body.question,
@@ -214,7 +214,7 @@ async def vote(run_id: str, body: VoteBody, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/votes", response_model=Votes, responses=responses(404))
 async def votes(run_id: str, service: ServiceOf) -> Response:
-    """Count the votes of a debate's readers."""
+    """Count the votes cast by a debate's readers."""
     return data(await service.votes(run_id))
 
 

@@ -104,7 +104,7 @@ async def schema_of_events() -> dict[str, Any]:
 
 @router.get("/runs/{run_id}/steps", response_model=list[StepState], responses=responses(404))
 async def steps(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
-    """List the steps of a run: model calls, side effects, failures, and human answers."""
+    """List a run's steps: model calls, side effects, failures, and human answers."""
     await stored_run(service, run_id)
     return data([StepState.of(step) for step in await front.service.store.steps(run_id)])
 
@@ -128,7 +128,7 @@ class TaskBoard(BaseModel):
 
 @router.get("/runs/{run_id}/tasks", response_model=list[TaskBoard], responses=responses(404))
 async def tasks(run_id: str, service: ServiceOf) -> Response:
-    """List the current tasks of a run, by collection."""
+    """List a run's current tasks, by collection."""
     boards: dict[str, dict[str, Any]] = {}
     for event in await service.events(run_id):
         if isinstance(event, TaskChanged):
@@ -165,7 +165,7 @@ async def source(run_id: str, name: str, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/document.json", response_model=dict[str, Any], responses=responses(404))
 async def document_json(run_id: str, service: ServiceOf) -> Response:
-    """Return the document of a run: its result so far, with all contributions."""
+    """Return a run's document: its result so far, with all contributions."""
     details = await service.run(run_id)
     return JSONData(document_in(details).to_data(), headers=_saved_as(details, "json"))
 
@@ -176,7 +176,7 @@ async def document_json(run_id: str, service: ServiceOf) -> Response:
     responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}, **responses(404)},
 )
 async def report_md(run_id: str, service: ServiceOf) -> Response:
-    """Return the report of a run as Markdown."""
+    """Return a run's report as Markdown."""
     details = await service.run(run_id)
     text = report(document_in(details))
     return Response(text.encode(errors="replace"), media_type="text/markdown", headers=_saved_as(details, "md"))
@@ -188,7 +188,7 @@ async def report_md(run_id: str, service: ServiceOf) -> Response:
     responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **responses(404)},
 )
 async def report_page(run_id: str, service: ServiceOf) -> Response:
-    """Return the report of a run as a single HTML file without scripts, which includes the journal."""
+    """Return a run's report as a single script-free HTML file, with the journal included."""
     try:
         html = await report_html(*await service.evidence(run_id))
     except BadFile as error:

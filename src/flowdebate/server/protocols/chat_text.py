@@ -1,4 +1,4 @@
-"""Markdown text of a run for chat clients, streamed in chunks."""
+"""A run as Markdown text for chat clients, streamed in chunks."""
 
 from __future__ import annotations
 
