@@ -1,8 +1,8 @@
 """Roster: the participants, the roles declared by a pattern, and the default blocks created for both.
 
-A default block's options are merged from layers, where the last layer with a value wins: facts about the pattern (name,
-roster, transcript), the pattern's options for all roles, the role's options, and the options for a single member or
-role. Only `merge_options` implements this order.
+A default block's options are merged from these layers, where later layers take precedence: facts about the pattern
+(name, roster, transcript), the pattern's options for all roles, the role's options, and the options for a single member
+or role. Only `merge_options` implements this order.
 """
 
 from __future__ import annotations

@@ -137,8 +137,8 @@ class PatternSpec(Generic[OptionsT]):
     many_rounds: int | None = None
     """Number of rounds above which a warning is issued."""
     shares_sources: bool = False
-    """True to show each speaker some different passages from long sources, in addition to the best ones, so together
-    the speakers see more.
+    """True to show each speaker some different passages from long sources, in addition to the best ones, so the
+    speakers together see more.
 
     It suits patterns whose members do not compete over the same evidence.
     """

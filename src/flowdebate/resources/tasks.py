@@ -518,7 +518,7 @@ _FOR_BLOCKS = _ACTIONS | {"add_task", "collection_id", "count", "get", "list", "
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCollectionResource:
-    """A `TaskCollection` shared by blocks: each run has a new one, and its changes are emitted as events in the run.
+    """A `TaskCollection` shared by blocks: each run has a new one, and emits the collection's changes as events.
 
     Two resources with the same key and collection id are equal.
     """

@@ -68,7 +68,7 @@ _NO_LIMITS = Limits()
 
 
 RUN_LOGGER = logging.getLogger("flowdebate.runs")
-"""Logger for runs. Its records contain none of a run's content; their fields are attributes of the record."""
+"""Logger for runs. Its records contain no content from runs; a record's fields are its attributes."""
 
 _NOTHING = nullcontext()
 

@@ -129,7 +129,7 @@ class _Room:
         self._text, self._images = MAX_TEXT_MEGABYTES * MEGABYTE, MAX_IMAGES_MEGABYTES * MEGABYTE
 
     def take(self, sources: Sequence[Source], path: str) -> None:
-        """Add `sources` to the total; raise BadFile, with their `path`, if it exceeds the limits."""
+        """Add `sources` to the total; raise BadFile, with their `path`, if the total exceeds the limits."""
         self._text -= sum(len(source.text.encode()) for source in sources)
         self._images -= sum(source.size for source in sources if source.image is not None)
         if self._text < 0:

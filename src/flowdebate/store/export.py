@@ -72,7 +72,7 @@ class Imported:
 
 
 async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
-    """Yield the run as lines without line ends: one for the run and its documents, then one per step.
+    """Yield the run as lines without line breaks: one for the run and its documents, then one per step.
 
     A run in progress is exported in its current state. Raises RunNotFound, and StoreError for a run containing values
     that are not JSON data.
@@ -458,7 +458,7 @@ def _check_depth(value: object) -> None:
 
 
 def _check_body(body: str, *, field: str = "row.body") -> None:
-    """Check that a body is JSON: bodies are stored unchanged, and an unreadable one would end the resumed run."""
+    """Check that a body is JSON: bodies are stored unchanged, and an unreadable body would end the resumed run."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:

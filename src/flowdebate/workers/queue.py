@@ -186,7 +186,7 @@ class History:
     deaths: int = 0
     """Number of consecutive workers that died while executing the run, without recording a step."""
     deaths_alone: int = 0
-    """Number of these workers that were executing nothing else, which means that the run caused the crash."""
+    """Number of workers counted in `deaths` that were executing nothing else, so this run caused the crash."""
     outages: int = 0
     """Number of consecutive delays because the run's provider was unavailable, without a step being recorded."""
     since: int = 0

@@ -40,7 +40,7 @@ _SPINS, _PAUSE, _MAX_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
 seconds of its first wait, its longest wait, and all waits together.
 """
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
-"""Regular expression matching a line in a fingerprint with the run's models by intent."""
+"""Regular expression matching a fingerprint line listing the run's models by intent."""
 _OVERRIDING = "override: "
 """Prefix of the line listing the models if one model replaced all others."""
 _ENDED = (*COMPLETE, "interrupted", "limit", "failed", "awaiting")
@@ -118,7 +118,7 @@ class News:
 
 
 class Follower:
-    """Replay of a run in another process, which continues as the journal grows."""
+    """Replay of a run in another process, continuing as the journal grows."""
 
     def __init__(self, block: Runnable[Any], *, model: ModelChoice = None, limits: Limits | None = None) -> None:
         self._block = block
