@@ -242,7 +242,9 @@ def test_a_debate_accepts_one_model_or_one_per_debater() -> None:
     options = {"question": QUESTION, "model": LISTED, "members": ["Ada=openai/a", "Ben=openai/b"]}
     with pytest.raises(ConfigurationError, match="`--model` must be a single model if there are members"):
         make_plan(PATTERNS["council"], options)
-    with pytest.raises(ConfigurationError, match=r"members\[0\]` must be a table with name or model, or a model"):
+    with pytest.raises(
+        ConfigurationError, match=r"members\[0\]` must be a model name, or a table with a `name` or `model` key"
+    ):
         make_plan(PATTERNS["council"], {"question": QUESTION}, file={"members": [{"role": "economist"}]})
 
 

@@ -194,7 +194,7 @@ def test_pattern_options_come_from_a_file(question_folder: Path) -> None:
         ("a,a,question\n", "csv", "line 1: the column `a` occurs twice"),
         ('question,b\n"x\ny",2\n\nz\n', "csv", "line 5 has 1 cell, but the header has 2"),
         ("id,question\n1,x\n2, \n", "csv", "line 3: `question` must not be blank"),
-        ('question\n"x\n', "csv", "line 2: is not CSV"),
+        ('question\n"x\n', "csv", "line 2: not valid CSV"),
         ('"x"\n{"question": 3}\n', "jsonl", "line 2: `question` must be text (got 3)"),
         ('{"ask": "x"}\n', "jsonl", "line 1: `question` is missing"),
         ("[1]\n", "jsonl", "line 1: expected an object with a `question` key, or a string (got [1])"),

@@ -185,7 +185,7 @@ def test_unforkable_runs_give_one_message(store: Path) -> None:
         run_id, count = newest_run(store).header.run_id, len(on.bodies)
         cases: dict[tuple[str, ...], str] = {
             (): "Say which run: flowdebate runs fork RUN, or --last.",
-            (run_id, "--last"): "A run id cannot be combined with --last.",
+            (run_id, "--last"): "A run ID cannot be combined with --last.",
             ("nobody",): "there is no run nobody",
             ("my-run",): "await block.fork('my-run') in Python",
             (run_id, "--say", "x"): "--say requires --at PLACE",

@@ -110,7 +110,7 @@ BAD = [
         text='synthesizer = false\noutput_schema = {type = "object"}',
         message="`output_schema` cannot be combined with `synthesizer` switched off: only a synthesizer writes",
     ),
-    Case(id="not TOML", text="question = \nx", message="is not TOML: Invalid value (at line 1, column 12)"),
+    Case(id="not TOML", text="question = \nx", message="is not valid TOML: Invalid value (at line 1, column 12)"),
     Case(id="not JSON", name="debate.json", text='{"a":\n x}', message="line 2, column 2: not valid JSON"),
     Case(id="NaN", name="debate.json", text='{"seed": NaN}', message="NaN is not a number in JSON"),
     Case(id="no object", name="debate.json", text="[]", message="must contain a JSON object (got [])"),

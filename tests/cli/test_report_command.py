@@ -67,7 +67,7 @@ def test_exit_code_reflects_the_verification(report_folder: Path) -> None:
     assert unknown.exit_code == 3
     assert "cannot be verified here" in unknown.output
     for text, problem in (
-        ("<p>", "is not a report of flowdebate"),
+        ("<p>", "is not a flowdebate report"),
         ("{}", "line 1: "),
         ("", "neither a report nor a run"),
     ):

@@ -260,12 +260,16 @@ def test_misuse_is_reported_in_one_line_with_the_option(arguments: list[str], me
 
 
 BAD = [
-    ("deliberation", 'question = "x"', "unknown key `question`. The keys are "),
-    ("deliberation", 'debaters = [{role = "x"}]', "`debaters[0]` must be a table with name or model, or a model (got"),
+    ("deliberation", 'question = "x"', "unknown key `question`. Valid keys: "),
+    (
+        "deliberation",
+        'debaters = [{role = "x"}]',
+        "`debaters[0]` must be a model name, or a table with a `name` or `model` key (got",
+    ),
     (
         "deliberation",
         'debaters = [{name = "x", stance = "y"}]',
-        "unknown key `debaters[0].stance`. The keys are name, role",
+        "unknown key `debaters[0].stance`. Valid keys: name, role",
     ),
     ("handoff", 'judge = "x/y"', "unknown key `judge`. The keys are"),
     ("consensus", 'on_failure = "retry"', "`on_failure` must be fail or skip (got retry)"),

@@ -335,7 +335,7 @@ def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
             ("resume", "nobody"): (2, "there is no run nobody", "flowdebate runs lists"),
             ("resume", "a\udcffbcd"): (2, "RUN must be the ID of a run", ""),
             ("resume", "dead-2", "--model", "other"): (2, "A different --model", "add --allow-changes"),
-            ("resume", "dead-2", "--last"): (2, "A run id cannot be combined with --last.", "flowdebate runs"),
+            ("resume", "dead-2", "--last"): (2, "A run ID cannot be combined with --last.", "flowdebate runs"),
             ("resume",): (2, "Say which run: flowdebate resume RUN, or --last.", "flowdebate runs"),
             ("resume", "dead-2", "--on-uncertain", "x"): (2, "retry or raise", ""),
         }

@@ -215,7 +215,7 @@ def test_budget_applies_to_all_questions(study_folder: Path) -> None:
         (("[debate]", '[debate]\nquestion = "Tea?"'), "facts.toml: `debate.question` cannot be set"),
         (("[debate]", '[debate]\npattern = "consensus"'), "facts.toml: `debate.pattern` cannot be set"),
         (("baselines = []", "baselines = []\nmax_calls = 3"), "`designs.in_turn.max_calls` must be in [debate]"),
-        (("name", "name ="), "is not TOML"),
+        (("name", "name ="), "is not valid TOML"),
     ],
     ids=str,
 )

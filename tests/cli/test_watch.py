@@ -184,7 +184,7 @@ def test_misuse_gives_one_message(store: Path) -> None:
         run_id = run_to_limit(on)
     cases: dict[tuple[str, ...], str] = {
         (): "Say which run: flowdebate runs watch RUN, or --last.",
-        (run_id, "--last"): "A run id cannot be combined with --last.",
+        (run_id, "--last"): "A run ID cannot be combined with --last.",
         ("nobody",): "there is no run nobody",
         (run_id, "--markdown", str(store.parent)): "is a folder",
     }

@@ -343,21 +343,24 @@ def make_bomb() -> str:
 
 
 DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
-    "no report": (lambda _: "<html></html>", "is not a report of flowdebate"),
+    "no report": (lambda _: "<html></html>", "is not a flowdebate report"),
     "two journals": (lambda html: html.replace("</main>", JOURNAL_LINK + "</main>"), "its journal 2 times"),
-    "no base64": (lambda html: JOURNAL.sub("====", html), "its journal is not base64"),
-    "other base64": (lambda html: JOURNAL.sub("AAAA", html), "its journal cannot be unpacked"),
+    "no base64": (lambda html: JOURNAL.sub("====", html), "its journal is not valid base64"),
+    "other base64": (lambda html: JOURNAL.sub("AAAA", html), "its journal cannot be decompressed"),
     "cut off": (
         lambda html: replace_bytes(html, base64.b64decode(JOURNAL.findall(html)[0])[:-40]),
-        "its journal is cut off",
+        "its journal is truncated",
     ),
     "followed": (
         lambda html: replace_bytes(html, base64.b64decode(JOURNAL.findall(html)[0]) + b"more"),
         "its journal is followed by other data",
     ),
     "a bomb": (lambda html: JOURNAL.sub(make_bomb(), html), "its journal is larger than 64 MB"),
-    "no journal": (lambda html: replace_journal(html, ""), "its journal has 0 runs, not one"),
-    "two runs": (lambda html: replace_journal(html, extract_journal(html) * 2), "its journal has 2 runs, not one"),
+    "no journal": (lambda html: replace_journal(html, ""), "its journal contains 0 runs instead of one"),
+    "two runs": (
+        lambda html: replace_journal(html, extract_journal(html) * 2),
+        "its journal contains 2 runs instead of one",
+    ),
     "deep": (lambda html: replace_journal(html, "[" * 100_000), "its journal: line 1: "),
     "no line": (lambda html: replace_journal(html, extract_journal(html).split("\n", 1)[0]), "its journal: line 1: "),
 }

@@ -171,7 +171,7 @@ class ActiveRuns:
             except TooManyRuns:
                 break  # another run took the slot; when it ends, this method is called again
             except FlowDebateError as error:  # for example RunNotFound, if the run was deleted in the meantime
-                _LOGGER.warning("run %s does not begin: %s", head.run_id, error_text(error))
+                _LOGGER.warning("run %s cannot be started: %s", head.run_id, error_text(error))
             self._queue = [queued_run for queued_run in self._queue if queued_run is not head]
         self._serving = False
 

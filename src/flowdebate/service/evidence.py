@@ -87,8 +87,8 @@ class Evidence:
             more = f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""
             places = f"{', '.join(map(short_repr, other[:_NAMED]))}{more}"
             outcome = "differs" if same_version else "unknown"
-            why = "an earlier answer was changed, or another version of flowdebate has written it"
-            problems = (f"The journal has other prompts than the run gives now, at {places}: {why}.",)
+            why = "an earlier answer was changed, or it was written by another version of flowdebate"
+            problems = (f"The journal has different prompts than the run produces now, at {places}: {why}.",)
         question = (await self.document()).subject if outcome == "verified" else header.question
         return Finding(run_id=header.run_id, question=question, outcome=outcome, problems=problems, answers=answers)
 
@@ -109,7 +109,7 @@ class Evidence:
         if difference_found is None:
             return None
         place, one, other = difference_found
-        return f"`{place}`: the result has {one}, the journal gives {other}."
+        return f"`{place}`: the result has {one}, but the journal gives {other}."
 
     def changed_requests(self) -> list[str]:
         """List the paths of recorded answers whose requests differ from the replay's, in journal order."""
@@ -141,7 +141,7 @@ async def evidence_of(
     run = replace(run, header=replace(run.header, foreign=True))
     votes = Votes.of(list(votes_of(run, documents).values()), sides_of(run))
     if block is None and pattern_of_run(run) is None:
-        problem = f"Its pattern {typed(run.header.block)} is not known here: a program has started the run."
+        problem = f"Its pattern {typed(run.header.block)} is unknown here: the run was started by a program."
         return Evidence(run=run, steps=steps, votes=votes, replay=None, problem=problem)
 
     async def replayed_as(profile: Profile) -> Evidence:

@@ -105,7 +105,7 @@ class Recovery:
                         await self._active.wait_for_change(self._poll)
                         continue
                     except FlowDebateError as error:
-                        _LOGGER.warning("run %s is not resumed: %s", run_id, error_text(error))
+                        _LOGGER.warning("run %s was not resumed: %s", run_id, error_text(error))
                     break
 
     async def _delete_old(self, seconds: float) -> None:

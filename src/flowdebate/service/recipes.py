@@ -139,7 +139,7 @@ class Recipes:
                     _BEGIN,
                     "options",
                     None,
-                    f"cannot be set: {pattern} is registered with its own; only limits can be set",
+                    f"cannot be set: {pattern} is registered with its own options; only limits can be set",
                 )
             if isinstance(question, str):
                 check_text(_BEGIN, question=question)
@@ -216,7 +216,7 @@ class Recipes:
             return registered
         if run.header.plan is None or pattern_of_run(run) is None:
             known = ", ".join(self.patterns) or "none"
-            problem = f"must be a run with a plan or of a registered pattern ({known}), not of {run.header.block}"
+            problem = f"must be a run with a plan or of a registered pattern ({known}), but is of {run.header.block}"
             raise ConfigurationError("Service", "run_id", run.header.run_id, problem)
         plan = plan_of(run, {}, to_ask=to_ask)
         # The run was imported, or started by a program that is allowed to use other models.

@@ -223,7 +223,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
         return await store.run(name)
     except RunNotFound:
         if len(name) < _MIN_PREFIX_LENGTH:
-            sentence = f"There is no run {name}. Type at least the first {_MIN_PREFIX_LENGTH} characters of its id."
+            sentence = f"There is no run {name}. Type at least the first {_MIN_PREFIX_LENGTH} characters of its ID."
             raise misuse("RUN", name, sentence) from None
         runs = await store.runs(prefix=name, limit=_NAMED + 1, brief=True)
         if not runs:
@@ -231,7 +231,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
     if len(runs) > 1:
         count = f"{len(runs)}" if len(runs) <= _NAMED else f"More than {_NAMED}"
         ids = ", ".join(run.header.run_id for run in runs[:_NAMED]) + (", …" if len(runs) > _NAMED else "")
-        raise misuse("RUN", name, f"{count} runs begin with {name}: {ids}. Type more characters of the id.")
+        raise misuse("RUN", name, f"{count} runs begin with {name}: {ids}. Type more characters of the ID.")
     return await store.run(runs[0].header.run_id)
 
 
@@ -239,7 +239,7 @@ async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -
     """Return the run with this name, or the `last` one; raise ConfigurationError if both or neither are given."""
     if last == (name is not None):
         which = (
-            "A run id cannot be combined with --last." if last else f"Say which run: flowdebate {verb} RUN, or --last."
+            "A run ID cannot be combined with --last." if last else f"Say which run: flowdebate {verb} RUN, or --last."
         )
         raise misuse("RUN", name, f"{which} flowdebate runs lists the stored runs.")
     if name is not None:

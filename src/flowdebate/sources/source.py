@@ -292,7 +292,9 @@ def check_sources(value: object, *, location: str) -> tuple[Source, ...]:
             raise ConfigurationError(location, field, entry, f"has a name that {problem}" if problem else kinds)
     names = Counter(source.name for source in sources)
     if twice := next((name for name, number in names.items() if number > 1), None):
-        raise ConfigurationError(location, "sources", twice, "must have different names; NAME=FILE sets one")
+        raise ConfigurationError(
+            location, "sources", twice, "must have a different name for each source; NAME=FILE sets the name"
+        )
     return tuple(sources)
 
 

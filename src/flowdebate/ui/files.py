@@ -77,11 +77,11 @@ def parse_toml(text: str, *, path: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadFile(path, f"is not TOML: {error}") from None
+        raise BadFile(path, f"is not valid TOML: {error}") from None
     except RecursionError:
         raise BadFile(path, "is nested too deeply") from None
     except ValueError as error:
-        raise BadFile(path, f"is not TOML: {error}") from None
+        raise BadFile(path, f"is not valid TOML: {error}") from None
 
 
 def problem_of(error: ValidationError) -> str:

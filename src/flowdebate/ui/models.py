@@ -152,7 +152,7 @@ class Models:
             return spec  # keep the name: the run creates one model and shares it among its seats
         if spec == "local":
             raise ConfigurationError(
-                location, field, spec, "must be the name of a model at the base URL: the local model has none"
+                location, field, spec, "cannot be local with a base URL: name a model of that server"
             )
         if spec not in self._made:
             self._made[spec] = OpenAIModel(spec, base_url=self._base_url)

@@ -95,12 +95,12 @@ ModelName = Annotated[PlainText, Reach("model"), explained("must be a model name
 SeatModels = Annotated[
     PlainText | dict[PlainText, PlainText],
     Reach("model"),
-    explained("must be a model name, each, or a table of model names by name or role"),
+    explained('must be a model name, "each", or a table of model names by speaker or role'),
 ]
 SeatEfforts = Annotated[
     Effort | dict[PlainText, Effort],
     NOTHING,
-    explained("must be low, medium or high, or a table of these by name or role"),
+    explained("must be low, medium or high, or a table of these by speaker or role"),
 ]
 ModelNames = Annotated[list[PlainText], Reach("model"), explained("must be a list of model names")]
 # Nine digits are enough for prices, and a float represents them exactly.
@@ -143,7 +143,12 @@ def read_models(value: object, flag: str = "--model", word: str = "MODEL") -> An
             before = models[DEFAULT]
             models[DEFAULT] = [*(before if isinstance(before, list) else [before]), model]
         elif seat in models:
-            raise ConfigurationError(COMMAND, flag, text, f"is given twice for {seat}, which has {models[seat]}")
+            raise ConfigurationError(
+                COMMAND,
+                flag,
+                text,
+                f"may be given only once per speaker or role, but {seat} already has {models[seat]}",
+            )
         else:
             models[seat or DEFAULT] = model
     return models[DEFAULT] if [*models] == [DEFAULT] else models
@@ -154,7 +159,7 @@ def read_by_seat(value: object, flag: str, word: str) -> Any:  # noqa: ANN401 - 
     values = read_models(value, flag, word)
     of_all = values.get(DEFAULT) if isinstance(values, dict) else values
     if isinstance(of_all, list) and isinstance(value, (list, tuple)):
-        problem = f"must be given once without a name: {of_all[0]} is the default already"
+        problem = f"may be given only once without a name, but {of_all[0]} is already the default"
         raise ConfigurationError(COMMAND, flag, of_all[1], problem)
     return values
 
@@ -261,7 +266,7 @@ class PersonaEntry(RosterEntry):
     @model_validator(mode="after")
     def _check_name(self) -> Self:
         if self.name is None and self.model is None:
-            raise rejected("must be a table with name or model, or a model")
+            raise rejected("must be a model name, or a table with a `name` or `model` key")
         return self
 
 
@@ -337,10 +342,10 @@ def _check_sources(value: object) -> object:
     for name, entry in value.items() if isinstance(value, dict) else ():
         if isinstance(entry, dict):
             keys = ", ".join(f"`{key}`" for key in entry if key != "text")
-            problem = f"must have text or a data URL for each name, but `{name}` is a table"
+            problem = f"must map each name to text or a data URL, but `{name}` is a table"
             problem += f" with {keys}, which cannot be set" if keys else ""
         elif isinstance(name, str) and (must := name_problem(name)) is not None:
-            problem = f"has a source whose name {must}"
+            problem = f"has a source with an invalid name: it {must}"
     if problem is not None:
         raise rejected(problem)
     return value
@@ -756,5 +761,5 @@ def unknown_key(
 ) -> ConfigurationError:
     """Return the error for an unknown option key, suggesting a similar one."""
     unknown = field if key is None else key
-    hint = did_you_mean(unknown, keys, form="`{}`") or f"The keys are {', '.join(keys)}."
+    hint = did_you_mean(unknown, keys, form="`{}`") or f"Valid keys: {', '.join(keys)}."
     return ConfigurationError(location, field, value, message=f"{location}: unknown key `{field}`. {hint}")

@@ -396,7 +396,9 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
     for loaded in read:
         source = Source.of_excluded(loaded.name) if matches_glob(loaded.name, excluded) else loaded
         if source.name in entries:  # speakers cite sources by this name
-            raise ConfigurationError(location, field, source.name, "must have different names; NAME=FILE sets one")
+            raise ConfigurationError(
+                location, field, source.name, "must have a different name for each source; NAME=FILE sets the name"
+            )
         entries[source.name] = SourceEntry.of(source)
     return options.replaced(sources=entries, diff=None, exclude=None)
 
@@ -410,7 +412,7 @@ def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
         return
     if options.from_file("exclude") or getattr(options, "gate", None) is not None:
         sentence = (
-            "The plan file is part of the change that it would decide about. Give the options on the command line, or "
+            "The plan file is part of the change under review. Give the options on the command line, or "
             "take the file from the base commit."
         )
         raise misuse("--file", None, sentence)
@@ -450,7 +452,7 @@ def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None
         location = str(options.folder("output_schema") / schema)
         schema = parse_json(read_text(location, megabytes=MEGABYTES), path=location)
         if not isinstance(schema, dict):
-            raise BadFile(location, f"must contain a JSON Schema, which is an object (got {typed(schema)})")
+            raise BadFile(location, f"must contain a JSON Schema object (got {typed(schema)})")
     try:
         output_schema = OutputSchema.of(schema, location=location, field=field)
     except RecursionError:
@@ -520,7 +522,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
             f"To use them: flowdebate {verb} {run_id} --trust-plan. To use another address: --base-url URL",
         )
     if to_ask and values.get("base_url") is None and stored.get("withheld") == ["base_url"]:
-        secret = f"that of {options.get('base_url')} had a secret, which is not stored"
+        secret = f"the address of the run, {options.get('base_url')}, contained a secret, which is not stored"
         raise misuse("--base-url", None, f"--base-url must be given again: {secret}.")
     if run.header.foreign and not to_ask:
         keys = info.load_page().options
@@ -622,7 +624,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
         raise misuse(
             "RUN",
             run.header.run_id,
-            f"Run {run.header.run_id} was started by another version of flowdebate: use that one.",
+            f"Run {run.header.run_id} was started by another version of flowdebate: use that version.",
         )
     return info, with_stored_sources(options), run.header.block
 

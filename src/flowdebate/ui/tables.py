@@ -89,7 +89,7 @@ def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int,
             yield number, [read_cell(cell) for cell in cells]
             number = reader.line_num + 1
     except csv.Error as error:
-        raise BadFile(path, f"line {number}: is not CSV: {error}") from None
+        raise BadFile(path, f"line {number}: not valid CSV: {error}") from None
 
 
 def allow_long_cells(content: str) -> None:

@@ -122,7 +122,7 @@ def document_of_view(run: RunView) -> Document:
     output = run.output if isinstance(run, RunResult) else raw
     result, location = result_of(raw, output), f"run {run.run_id}"
     if not isinstance(result["raw"], dict):
-        raise BadFile(location, "has no document: it is not the run of a pattern, or has not started")
+        raise BadFile(location, "has no document: it is not a run of a pattern, or it has not started")
     document = document_of(cast("dict[str, Any]", result["raw"]), location=location)
     facts = {
         "status": run.status,

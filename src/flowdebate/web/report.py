@@ -127,18 +127,18 @@ async def verify_report(
     """
     from flowdebate import __version__
 
-    made_by = _only(_VERSION, html, source, "the version that made it")
+    made_by = _only(_VERSION, html, source, "the version that created it")
     hash_claimed = _only(_HASH, html, source, "the hash of its journal")
     packed = _only(_JOURNAL, html, source, "its journal")
     journal = _unpacked(packed, source)
     runs = list(read_runs(journal.split(b"\n"), f"{source}: its journal"))
     if len(runs) != 1:
-        raise BadFile(source, f"its journal has {counted(len(runs), 'run')}, not one")
+        raise BadFile(source, f"its journal contains {counted(len(runs), 'run')} instead of one")
     evidence = await evidence_of(*runs[0], block=block, model=model)
     finding = await evidence.check(same_version=made_by == __version__)
     problems: list[str] = []
     if (digest := sha256(journal).hexdigest()) != hash_claimed:
-        problems.append(f"The journal is not the one that the report was made with: its SHA-256 is {digest}.")
+        problems.append(f"The report was created from a different journal: the SHA-256 of this one is {digest}.")
     try:
         rendered = await _page(evidence, journal, packed)
     except FlowDebateError as error:
@@ -153,7 +153,7 @@ async def verify_report(
     # Another version may render the same run differently, which does not indicate tampering.
     if finding.outcome == "verified" and made_by != __version__ and digest == hash_claimed:
         problems.append(
-            f"The report was made by flowdebate {made_by}, and this is {__version__}. Verify it with that version."
+            f"The report was created by flowdebate {made_by}, but this is {__version__}. Verify it with that version."
         )
         return finding.model_copy(update={"outcome": "unknown", "problems": tuple(problems)})
     return finding.model_copy(update={"outcome": "differs", "problems": (*problems, *finding.problems)})
@@ -163,7 +163,7 @@ def _only(pattern: re.Pattern[str], html: str, source: str, what: str) -> str:
     matches = pattern.findall(html)
     # Text from models is escaped and cannot match, so a second match means that someone inserted it.
     if len(matches) != 1:
-        raise BadFile(source, f"is not a report of flowdebate: it has {what} {len(matches)} times, not once")
+        raise BadFile(source, f"is not a flowdebate report: it contains {what} {len(matches)} times instead of once")
     return str(matches[0])
 
 
@@ -172,17 +172,17 @@ def _unpacked(packed: str, source: str) -> bytes:
     try:
         data = base64.b64decode(packed, validate=True)
     except binascii.Error as error:
-        raise BadFile(source, f"its journal is not base64: {error}") from None
+        raise BadFile(source, f"its journal is not valid base64: {error}") from None
     # `gzip.decompress` has no size limit, and a few kilobytes may unpack to gigabytes.
     reader = zlib.decompressobj(wbits=31)
     try:
         journal = reader.decompress(data, _MEGABYTES * 1_000_000)
     except zlib.error as error:
-        raise BadFile(source, f"its journal cannot be unpacked: {error}") from None
+        raise BadFile(source, f"its journal cannot be decompressed: {error}") from None
     if reader.unconsumed_tail:
         raise BadFile(source, f"its journal is larger than {_MEGABYTES} MB")
     if not reader.eof or reader.unused_data:
-        raise BadFile(source, "its journal is cut off" if not reader.eof else "its journal is followed by other data")
+        raise BadFile(source, "its journal is truncated" if not reader.eof else "its journal is followed by other data")
     return journal
 
 
@@ -194,9 +194,9 @@ def _differences(page: str, rendered: str) -> Iterator[str]:
             one, other = excerpts(
                 "" if shown_piece is None else shown_piece.text, "" if rendered_piece is None else rendered_piece.text
             )
-            yield f"The page{location} shows {one}, its journal gives {other}."
+            yield f"The page{location} shows {one}, but its journal gives {other}."
             return
-    yield "The file is not the page that its journal gives, in what is not text."
+    yield "The file differs from the page that its journal gives, but not in its text."
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def resume(  # noqa: PLR0913 - the options of the command
     """
     if last == (run is not None):
         which = (
-            "A run id cannot be combined with --last." if last else "Say which run: flowdebate resume RUN, or --last."
+            "A run ID cannot be combined with --last." if last else "Say which run: flowdebate resume RUN, or --last."
         )
         raise misuse("RUN", run, f"{which} flowdebate runs lists the stored runs.")
     if model and not allow_changes:

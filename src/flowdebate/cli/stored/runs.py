@@ -169,8 +169,8 @@ def delete(
     from flowdebate.service.runs import delete_run, opened
 
     if bool(runs) == (older_than is not None or status is not None or bool(label)):
-        which = "Say which runs to delete: their ids, or --older-than DAYS, --status STATUS or --label NAME=VALUE."
-        say = "Run ids cannot be combined with --older-than, --status or --label." if runs else which
+        which = "Say which runs to delete: their IDs, or --older-than DAYS, --status STATUS or --label NAME=VALUE."
+        say = "Run IDs cannot be combined with --older-than, --status or --label." if runs else which
         raise misuse("RUN", runs or None, say)
 
     async def delete_all(store: Store) -> int:
@@ -329,7 +329,7 @@ def export(
     from flowdebate.ui.text import escape_json
 
     if everything == bool(runs):
-        say = "Run ids cannot be combined with --all." if runs else "Say which runs to export: their ids, or --all."
+        say = "Run IDs cannot be combined with --all." if runs else "Say which runs to export: their IDs, or --all."
         raise misuse("RUN", runs or None, say)
     check_target(out)
     if out is not None and out.exists():
