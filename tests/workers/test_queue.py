@@ -113,7 +113,7 @@ async def test_a_version_without_live_workers_is_reported(fleet: Fleet, monkeypa
         async with fleet.working(new):
             ended = await service.wait(run_id, 20)
         assert ended.status == "rejected"
-        assert ended.problem == "no worker of version '1' is alive, only of '2'"
+        assert ended.problem == "no worker with version '1' is alive, only workers with '2'"
         assert (await old.overview()).rejected == 1
         async with fleet.working(old):
             assert (await wait_for_end(old, run_id)).status in ("rejected", "complete")

@@ -121,7 +121,7 @@ async def test_only_the_run_that_kills_its_workers_is_abandoned(fleet: Fleet) ->
     standing = await workers.status(poison)
     assert standing.over
     assert "5 workers in a row died" in (standing.problem or "")
-    assert "the last 3 of them while they executed nothing else" in (standing.problem or "")
+    assert "the last 3 of them while executing nothing else" in (standing.problem or "")
     counts = Counter(request.block.partition("-")[0] for request in fleet.models.requests)
     assert counts["poison"] == 5
     assert counts["city"] <= CALLS * len(neighbours) + 2 * len(neighbours)
@@ -312,7 +312,7 @@ async def test_a_worker_takes_no_run_without_enough_sessions(fleet: Fleet, postg
         process = fleet.process()
 
         async def told() -> bool:
-            return any("needs 16 sessions, there is none" in line for line in fleet.logs(process))
+            return any("16 sessions are needed, but none is free" in line for line in fleet.logs(process))
 
         await poll_until(told)
         assert process.poll() is None

@@ -291,12 +291,12 @@ def unknown_arguments(names: Sequence[str], arguments: Iterable[str]) -> str:
     """Describe a tool's unknown arguments, with suggestions and the valid ones.
 
     >>> unknown_arguments(["modles"], ["question", "models"])
-    'unknown argument `modles`. Did you mean `models`? It takes question, models.'
+    'unknown argument `modles`. Did you mean `models`? Valid arguments: question, models.'
     """
     choices = [*arguments]
     hints = "".join(f" Did you mean `{close}`?" for name in names if (close := nearest(name, choices)))
     listed = ", ".join(f"`{name}`" for name in names)
-    return _line(f"unknown argument{'s'[: len(names) - 1]} {listed}.{hints} It takes {', '.join(choices)}.")
+    return _line(f"unknown argument{'s'[: len(names) - 1]} {listed}.{hints} Valid arguments: {', '.join(choices)}.")
 
 
 def _line(text: str) -> str:

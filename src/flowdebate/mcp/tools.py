@@ -141,7 +141,7 @@ def make_options(
     """
     info = find_pattern(pattern)
     if info is None:
-        problem = f"must be {join_choices(PATTERNS)}, or a pattern of the application"
+        problem = f"must be {join_choices(PATTERNS)}, or a pattern registered by the application"
         raise ConfigurationError("start_debate", "pattern", pattern, problem, choices=PATTERNS)
     kind = info.load_page().options
     shared = {"depth": depth, "model": model, "effort": effort, "quorum": quorum}
@@ -267,7 +267,7 @@ class RunTools:
             given_here |= {"effort": effort, "quorum": quorum, "archive": archive}
             for field, field_value in given_here.items():
                 if field_value is not None:
-                    problem = f"cannot be set: {pattern} has its own"
+                    problem = f"cannot be set: the pattern {pattern} defines it"
                     raise ConfigurationError("start_debate", field, None, problem)
             options = None
         else:
@@ -310,7 +310,7 @@ class RunTools:
         """Raise ConfigurationError for paths not allowed by this server."""
         if isinstance(sources, list) and (refused := outside_of(self._folders, sources)):
             places = ", ".join(map(str, self._folders)) or "none: give their texts by name"
-            raise ConfigurationError(tool, "sources", refused[0], f"must be in a folder that is allowed ({places})")
+            raise ConfigurationError(tool, "sources", refused[0], f"must be in an allowed folder ({places})")
 
     async def wait_for_run(
         self, ctx: Context[Any, Any], run_id: RunId, *, seconds: Seconds = 45, seen: Seen = 0
@@ -472,7 +472,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
         # Older clients declare no mode, and support only forms.
         if able is None or (able.form is None and able.url is not None):
             raise ToolError(_CANNOT_ASK)
-        problem = "" if request.problem is None else f"\n\nThe previous answer was refused: {request.problem}"
+        problem = "" if request.problem is None else f"\n\nThe previous answer was rejected: {request.problem}"
         return Elicit(f"{request.to_read}\n\n[{request.block}] {request.expects}{problem}", make_form(request))
 
     async def take_turn(

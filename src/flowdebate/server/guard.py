@@ -214,7 +214,7 @@ class Guard:
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != _TOKEN]
         scope["query_string"] = urlencode(rest).encode()  # this is how it appears in the server's access log
         if not are_secrets_equal(token_given, token):
-            raise _unauthorized("The token in this URL is not valid for this server, or no longer valid.")
+            raise _unauthorized("The token in this URL is invalid or no longer valid.")
         root = f"{shared_root_of(request)}{browser_root(token)}"
         clean = f"{root}{path_of(scope)}{'?' if rest else ''}{urlencode(rest)}"
         # A path beginning with two slashes would lead to a different host.
@@ -240,7 +240,7 @@ class Guard:
             identity = authenticate(request)
             owner = await identity if isawaitable(identity) else identity
             if not owner:
-                raise _unauthorized("This server does not know the user.")
+                raise _unauthorized("The user is unknown to this server.")
             request.scope[_OWNER] = owner
         elif token is not None:
             scheme, _, token_given = request.headers.get("authorization", "").partition(" ")
@@ -250,7 +250,7 @@ class Guard:
                 right = await self._is_signed_in(request, token)
             if not right:
                 raise _unauthorized(
-                    "Open the URL that the server printed at its start, "
+                    "Open the URL that the server printed at startup, "
                     "or send its token as `Authorization: Bearer TOKEN`."
                 )
 

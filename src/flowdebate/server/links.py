@@ -71,7 +71,7 @@ async def make_link(
             "POST /runs/{id}/links",
             "role",
             body.role,
-            "is not the role of a person in the run",
+            "must be the role of a human in the run",
             choices=roles,
         )
     expires_at = front.links.clock() + body.seconds
@@ -107,7 +107,7 @@ async def revoke_link(run_id: str, link_id: str, front: FrontOf, service: Servic
     """Revoke a public link, so it no longer shows anything."""
     front.check_writable()
     if not await service.unshare(run_id, link_id):
-        raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no such public link, or it was revoked.")
+        raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no such public link, or the link was revoked.")
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -119,15 +119,15 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     front.check_writable()
     share, stored = await share_of(front, code)
     if share.shows != "vote":
-        raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not for votes.")
+        raise HTTPException(HTTPStatus.NOT_FOUND, "This link does not accept votes.")
     if body.reader is None:
-        raise ConfigurationError("POST /links/{code}/votes", "reader", None, "is required: a random ID of the reader")
+        raise ConfigurationError("POST /links/{code}/votes", "reader", None, "is required: it must be a random ID of the reader")
     run_id = stored.header.run_id
     # otherwise, several simultaneous votes could all pass as the last one allowed
     async with front.beginning(share.id):
         cast = await votes_in(front.service.store, stored)
         if sum(reader.startswith(share.id) for reader in cast) >= MAX_VOTES:
-            problem = f"has {MAX_VOTES:,} votes by this link, as many as it may bring"
+            problem = f"already has {MAX_VOTES:,} votes from this link, the maximum"
             raise NotAwaited(front.service.store.name, run_id, problem)
         reader = f"{share.id}-{body.reader}"
         votes = await front.service.vote(run_id, reader, body.winner, why=body.why, order=body.order)
@@ -160,8 +160,8 @@ async def _find_request_path(run_id: str, place: str | None, front: Front, servi
     places = [request_pending.place for request_pending in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):
         return place or places[0]
-    location = f"does not wait at {place}" if place else "waits in several places"
-    raise NotAwaited(front.service.store.name, run_id, location if places else "does not wait", places)
+    location = f"is not waiting at {place}" if place else "is waiting in several places; name one"
+    raise NotAwaited(front.service.store.name, run_id, location if places else "is not waiting for an answer", places)
 
 
 @router.get("/links/{code}", response_model=PendingInput, responses=responses(404, 409))
@@ -178,7 +178,7 @@ async def answer_by_link(code: str, body: LinkAnswerBody, front: FrontOf) -> Res
     link, _ = await link_of(front, code)
     place = link.place or (await _awaited(front, link)).place
     if body.place not in (None, place):
-        raise NotAwaited(front.service.store.name, link.run_id, f"does not wait at {body.place} any more", [place])
+        raise NotAwaited(front.service.store.name, link.run_id, f"is no longer waiting at {body.place}", [place])
     await front.service.answer(link.run_id, body.answer, place=place, by=f"a link for {link.role or place}")
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -187,7 +187,7 @@ async def _awaited(front: Front, link: Link) -> PendingInput:
     """Return the request pending for the holder of the link; raise NotAwaited if there is none."""
     pending = request_for((await front.service.run(link.run_id)).pending, link)
     if pending is None:
-        problem = "has this answer already, or does not wait for it now"
+        problem = "already has this answer, or is not waiting for it"
         raise NotAwaited(front.service.store.name, link.run_id, problem)
     return pending
 
@@ -218,4 +218,4 @@ async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Lin
             # A new run may have the id of the deleted run to which the link was made.
             if stored.header.created_at == link.started_at:
                 return link, stored
-    raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not valid, or no longer valid.")
+    raise HTTPException(HTTPStatus.NOT_FOUND, "This link is invalid or no longer valid.")

@@ -38,7 +38,7 @@ _MAX_LENGTH, _MAX_LISTED = 50, 3
 """Maximum number of invalid fields listed in a response, and in its message; a 1 MB body can contain a million."""
 _FORWARDED_HEADERS = ("connection", "retry-after", "www-authenticate")
 """Headers of a problem response to keep when the problem is shown as a page."""
-_OUR_FAULT = "The server failed; its log says why."
+_OUR_FAULT = "The server failed; its log contains the reason."
 
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     FlowDebateError: HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -213,7 +213,7 @@ def _of_pydantic(error: Mapping[str, Any]) -> FieldProblem:
     path = path or [place] * (place not in ("body", "query", "path", "header", "cookie"))
     field = ".".join(short_repr(part)[1:-1] if isinstance(part, str) else str(part) for part in path)
     if error["type"] == "json_invalid":
-        return FieldProblem(field="", problem=f"is not JSON: {error['ctx']['error']} at character {error['loc'][-1]}")
+        return FieldProblem(field="", problem=f"is not valid JSON: {error['ctx']['error']} at character {error['loc'][-1]}")
     problem = _text.describe_problem(error, got=False)
     given = None if error["type"] in ("missing", "unknown_field") else _text.typed(error.get("input"))
     return FieldProblem(field=field, problem=problem, given=given)

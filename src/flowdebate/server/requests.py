@@ -69,7 +69,7 @@ def check_data(value: T) -> T:
             elif isinstance(item, str):
                 _check_text(item)
             elif isinstance(item, float) and not math.isfinite(item):
-                raise ValueError("must be JSON, which has no NaN and no infinity")
+                raise ValueError("must be valid JSON, which cannot contain NaN or infinity")
         level = values
     return value
 
@@ -77,7 +77,7 @@ def check_data(value: T) -> T:
 def _check_question(value: T) -> T:
     length = len(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     if length > MAX_QUESTION_LENGTH:
-        raise ValueError(f"must have at most {MAX_QUESTION_LENGTH:,} characters, has {length:,}")
+        raise ValueError(f"must have at most {MAX_QUESTION_LENGTH:,} characters, but has {length:,}")
     return value
 
 

@@ -335,7 +335,7 @@ async def ready(front: FrontOf) -> Health:
     try:
         await asyncio.wait_for(front.service.store.documents("ready"), _READY_WITHIN)
     except TimeoutError:
-        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "The store has not answered within a second.") from None
+        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "The store did not respond within a second.") from None
     return Health()
 
 

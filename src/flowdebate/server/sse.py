@@ -103,7 +103,7 @@ class Readers:
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
         """Count a reader of some runs, or raise 429 if there are too many; the returned function undoes the count."""
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
-            detail = f"{self._most} people watch this run already."
+            detail = f"{self._most} people are already watching this run. Try again later."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
         self._reading.update(run_ids)
         return lambda: self._reading.subtract(run_ids)

@@ -89,7 +89,7 @@ async def events_of_several(
     """Follow several runs on one connection; the data of each event contains the `runId`."""
     run_ids = list(dict.fromkeys(filter(None, runs.split(","))))
     if not 1 <= len(run_ids) <= _MAX_RUNS:
-        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"`runs` must be 1 to {_MAX_RUNS} ids of runs.")
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"`runs` must contain 1 to {_MAX_RUNS} run IDs.")
     for run_id in run_ids:
         await stored_run(service, run_id)
     marks = split_marks(last_event_id or after, len(run_ids))
@@ -114,7 +114,7 @@ async def call(run_id: str, place: str, service: ServiceOf) -> Response:
     """Return a model call as it was sent; `place` is the path of its step."""
     call_found = await service.call(run_id, place)
     if call_found is None:
-        raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no call of a model at this place.")
+        raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no model call at this place.")
     return data(call_found)
 
 

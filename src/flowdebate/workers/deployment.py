@@ -294,7 +294,7 @@ class Workers:
     def check_accepted(self, header: RunHeader) -> None:
         """Raise ConfigurationError if the run is imported, or belongs to another queue or version."""
         hint = ""
-        problem = f"must be a run that was submitted to {self.name}, version {self.version}"
+        problem = f"must be a run submitted to {self.name}, version {self.version}"
         if header.foreign and not self.allow_imported:
             problem += ", and not imported"
             hint = "Check its models, limits and recorded answers, then use Workers(…, allow_imported=True)"
@@ -321,7 +321,7 @@ class Workers:
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:
-            problem = f"must be the limit of the workers, {maximum_cost}: prices are not stored with a run"
+            problem = f"must equal the workers' limit, {maximum_cost}, because prices are not stored with a run"
             raise ConfigurationError(f"Workers.{location}()", "limits.cost", bounded.cost, problem)
         return bounded
 

@@ -62,7 +62,7 @@ _FOREIGN = """
 SELECT workflow_uuid FROM "{schema}".workflow_status WHERE queue_name = %(queue)s
 AND status IN ('ENQUEUED', 'DELAYED', 'PENDING', 'ERROR') AND serialization IS DISTINCT FROM 'portable_json' LIMIT 100
 """
-FOREIGN = "its delivery was not written by this library, and is not read: it may hold a program"
+FOREIGN = "its delivery was not written by this library and is not read, because it may contain code"
 """Reason for abandoning a run with a pickled or unmarked row in the queue."""
 _GIVEN_UP = """
 SELECT status, count(*) FROM runs

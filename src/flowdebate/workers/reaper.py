@@ -117,8 +117,8 @@ class Reaper:
                 history = History.of(delivery).after_death(stored.steps)
                 if history.deaths_alone >= DEATHS_ALONE:
                     reason = (
-                        f"given up: {history.deaths} workers in a row died while they executed it, "
-                        f"the last {history.deaths_alone} of them while they executed nothing else"
+                        f"given up: {history.deaths} workers in a row died while executing it, "
+                        f"the last {history.deaths_alone} of them while executing nothing else"
                     )
                     await store.finish(run_id, "dead_letter", {**(stored.outcome or {}), "error": reason})
                 else:
@@ -171,7 +171,7 @@ class Reaper:
             query = sql.SQL(_STRANDED).format(deliveries=sql.Identifier(workers.queue.schema, "workflow_status"))
             values = {"queue": workers.name, "version": f"{workers.name}/{version.version}", "seconds": STRANDED}
             for run_id in await self._ask(query, values):
-                await workers.reject(run_id, f"no worker of version {version.version!r} is alive, only of {versions}")
+                await workers.reject(run_id, f"no worker with version {version.version!r} is alive, only workers with {versions}")
 
     async def _undelivered(self) -> list[str]:
         from psycopg import sql

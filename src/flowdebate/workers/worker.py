@@ -196,14 +196,14 @@ class Worker:
                     raise
                 if not full and not await asyncio.to_thread(self._address.is_away):
                     raise StoreError(self._address.name, self._address.describe(error)) from None
-                problem = f"needs {_SESSIONS} sessions, there is none" if full else "is away"
+                problem = f"{_SESSIONS} sessions are needed, but none is free" if full else "is away"
             else:
                 if sessions >= _SESSIONS:
                     return True
-                problem = f"needs {_SESSIONS} sessions, there are {sessions}"
+                problem = f"{_SESSIONS} sessions are needed, but only {sessions} are free"
             if problem != reported:
                 location = self._address.name
-                _LOGGER.warning("worker %s waits for its database: %s (%s)", self.id, location, problem)
+                _LOGGER.warning("worker %s is waiting for its database: %s (%s)", self.id, location, problem)
             reported = problem
             # Wait for a random interval, so that workers started together do not all check at the same time.
             with suppress(TimeoutError):
@@ -231,7 +231,7 @@ class Worker:
         )
         if engine.executor_id != self.id:
             raise ConfigurationError(
-                "Workers.work()", "DBOS", engine.executor_id, "must not be in use in the process of a worker"
+                "Workers.work()", "DBOS", engine.executor_id, "must not already be running in the worker's process"
             )
 
         async def deliver(run_id: str) -> dict[str, Any]:
@@ -284,7 +284,7 @@ class Worker:
                 later = self._provider.put_off.get(run_id)
                 if later is None:
                     raise
-                _LOGGER.warning("run %s waits for its provider: %s", run_id, error_text(error))
+                _LOGGER.warning("run %s is waiting for its provider: %s", run_id, error_text(error))
                 delay = max(later.delay, min(error.retry_after or 0.0, self._workers.outage))
                 await asyncio.to_thread(self._workers.queue.redeliver, delivery, run_id, later, delay=delay)
                 return "queued"

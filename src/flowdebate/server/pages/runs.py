@@ -256,7 +256,7 @@ async def static(name: str) -> Response:
     """Serve a style sheet, a script or a picture for the pages."""
     contents = assets().get(name)
     if contents is None:
-        raise HTTPException(404, "There is no such file.")
+        raise HTTPException(404, "The file does not exist.")
     # File names have no version, so a changed file takes effect after ten minutes.
     headers = {"cache-control": "max-age=600"}
     return Response(contents, media_type=_KINDS[name.rpartition(".")[2]], headers=headers)
@@ -424,7 +424,7 @@ async def compare(
     """Show two runs side by side: `a` and `b`, or the two selected in the list."""
     run_ids = list(filter(None, (a, b))) or run or []
     if len(run_ids) != 2:  # noqa: PLR2004 - side by side
-        raise HTTPException(422, f"Choose two runs to compare, not {len(run_ids) or 'none'}.")
+        raise HTTPException(422, f"Choose exactly two runs to compare (got {len(run_ids)}).")
     a, b = reversed(run_ids) if run else run_ids  # the list shows the older run below the newer one
     records = [await service.record(run_id) for run_id in (a, b)]
     runs, sheets = [record.details for record in records], [await sheet_of(record) for record in records]

@@ -131,7 +131,7 @@ class AgUi:
             case "failed" | "rejected" | "dead_letter":
                 yield self._failed(details.error or "the run failed")
             case _:
-                yield self._failed("the run goes on without this stream", code=details.status)
+                yield self._failed("the stream has ended, but the run continues", code=details.status)
 
     def fail(self, error: Exception) -> Iterator[ag_ui.BaseEvent]:
         """Emit the last events of a run that can no longer be followed."""
@@ -305,7 +305,7 @@ async def ag_ui_run(
     is_registered = pattern in front.service.patterns
     info = None if is_registered or not front.service.plans else find_pattern(pattern)
     if not is_registered and info is None:
-        raise HTTPException(404, "There is no pattern of this name.")
+        raise HTTPException(404, "There is no pattern with this name.")
     props = _read_props(body)
     ui = AgUi(thread_id=body.thread_id, run_id=body.run_id, state=body.state, messages=body.messages)
     latest = (await service.runs(pattern=pattern, labels={_THREAD: body.thread_id}, limit=1)).runs
@@ -314,7 +314,7 @@ async def ag_ui_run(
         run = latest[0]
         await _answer(await service.run(run.run_id), body, service, ui)
     elif body.resume:
-        raise HTTPException(409, "No run of this thread waits for an answer.")
+        raise HTTPException(409, "No run of this thread is waiting for an answer.")
     else:
         chat = [(f"{context_item.description}:", context_item.value) for context_item in body.context or ()]
         chat += [(getattr(message, "name", None) or message.role, _text_of(message)) for message in body.messages]

@@ -64,20 +64,20 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
 """Values of other parameters that merely request the default behavior."""
 _HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "max_tool_calls")
 """Parameters accepted because they do not affect the answer."""
-_TOOLS = "Debaters have the tools of their pattern; those of a client are not called."
+_TOOLS = "Client tools are not called: debaters use the tools of their pattern."
 _WHY: Mapping[str, str] = {
     **dict.fromkeys(("tools", "functions", "tool_choice", "function_call", "web_search_options"), _TOOLS),
-    "n": "Each completion is a run of its own: send several requests.",
-    "logprobs": "The answer of a debate has no log-probabilities.",
-    "top_logprobs": "The answer of a debate has no log-probabilities.",
-    "modalities": "Answers are text.",
-    "audio": "Answers are text.",
-    "prediction": "An answer cannot be predicted.",
-    "moderation": "Nothing is moderated here.",
-    **dict.fromkeys(("previous_response_id", "conversation"), "Send the messages before the last one as well."),
-    "prompt": "The prompts are those of the pattern.",
-    "background": "Begin a run over HTTP, and look at it whenever you like.",
-    "include": "An answer is text alone.",
+    "n": "Each completion is a separate run: send several requests.",
+    "logprobs": "Log-probabilities are not available for debates.",
+    "top_logprobs": "Log-probabilities are not available for debates.",
+    "modalities": "Only text answers are supported.",
+    "audio": "Only text answers are supported.",
+    "prediction": "Predicted outputs are not supported.",
+    "moderation": "Moderation is not supported.",
+    **dict.fromkeys(("previous_response_id", "conversation"), "Send all earlier messages with the request."),
+    "prompt": "Prompts are defined by the pattern.",
+    "background": "Start a run with POST /runs instead, and poll it.",
+    "include": "Responses include only the answer's text.",
 }
 """Reasons why known parameters are not supported; any other parameter without a field is unknown."""
 
@@ -179,7 +179,7 @@ class _Request(BaseModel):
             if name in ("tools", "tool_choice") and self.forced_tool is not None:
                 continue
             if name not in _WHY:
-                raise ConfigurationError(WHERE, name, None, "is not a known parameter")
+                raise ConfigurationError(WHERE, name, None, "is an unknown parameter")
             neutral = join_choices(_NEUTRAL.get(name, ()))
             problem = f"must be {neutral}, or omitted" if neutral else "cannot be set"
             raise ConfigurationError(WHERE, name, value, problem, hint=_WHY[name])
@@ -367,7 +367,7 @@ def read_chat(
     """
     question = chat[-1][1] if chat else ""
     if role != "user" or not question.strip():
-        raise ConfigurationError(location, "messages", role, "must end with a text message of the user")
+        raise ConfigurationError(location, "messages", role, "must end with a text message from the user")
     context = chat_context(chat[:-1])
     text = f"{question}\n\n{context}" if context else question
     if len(text) > MAX_QUESTION_LENGTH:
@@ -413,12 +413,12 @@ class ChatModel:
         options, text = read_chat(chat, chat[-1][0], self.info, location=WHERE)
         if request.models is not None:
             if self.info is None:
-                raise ConfigurationError(WHERE, "models", None, f"cannot be set: {self.pattern} has its own")
+                raise ConfigurationError(WHERE, "models", None, f"cannot be set: {self.pattern} has its own models")
             options["model"] = request.models
         if (schema := request.answer_schema) is not None:
             if self.info is None or not _writes_output(self.info):
                 field = "response_format" if request.forced_tool is None else "tool_choice"
-                problem = "requires a pattern with a synthesizer, such as flowdebate/debate:answer, to follow a schema"
+                problem = "requires a pattern with a synthesizer, such as flowdebate/debate:answer, if it has a schema"
                 raise ConfigurationError(WHERE, field, None, problem)
             options["output_schema"] = schema
         return options, text

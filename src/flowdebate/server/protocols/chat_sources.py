@@ -103,7 +103,7 @@ class RunSource(Source):
                     yield text
         details = await self._service.run(run_id)
         if details.status in _FAILED:
-            raise HTTPException(502, f"Run {run_id} has failed: {details.error}", ONLY_ONCE)
+            raise HTTPException(502, f"Run {run_id} failed: {details.error}", ONLY_ONCE)
         if details.status in _ELSEWHERE:
             raise HTTPException(503, f"The server is stopping; run {run_id} will continue later.", ONLY_ONCE)
         output = None

@@ -130,7 +130,7 @@ async def response(
 @router.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
 async def unknown_endpoint(path: str, request: Request) -> Response:
     """Respond with an error in OpenAI's format because the endpoint does not exist."""
-    message = f"There is no {request.method} /v1/{path}: models, chat/completions and responses are there."
+    message = f"Unknown endpoint {request.method} /v1/{path}; available: models, chat/completions and responses."
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": "unknown_url"}
     return JSONData({"error": error}, status_code=_UNKNOWN)
 
