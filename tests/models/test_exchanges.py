@@ -304,7 +304,7 @@ async def test_the_result_reports_a_truncated_prompt() -> None:
         with pytest.warns(FlowDebateWarning, match="far fewer tokens"):
             result = await block.run(QUESTION, model=make_model("aiohttp", server))
     warning = (
-        "m answered 2 calls after the server probably cut the prompt: it counted far fewer tokens than it was sent"
+        "m answered 2 calls after a prompt that the server probably truncated: it counted far fewer tokens than were sent"
     )
     assert warning in result.remarks
 

@@ -56,7 +56,7 @@ def check_command(part: str, refusal: tuple[int, Any]) -> None:
     assert document.get("remarks") == (["staged answered 3 calls " + NOTE] if refuses_effort else None)
 
 
-NOTE = "without the effort that was set, which it refuses"
+NOTE = "without the configured effort, which it rejects"
 
 
 def check_page(part: str, refusal: tuple[int, Any]) -> None:

@@ -322,7 +322,7 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
     ),
     "half a pair as it is": (
         lambda line: line.replace("pro", "\ud83d"),
-        "line 3: it is not valid Unicode",
+        "line 3: not valid Unicode",
     ),
     "no UTF-8": (lambda line: line.encode().replace(b"pro", b"\xff"), "line 3: not valid UTF-8 at byte "),
     "nothing but a null": (lambda line: "null", "line 3: `kind` is required"),

@@ -370,7 +370,7 @@ async def test_a_store_with_another_version_is_rejected(version: int, tmp_path: 
     await closed_store(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    problem = rf"was written by another version of flowdebate \(its schema is {version}, known: 1\): open it with that"
+    problem = rf"was written by another version of flowdebate \(schema {version}; this version supports 1\): open it with that"
     await assert_unusable(path, problem)
 
 
@@ -571,7 +571,7 @@ async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -
     for call in (store.commit("r1", "late", "call", "1", 1.0), store.intend("r1", "late", "call", None), store.runs()):
         with pytest.raises(
             StoreError,
-            match=r"was not put on the disk \(.*Input/output error\), so this store object accepts nothing more",
+            match=r"was not put on the disk \(.*Input/output error\), so this store can no longer be used",
         ):
             await call
     await store.close()

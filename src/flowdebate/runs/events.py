@@ -169,12 +169,12 @@ def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:
 # The flags in prose, for readers of a result.
 _REMARKS: Mapping[Flag, str] = MappingProxyType(
     {
-        "prompt_cut": "after the server probably cut the prompt: it counted far fewer tokens than it was sent",
-        "unknown_finish": "with an end of unknown meaning, so what it wrote may be incomplete",
-        "without_effort": "without the effort that was set, which it refuses",
-        "without_max_tokens": "without the limit of tokens that was set, which it refuses",
-        "without_temperature": "without the temperature that was set, which it refuses",
-        "without_tools": "without tools, which it refuses",
+        "prompt_cut": "after a prompt that the server probably truncated: it counted far fewer tokens than were sent",
+        "unknown_finish": "with an unknown finish reason, so the answer may be incomplete",
+        "without_effort": "without the configured effort, which it rejects",
+        "without_max_tokens": "without the configured token limit, which it rejects",
+        "without_temperature": "without the configured temperature, which it rejects",
+        "without_tools": "without tools, which it rejects",
     }
 )
 

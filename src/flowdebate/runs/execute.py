@@ -149,7 +149,7 @@ def make_run(  # noqa: PLR0913 - the options of run
     check_number("run", whole=True, optional=True, seed=seed)
     check_text("run", optional=True, run_id=run_id)
     if limits is not None and not isinstance(limits, Limits):
-        raise ConfigurationError("run", "limits", limits, "must be Limits")
+        raise ConfigurationError("run", "limits", limits, "must be a Limits object")
     run = Run(
         run_id=run_id or os.urandom(16).hex(),
         session=as_session(session),
@@ -163,7 +163,7 @@ def make_run(  # noqa: PLR0913 - the options of run
         attach_journal(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
     if run.journal is None and any(getattr(resource, "needs_store", False) for resource in block.resources.values()):
         # report this now, before any calls are made
-        hint = "A human answers later: run(…, store=…), or human(…, ask=…)"
+        hint = "The human answers later, so use run(…, store=…), or human(…, ask=…) to answer during the run"
         raise ConfigurationError(f"{block.name}.run()", "store", None, "is required", hint=hint)
     return run
 
@@ -177,7 +177,7 @@ def check_outside(block: Runnable[Any]) -> None:
             "run()",
             None,
             f"cannot be called inside the run of {around!r}",
-            hint="Inside a block write `await block(value, ctx)`: it is then part of the run, its limits and its store",
+            hint="Inside a block, use `await block(value, ctx)`, which shares the run, its limits and its store",
         )
 
 

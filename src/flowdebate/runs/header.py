@@ -60,7 +60,7 @@ def attach_journal(
     try:
         plan = plain(value)
     except (ValueError, TypeError, RecursionError):
-        problem = "must be JSON data, or values that pydantic can convert to JSON, for a run with a store"
+        problem = "must be JSON data, or convertible to JSON by pydantic, if the run has a store"
         raise ConfigurationError(f"{block}.run()", "value", value, problem) from None
     header = RunHeader(
         run_id=run.run_id,
@@ -186,7 +186,7 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
         return ModelResolver(environment=names)
     is_names = isinstance(names, Mapping) and all(isinstance(name, str) for name in names.values())
     if names is not None and not is_names:
-        raise _unusable(store, header, "model", names, "must contain model names by intent")
+        raise _unusable(store, header, "model", names, "must be a model name, or map intents to model names")
     if isinstance(names, Mapping) and _OVERRIDE in names:
         return ModelResolver(Override(names[_OVERRIDE]))
     return ModelResolver(names[_ALL] if isinstance(names, Mapping) and _ALL in names else names)
@@ -209,7 +209,7 @@ def limits_of(store: Store, header: RunHeader) -> Limits | None:
         return Limits(**limits)
     except (TypeError, ConfigurationError):
         names = ", ".join(item.name for item in fields(Limits) if item.name != "prices")
-        raise _unusable(store, header, "limits", limits, f"must contain positive numbers for any of {names}") from None
+        raise _unusable(store, header, "limits", limits, f"must map any of {names} to positive numbers") from None
 
 
 def _unusable(store: Store, header: RunHeader, field: str, got: object, problem: str) -> StoreError:
@@ -237,7 +237,7 @@ def session_of(store: Store, header: RunHeader, location: str) -> Session:
     are_messages = all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in messages)
     if not isinstance(state, Mapping) or not are_messages or not isinstance(lost, list):
         raise _unusable(
-            store, header, "session", stored, "must contain an object `state` and a list of messages `history`"
+            store, header, "session", stored, "must contain a `state` object and a `history` list of messages"
         )
     if lost:
         problem = f"cannot be restored: its {', '.join(map(str, lost))} could not be stored"

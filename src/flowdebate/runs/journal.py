@@ -128,7 +128,7 @@ class Journal:
         Some kinds of journal accept changed requests. A recorded answer is valid whatever the current `model`.
         """
         if key in self._seen:
-            raise JournalMismatch(self.store.name, self.run_id, key, "comes up twice in one run")
+            raise JournalMismatch(self.store.name, self.run_id, key, "occurs twice in one run")
         self._seen.add(key)
         row = self._done.get(key)
         if row is None:
@@ -136,8 +136,8 @@ class Journal:
         # Never silently reuse the answer: an answer to a different question would corrupt the transcript unnoticed.
         if row.request != request and not self._accepts_changes:
             problem = (
-                "makes another request than the recorded one: the messages, tools, schema or settings of its block "
-                "have changed (allow_changes=True, or --allow-changes, takes the recorded answers as they are)"
+                "makes a different request from the recorded one: the messages, tools, schema or settings of its block "
+                "have changed (to reuse the recorded answers anyway, pass allow_changes=True or --allow-changes)"
             )
             raise JournalMismatch(self.store.name, self.run_id, key, problem)
         self._clock = max(self._clock, row.at or 0.0)
@@ -175,7 +175,7 @@ class Journal:
         # Another process may have extended the complete run, so the rows read here are out of date.
         if taken_run.steps != len(self._done):
             await self.store.finish(self.run_id, taken_run.status, taken_run.outcome)
-            raise RunConflict(self.store.name, self.run_id, "was resumed by another process in the meantime")
+            raise RunConflict(self.store.name, self.run_id, "has meanwhile been resumed by another process")
         self.owned = True
 
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:

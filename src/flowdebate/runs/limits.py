@@ -92,7 +92,7 @@ class Limits:
         check_number("Limits", bounds, above=0, optional=True)
         if self.cost is not None and self.prices is None and not are_prices_known():
             raise ConfigurationError(
-                "Limits", "prices", None, "is required with `cost`", hint=f"Or install some: {HOW}"
+                "Limits", "prices", None, "is required with `cost`", hint=f"Or install known prices: {HOW}"
             )
         if self.prices is not None and not callable(self.prices):
             wrong = not isinstance(self.prices, Mapping) or not all(isinstance(p, Price) for p in self.prices.values())
@@ -205,7 +205,7 @@ class Budget:
         listed_price = known_price(model, usage) if are_prices_known() else None
         if listed_price is None and (prices is not None or self._limits.cost is not None):
             others = f", only for {join_choices(prices, word='and')}" if prices else ""
-            hint = "Its price is not known either" if are_prices_known() else ""
+            hint = "Its price is also unknown" if are_prices_known() else ""
             raise ConfigurationError("Limits", "prices", None, f"has no price for {model}{others}", hint=hint)
         return listed_price
 

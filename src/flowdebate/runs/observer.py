@@ -96,4 +96,4 @@ def log_failure(run: Run, path: str, **fields: object) -> None:
     """Log a tolerated failure of `run` at `path`, unless it is replayed; `fields` must not contain any content."""
     if RUN_LOGGER.isEnabledFor(logging.WARNING) and not run.is_replay and is_new(run.records.events, path):
         field_text = ", ".join(f"{name} {value}" for name, value in fields.items())
-        RUN_LOGGER.warning("run %s goes on: %s", run.run_id, field_text, extra={"run_id": run.run_id, **fields})
+        RUN_LOGGER.warning("run %s continues: %s", run.run_id, field_text, extra={"run_id": run.run_id, **fields})

@@ -109,7 +109,7 @@ class Suspended(BaseException):
     def __init__(self, requests: Sequence[HumanRequest]) -> None:
         self.requests: tuple[HumanRequest, ...] = tuple(requests)
         blocks_waiting = ", ".join(f"{request.block!r} (at {request.place})" for request in self.requests)
-        super().__init__(f"waits for an answer of {blocks_waiting}")
+        super().__init__(f"is waiting for an answer from {blocks_waiting}")
 
 
 def merge_suspensions(branches: Mapping[int, Suspended]) -> Suspended:

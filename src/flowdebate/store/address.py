@@ -10,7 +10,7 @@ from flowdebate.errors import ConfigurationError
 
 FORMS = 'must be a path, "sqlite:///PATH", "postgresql://USER:PASSWORD@HOST:PORT/DATABASE" or "memory:"'
 POSTGRES = "must be a PostgreSQL address: postgresql://user:password@host:port/database"
-_ENCODE = "In a user or password, / and @ are written as %2F and %40"
+_ENCODE = "In a user or password, / and @ must be written as %2F and %40"
 _SCHEME = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9]*)(?:\+[A-Za-z0-9_]+)?://")
 """Scheme of an address, with SQLAlchemy's suffix for the driver."""
 # Anything containing "://" or a password before an "@", or beginning with a scheme (a single letter is a Windows

@@ -177,7 +177,7 @@ class _StoredLog(Log[Any]):
                 return self._adapter.validate_python(document["value"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise self._problem(debate, "cannot be read", error) from error
-        problem = f"was written by another version of flowdebate ({written}, known: {_FORMAT}): use that version"
+        problem = f"was written by another version of flowdebate (format {written}; this version reads {_FORMAT}): use that version"
         raise self._problem(debate, problem)
 
     def _problem(self, debate: str, problem: str, error: Exception | None = None) -> StoreError:

@@ -349,7 +349,7 @@ def header_of(text: str, store: str) -> RunHeader:
             return RunHeader(**{name: values[name] for name in _FIELDS if name in values})
     except (ValueError, TypeError, AttributeError) as error:
         raise StoreError(store, f"contains a run whose header cannot be read: {error}") from error
-    problem = f"holds a run of another version of flowdebate (its format is {written}, known: {ROW_FORMAT})"
+    problem = f"contains a run of another version of flowdebate (format {written}; this version reads {ROW_FORMAT})"
     raise StoreError(store, f"{problem}: read it with that version")
 
 

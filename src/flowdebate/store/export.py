@@ -375,7 +375,7 @@ def _check_formats(value: dict[str, Any]) -> None:
     for name, holder, newest in (("format", value, EXPORT_FORMAT), ("run.header.format", header, ROW_FORMAT)):
         written = holder.get("format") if isinstance(holder, dict) else None
         if isinstance(written, int) and not isinstance(written, bool) and written != newest:
-            problem = f"the run was exported by another version of flowdebate ({typed(written)}, known: {newest})"
+            problem = f"the run was exported by another version of flowdebate ({typed(written)}; this version reads {newest})"
             raise ValueError(f"`{name}`: {problem}. Import it with that version")
 
 
@@ -383,7 +383,7 @@ def _check_plan(run: StoredRun, source: str) -> None:
     """Reject plans of other versions, because no front end here could read them."""
     written = (run.header.plan or {}).get("format", PLAN_FORMAT)
     if written != PLAN_FORMAT:
-        problem = f"was exported by another version of flowdebate (plan format {typed(written)}, known: {PLAN_FORMAT})"
+        problem = f"was exported by another version of flowdebate (plan format {typed(written)}; this version reads {PLAN_FORMAT})"
         raise BadFile(source, f"run {run.header.run_id} {problem}. Import it with that version")
 
 
@@ -396,7 +396,7 @@ def _parse_line(line: str | bytes) -> object:
     except UnicodeDecodeError as error:
         raise ValueError(f"not valid UTF-8 at byte {error.start + 1}") from None
     if _SURROGATE.search(text):
-        raise ValueError("it is not valid Unicode")
+        raise ValueError("not valid Unicode")
     try:
         value: object = json.loads(
             text.removeprefix("\ufeff"),  # Windows editors put a byte order mark at the start of a file

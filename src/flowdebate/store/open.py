@@ -53,7 +53,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
         # SQLite would report a damaged file, or create a database of that name.
         if choice.lower().endswith((".jsonl", ".ndjson")):
             name = hide_credentials(choice)
-            hint = f"`flowdebate import {name}`, or import_runs(), reads exported runs into a store"
+            hint = f"To import exported runs into a store, use `flowdebate import {name}` or import_runs()"
             raise ConfigurationError(location, field, name, "must be a Store, a SQLite file or an address", hint=hint)
         return _open_by_name(parse_address(choice, location=location, field=field))
     if not isinstance(choice, (bool, str)):
@@ -62,7 +62,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
         # `isinstance` with a protocol checks each method; declared subclasses are recognized without these checks.
         if Store in type(choice).__mro__ or isinstance(choice, Store):
             return choice
-    problem = 'must be a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'
+    problem = 'must be a Store, a path, "postgresql://…", "memory:", False for no store, or None for FLOWDEBATE_STORE'
     raise ConfigurationError(location, field, choice, problem)
 
 

@@ -250,7 +250,7 @@ def _limits_in(options: PlanOptions) -> Limits:
 
     prices = prices_of(options.price or ())
     if options.max_cost is not None and prices is None and not are_prices_known():
-        sentence = f"No prices are known: give --price, or install some: {HOW}"
+        sentence = f"No prices are known: pass --price, or install known prices: {HOW}"
         raise misuse(options.place("max_cost")[1], options.max_cost, sentence)
     return Limits(
         calls=options.max_calls,

@@ -61,7 +61,7 @@ class Continuation:
             fields_ = {**stored, "asked": [(question["round"], question["text"]) for question in stored["asked"]]}  # type: ignore[dict-item, index]  # errors below
             return TypeAdapter(cls).validate_python(fields_)
         except (TypeError, KeyError, ValidationError):
-            raise ConfigurationError("plan", "continuation", stored, "must describe how a fork continues") from None
+            raise ConfigurationError("plan", "continuation", stored, "must describe how the fork continues the debate") from None
 
 
 def plan_continuation(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | None = None) -> Continuation:
@@ -238,13 +238,13 @@ def fork_header(
     location = f"{block}.fork()"
     header = parent.header
     if header.block != block:
-        raise ConfigurationError(location, "run_id", header.run_id, f"must be a run of {block}, not of {header.block}")
+        raise ConfigurationError(location, "run_id", header.run_id, f"must be the ID of a run of {block}, not of {header.block}")
     check_text(location, optional=True, fork_id=fork_id)
     rows_by_key = {row.key: row for row in rows if row.body is not None and row.kind in ("call", "human")}
     if at is not None and at not in rows_by_key:
         raise _unknown_path_error(location, "at", at, rows_by_key)
     if edits is not None and not isinstance(edits, Mapping):
-        raise ConfigurationError(location, "edits", edits, "must be a dict of paths to answers")
+        raise ConfigurationError(location, "edits", edits, "must be a dict that maps paths to answers")
     for place, edit in (edits or {}).items():
         if place not in rows_by_key:
             raise _unknown_path_error(location, "edits", place, rows_by_key)
@@ -310,13 +310,13 @@ def edited_body(row: StepRow, edit: object) -> str:
             return json_text({**json.loads(answer_text(edit, suspended=False)), "origin": "edited"})
         return edited_text(row.body or "", edit)
     except (ValueError, TypeError, RecursionError) as error:
-        problem = "it is data, and this text is not JSON: " if isinstance(error, json.JSONDecodeError) else ""
+        problem = "the answer must be JSON: " if isinstance(error, json.JSONDecodeError) else ""
         raise invalid_edit_error(row.key, edit, f"{problem}{error}") from None
 
 
 def invalid_edit_error(place: str, edit: object, why: str) -> ConfigurationError:
     """Create the error for an edit that does not fit the step at `place`."""
-    return ConfigurationError("fork()", f"edits.{place}", edit, f"must be an answer that the step accepts ({why})")
+    return ConfigurationError("fork()", f"edits.{place}", edit, f"must be a valid answer for the step ({why})")
 
 
 def _unknown_path_error(

@@ -236,7 +236,7 @@ def read_version(connection: Session, address: Address) -> str | None:
     ):
         raise StoreError(
             address.name,
-            f"was written by a newer version of flowdebate (its schema is {version}, known: {KNOWN}): update this one",
+            f"was written by a newer version of flowdebate (schema {version}; this version supports {KNOWN}): update flowdebate",
         )
     return version
 

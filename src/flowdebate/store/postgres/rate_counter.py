@@ -77,7 +77,7 @@ class PostgresCounter:
                 session.execute(_ROW, values)
                 row = session.execute(_TAKE.encode(), values).fetchone()
             if row is None:
-                raise StoreError(self._address.name, f"has no count for {key!r}, though it was just added")
+                raise StoreError(self._address.name, f"has no rate count for {key!r}, although it was just added")
             return float(row[0]), bool(row[1])
 
         return await self._sessions.do("", work)

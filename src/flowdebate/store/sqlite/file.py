@@ -145,14 +145,14 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
 def check_version(version: int, name: str) -> None:
     """Raise StoreError if the schema belongs to another version."""
     if version != VERSION:
-        problem = f"was written by another version of flowdebate (its schema is {version}, known: {VERSION})"
+        problem = f"was written by another version of flowdebate (schema {version}; this version supports {VERSION})"
         raise StoreError(name, f"{problem}: open it with that version, or use another file")
 
 
 def _check_names(path: Path, name: str) -> None:
     names = path.stat().st_nlink
     if names > 1:
-        raise StoreError(name, f"has {names} hard links, with which SQLite would lose data: keep only one")
+        raise StoreError(name, f"has {names} hard links, which can make SQLite lose data: keep only one")
 
 
 def connect_quick(path: Path) -> sqlite3.Connection:
@@ -190,7 +190,7 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
         else:
             break
     if mode != "wal":
-        raise sqlite3.OperationalError("it cannot have a write-ahead log here")
+        raise sqlite3.OperationalError("a write-ahead log is not possible here")
 
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
@@ -201,7 +201,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
     connection.execute("COMMIT")
     if application != _APPLICATION and (tables or application):
-        raise StoreError(name, "is the database of another program, or of a version before 0.1.0: use another file")
+        raise StoreError(name, "belongs to another program, or to a version before 0.1.0: use another file")
     if tables or version:
         check_version(version, name)
     connection.execute("PRAGMA synchronous = FULL")
@@ -244,7 +244,7 @@ def _decode(data: bytes) -> str:
     try:
         return decode_text(data.decode())
     except UnicodeDecodeError as error:  # the file is damaged, so report a store error
-        raise sqlite3.DatabaseError(f"it holds invalid text: {error}") from error
+        raise sqlite3.DatabaseError(f"it contains invalid text: {error}") from error
 
 
 def _contains(question: str, text: str) -> bool:

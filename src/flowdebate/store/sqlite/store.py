@@ -322,8 +322,8 @@ class SqliteStore(Store):
         if "locked" in str(error):
             return StoreError(self.name, f"has been locked by another program for {self._patience:g} s")
         if error is self._writer.lost:
-            what = str(error) if isinstance(error, FileNotFoundError) else f"was not put on the disk ({error})"
-            return StoreLost(self.name, f"{what}, so this store object accepts nothing more")
+            what = str(error) if isinstance(error, FileNotFoundError) else f"could not be written to disk ({error})"
+            return StoreLost(self.name, f"{what}, so this store can no longer be used")
         is_refused = getattr(error, "errno", None) in (errno.EROFS, errno.EACCES)
         if is_refused or (isinstance(error, sqlite3.OperationalError) and self._is_read_only()):
             return StoreError(self.name, "is read-only: its file, its folder or its file system cannot be written to")
