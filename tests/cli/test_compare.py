@@ -156,9 +156,9 @@ def test_the_truth_column_names_the_correct_text(judge_folder: list[str]) -> Non
         (("rows.csv", "--side", "left"), "row 1"),
         (
             (*(f"{number}.txt" for number in range(21)), "--question", "Q?"),
-            "FILE must be 2 to 20 texts by name (got 21)",
+            "FILE must be a mapping of 2 to 20 names to texts (got 21)",
         ),
-        (("rows.csv", "--side", "left", "--side", "lost"), "--side names texts that no row has"),
+        (("rows.csv", "--side", "left", "--side", "lost"), "--side must be names of texts that occur in the rows"),
         (("ours.txt", "blank.txt", "--question", "Q?"), "(got blank.txt)"),
         (("ours.txt", "theirs.txt", "--question", "Q?", "--reference", "blank.txt"), "--reference must not be blank"),
     ],

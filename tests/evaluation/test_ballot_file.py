@@ -121,7 +121,10 @@ def test_sides_can_be_roles_of_systems(tmp_path: Path) -> None:
         ({"order": ["a", "b"]}, "line 2: `item`"),
         ({"item": "1"}, "line 2: `order`"),
         ({"item": "1", "order": ["a"]}, "`order` must have two or more different sides"),
-        ({"item": "1", "order": ["a", "b"], "choice": "c"}, "`choice` must be one of `order`: a or b (got c)"),
+        (
+            {"item": "1", "order": ["a", "b"], "choice": "c"},
+            "`choice` must be one of the sides in `order`: a or b (got c)",
+        ),
         ({"item": "1", "order": ["a", "b"], "truth": "c"}, "`truth` must be one of"),
         ({"item": "0", "order": ["a", "b"], "truth": "b"}, "`truth` of item 0 is b, but a above"),
         ({"item": "1", "order": ["a", "b"], "lengths": [1]}, "`lengths` must have 2 values"),

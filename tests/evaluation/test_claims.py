@@ -424,7 +424,7 @@ def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
     fixed = full_audit([items[0]] * 60, spoken=[spoken[0]] * 60).findings
     assert any("the sides spoke in one order" in finding for finding in fixed)
     with pytest.raises(
-        ConfigurationError, match=r"audit\(\): `spoken` must have one entry for each of the 60 items .got 3"
+        ConfigurationError, match=r"audit\(\): `spoken` must have one entry per item, 60 in total .got 3"
     ):
         full_audit(items, spoken=spoken[:3])
 

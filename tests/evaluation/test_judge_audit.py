@@ -167,7 +167,7 @@ def test_models_are_compared_by_errors_if_the_truth_is_known() -> None:
     assert report.rho is not None
     assert report.rho_of == "errors"
     assert (report.rho.value, report.effective_n) == pytest.approx((-1.0, 2.0))
-    with pytest.raises(ConfigurationError, match=r"audit\(\): `truth` must have one entry for each of the 60 items"):
+    with pytest.raises(ConfigurationError, match=r"audit\(\): `truth` must have one entry per item, 60 in total"):
         audit([[a] for a in one_ballots], truth=["a"])
 
 

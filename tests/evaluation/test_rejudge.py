@@ -170,7 +170,7 @@ async def test_unjudgeable_debates_are_rejected_before_any_call() -> None:
     judge = Judge()
     with pytest.raises(ConfigurationError, match="`debates` must not be empty"):
         await rejudge([], model=judge.model)
-    with pytest.raises(ConfigurationError, match=r"`debates\[1\]` must have arguments of at least two sides"):
+    with pytest.raises(ConfigurationError, match=r"`debates\[1\]` must have arguments from at least two sides"):
         await rejudge([debate_output("a", "b"), debate_output("a")], model=judge.model)
     assert judge.asked == []
 

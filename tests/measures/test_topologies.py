@@ -248,7 +248,7 @@ def test_invalid_topologies_are_rejected(case: Refused) -> None:
         ([("a", 1)], "`0` got"),
         ([("a", "z")], "'z' is not an agent; agents: 'a', 'b', 'c'"),
         ([("z", "a")], "'z' is not an agent"),
-        ([("b", "b")], "'b' would review their own proposal"),
+        ([("b", "b")], "'b' cannot review their own proposal"),
         ([("a", "b"), ["a", "b"]], "there more than once"),
     ],
     ids=case_id,

@@ -168,9 +168,7 @@ async def test_a_result_mentions_an_unknown_finish_reason() -> None:
     async with ChatServer({}, otherwise=answer) as server:
         result = await run_debate(make_model("aiohttp", server))
     assert [entry.text for entry in result.output.transcript] == [TEXT] * 2
-    assert result.remarks[:1] == (
-        "m answered 2 calls with an unknown finish reason, so the answer may be incomplete",
-    )
+    assert result.remarks[:1] == ("m answered 2 calls with an unknown finish reason, so the answer may be incomplete",)
 
 
 @pytest.mark.parametrize("reason", ["length", "MAX_TOKENS", "model_length", "contextLengthReached"])

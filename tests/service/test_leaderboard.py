@@ -139,7 +139,7 @@ def test_an_empty_store_gives_no_ranking(tmp_path: Path) -> None:
     block = debate(name="drinks", debaters=sides, max_rounds=1, moderator=False, synthesizer=False, judge=judge)
     asyncio.run(block.run("Which?", store=store))
     board = leaderboard_of(asyncio.run(store.runs()))
-    assert (board.models, board.left_out) == ([], {"has no two sides of different models": 1})
+    assert (board.models, board.left_out) == ([], {"has no two sides with different models": 1})
     (empty := tmp_path / "none.db").touch()
     result = CliRunner().invoke(app, ["eval", "leaderboard", "--store", str(empty)])
     assert result.exit_code == 3

@@ -23,7 +23,7 @@ def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> f
     """
     if len(ones) != len(other_labels):
         raise ConfigurationError(
-            "cohen_kappa()", "others", len(other_labels), f"must have one entry for each of `ones`: {len(ones)}"
+            "cohen_kappa()", "others", len(other_labels), f"must have as many entries as `ones`, {len(ones)}"
         )
     n = len(ones)
     one, other = Counter(ones), Counter(other_labels)
@@ -46,7 +46,10 @@ def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
     raters = {sum(item.values()) for item in counts}
     if len(raters) != 1 or (m := raters.pop()) < 2:  # noqa: PLR2004 - a rater cannot agree alone
         raise ConfigurationError(
-            "fleiss_kappa()", "counts", sorted(raters), "must have the same number of ratings for each item, at least 2"
+            "fleiss_kappa()",
+            "counts",
+            sorted(raters),
+            "must have the same number of ratings for each item, and at least 2",
         )
     totals = sum((Counter(item) for item in counts), Counter[str]())
     by_chance = sum((number / (m * len(counts))) ** 2 for number in totals.values())
@@ -68,7 +71,7 @@ def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | 
     lengths = {len(row) for row in ratings}
     if len(lengths) > 1:
         raise ConfigurationError(
-            "krippendorff_alpha()", "ratings", sorted(lengths), "must have the same length for all raters"
+            "krippendorff_alpha()", "ratings", sorted(lengths), "must have the same number of entries for each rater"
         )
     items = [Counter(label for label in item if label is not None) for item in zip(*ratings, strict=True)]
     items = [item for item in items if sum(item.values()) > 1]  # a single rating has nothing to be compared with
@@ -106,13 +109,13 @@ def corrected_rate(
     location = "corrected_rate()"
     if len(judged) != len(human):
         raise ConfigurationError(
-            location, "human", len(human), f"must have {len(judged)} entries, None for each item without a label"
+            location, "human", len(human), f"must have {len(judged)} entries, with None for each item without a label"
         )
     differing = [label - judgement for judgement, label in zip(judged, human, strict=True) if label is not None]
     rest = [judgement for judgement, label in zip(judged, human, strict=True) if label is None]
     if min(len(differing), len(rest)) < 2:  # noqa: PLR2004 - a variance takes two
         raise ConfigurationError(
-            location, "human", len(differing), "must label at least two items, and leave at least two unlabelled"
+            location, "human", len(differing), "must label at least two items and leave at least two unlabelled"
         )
     value = fmean(rest) + fmean(differing)
     half = two_sided_z(1 - confidence) * sqrt(variance(rest) / len(rest) + variance(differing) / len(differing))

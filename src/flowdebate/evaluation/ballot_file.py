@@ -79,7 +79,9 @@ class BallotRow(BaseModel):
             raise ValueError(f"`order` must have two or more different sides (got {typed(self.order)})")
         for name, side in (("choice", self.choice), ("truth", self.truth)):
             if side is not None and side not in self.order:
-                raise ValueError(f"`{name}` must be one of `order`: {join_choices(self.order)} (got {typed(side)})")
+                raise ValueError(
+                    f"`{name}` must be one of the sides in `order`: {join_choices(self.order)} (got {typed(side)})"
+                )
         for name, values in (("systems", self.systems), ("lengths", self.lengths)):
             if values is not None and len(values) != len(self.order):
                 raise ValueError(

@@ -47,8 +47,8 @@ class ChoiceFit(NamedTuple):
             return None
         if self.clusters < _MIN_DEGREES_OF_FREEDOM + 1:
             number = "one question" if self.clusters == 1 else "two questions"
-            return f"no intervals: {number} cannot show how results vary; it takes three or more"
-        return f"no intervals: the results are alike in all {self.clusters} questions, so nothing shows how they vary"
+            return f"no intervals: {number} cannot show how results vary; at least three are needed"
+        return f"no intervals: the results of all {self.clusters} questions are the same, so their variation is unknown"
 
 
 def fit_choices(

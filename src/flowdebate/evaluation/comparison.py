@@ -82,7 +82,7 @@ class ComparedTexts(ArguedDebate):
         """Validate texts keyed by name; invalid texts raise ConfigurationError with the reason."""
         if not isinstance(texts, Mapping) or not _TWO <= len(texts) <= _MAX_TEXTS:
             got = len(texts) if isinstance(texts, Mapping) else texts
-            raise ConfigurationError(location, "texts", got, f"must be 2 to {_MAX_TEXTS} texts by name")
+            raise ConfigurationError(location, "texts", got, f"must be a mapping of 2 to {_MAX_TEXTS} names to texts")
         fields = {"question": question, **{f"texts.{name}": text for name, text in texts.items()}}
         fields |= {f"the name {name!r}": name for name in texts}
         for field, text in (fields if reference is None else {**fields, "reference": reference}).items():
@@ -371,5 +371,5 @@ def check_orders(orders: ScheduleLike, sides: int, *, location: str = _WHERE) ->
     try:
         return how.plan.calls(sides)
     except ConfigurationError:
-        problem = "cannot be all for more than 4 texts; use cyclic or another schedule"
+        problem = "cannot be 'all' for more than 4 texts; use 'cyclic' or another schedule"
         raise ConfigurationError(location, "orders", orders, problem) from None

@@ -180,7 +180,7 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Sequence) or not rows:
         raise ConfigurationError(_WHERE, "rows", rows, "must be a sequence of at least one row")
     if unknown := [side for side in sides or () if not any(isinstance(row, Mapping) and side in row for row in rows)]:
-        raise ConfigurationError(_WHERE, "sides", unknown, "names texts that no row has")
+        raise ConfigurationError(_WHERE, "sides", unknown, "must be names of texts that occur in the rows")
     values = [_read_row(index, row, sides, truth) for index, row in enumerate(rows)]
     for index, value in enumerate(values):
         check_orders(orders, len(value.transcript), location=f"{_WHERE}, row {index}")

@@ -141,7 +141,7 @@ def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, con
     clusters = [("alone", row) if choice.cluster is None else choice.cluster for row, choice in enumerate(choices)]
     fit = fit_choices(options, share_rows / share_rows.sum(axis=1, keepdims=True), clusters, strengths=len(names))
     if fit is None:
-        problem = "no regression: an effect would be infinite, or the columns cannot be told apart"
+        problem = "no regression: an effect would be infinite, or the columns are not distinguishable"
         return ContentAudit(ballots=len(choices), effects={}, systems=[], problem=problem, findings=[problem])
     ends = [(value, *fit.interval(index, confidence=confidence)) for index, value in enumerate(fit.coefficients)]
     effects = {

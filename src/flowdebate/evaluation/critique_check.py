@@ -213,7 +213,7 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     if not answers and errors:  # all runs failed, most likely for the same reason
         raise errors[0]
     if not answers:
-        raise ConfigurationError(_LOCATION, "rows", None, "has no row that the models decided on")
+        raise ConfigurationError(_LOCATION, "rows", None, "must include a row for which the models reached a decision")
     indexes = sorted(answers)
     return _report(
         [answers[index] for index in indexes],

@@ -107,7 +107,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     if choices is not None:
         positions, drawn_from = reader(choices), options.get("seed")
         if isinstance(pattern, Block):
-            problem = "must be a function of (row, positions) if `choices` is set"
+            problem = "must be a function of (row, positions), not a block, if `choices` is set"
             raise ConfigurationError(_WHERE, "pattern", pattern.name, problem)
 
         def deal_positions(row: object) -> Block[Any, Any]:
@@ -164,7 +164,7 @@ def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
         try:
             return row[column]
         except (KeyError, TypeError, IndexError):
-            raise ConfigurationError("rows", column, row, "is missing in a row") from None
+            raise ConfigurationError("rows", column, row, "is missing from a row") from None
 
     return read
 
@@ -177,7 +177,7 @@ def _benefit_item(item: BatchItem[Any], truth: str, cluster: str) -> BenefitItem
     baselines = getattr(raw, "baselines", None)
     if not baselines:
         raise ConfigurationError(
-            _WHERE, "pattern", item.run_id, "must be a debate with baselines: with_baselines(debate(…), …)"
+            _WHERE, "pattern", item.run_id, "must be a debate with baselines, such as with_baselines(debate(…), …)"
         )
     positions = list(baselines[0].votes)
     if truth not in positions:

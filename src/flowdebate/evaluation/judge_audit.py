@@ -434,7 +434,7 @@ def _audit(
     for name, values in (("truth", truth), ("spoken", spoken)):
         if values is not None and len(values) != len(items):
             raise ConfigurationError(
-                "audit()", name, len(values), f"must have one entry for each of the {len(items)} items"
+                "audit()", name, len(values), f"must have one entry per item, {len(items)} in total"
             )
     nothing = [None] * len(items)
     return _audit_counted(CountedJudges.of(zip(items, spoken or nothing, truth or nothing, strict=True)), resampling)

@@ -215,7 +215,7 @@ def _check_items(items: Sequence[JudgedItem], location: str) -> None:
                 location,
                 f"items[{index}].truth",
                 item.truth,
-                f"must be one of at least two sides: {join_choices(item.shares)}",
+                f"must be one of the item's sides, of which there must be at least two: {join_choices(item.shares)}",
             )
 
 

@@ -211,7 +211,7 @@ def _games_of(run: StoredRun) -> list[Game] | str:
         if sides[one] != sides[other]
         if winner is None or winner in (one, other)
     ]
-    return games or "has no two sides of different models"
+    return games or "has no two sides with different models"
 
 
 def _models(games: GameTable, ranking: Ranking | None) -> list[RankedModel]:

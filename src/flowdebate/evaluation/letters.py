@@ -29,7 +29,7 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
         used = balanced(judging.ballots)
         lengths = used[0].lengths if used else None
         if lengths is None or len(lengths) != _TWO or (better is not None and better not in lengths):
-            problem = "must have ballots by letter on two sides, and one of them or None as the better side"
+            problem = "must have letter ballots on two sides, and its better side must be one of them or None"
             raise ConfigurationError("fit_letters()", f"judged[{index}]", better, problem)
         first, second = sorted(lengths, key=lambda side: side != better)
         leads = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], [first, second])
@@ -37,7 +37,7 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
         (equal if better is None else points).append((ratio, leads[first][second]))
     if len(points) < _MIN_KNOWN or len(equal) < _MIN_EQUAL or len({ratio for ratio, _ in points}) < _TWO:
         counts = f"{len(points)} and {len(equal)}"
-        problem = f"must have {_MIN_KNOWN} or more of several lengths with a better side, and {_MIN_EQUAL} without"
+        problem = f"must have at least {_MIN_KNOWN} items of different lengths with a better side, and at least {_MIN_EQUAL} without one"
         raise ConfigurationError("fit_letters()", "judged", counts, problem)
     means = [fmean(values) for values in zip(*points, strict=True)]  # for equal sides, the direction is arbitrary
     pairs = [(ratio - means[0], lead - means[1]) for ratio, lead in points] + equal

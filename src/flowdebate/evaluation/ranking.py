@@ -217,7 +217,10 @@ def rank_games(
     for index, game in enumerate(games):
         if game.won not in (0, _TIE, 1) or game.one == game.other:
             raise ConfigurationError(
-                _WHERE, f"games[{index}]", tuple(game), "must be two systems and a score of 0, 0.5 or 1"
+                _WHERE,
+                f"games[{index}]",
+                tuple(game),
+                "must be a tuple of two different systems and a score of 0, 0.5 or 1",
             )
     collector = GameCollector()
     for game in games:
@@ -285,7 +288,7 @@ def _rank(table: GameTable, groups: _Groups, *, order: bool, confidence: float, 
     ranked = table.among(groups.ranked)
     games = ranked.games
     if not games:
-        problem = "no ranking: no two systems have both won against each other, directly or through others"
+        problem = "no ranking: no two systems have each beaten the other, directly or through others"
         return Ranking(games=0, systems=[], problem=problem)
     tied = any(game.won == _TIE for game, _ in ranked.counts)
     fit = _fit(ranked, groups.ranked, order=order, tied=tied, prior=prior)

@@ -116,18 +116,20 @@ async def cast_vote(
     """
     run_id, sides = run.header.run_id, sides_of(run)
     if not sides:
-        raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so nobody can vote on it")
+        raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so it does not accept votes")
     if winner is not None and winner not in sides:
         problem = f"must be {join_choices(sides)}, or null for neither"
         raise ConfigurationError(_WHERE, "winner", winner, problem)
     if order is not None and sorted(order) != sorted(sides):
-        raise ConfigurationError(_WHERE, "order", list(order), f"must contain each of {join_choices(sides)}")
+        raise ConfigurationError(
+            _WHERE, "order", list(order), f"must contain each side once: {join_choices(sides, word='and')}"
+        )
     begun = run.header.created_at
     vote = Vote(winner=winner, why=why, order=None if order is None else list(order), at=time.time(), begun_at=begun)
     key, body = f"{_PREFIX}{reader}", vote.model_dump_json(by_alias=True)
     collection = documents_of(run_id)
     if len(await store.documents(collection)) >= _MAX_VOTES:
-        raise NotAwaited(store.name, run_id, f"has {_MAX_VOTES:,} votes, the maximum of a run")
+        raise NotAwaited(store.name, run_id, f"has {_MAX_VOTES:,} votes, the maximum for a run")
     # fails if the document exists, so only one of two simultaneous votes counts
     if await store.put(collection, key, body):
         return
@@ -182,9 +184,9 @@ async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float)
     """Create a public link; raise NotAwaited if there are too many, or for a vote on anything but a finished debate."""
     run_id = run.header.run_id
     if shows == "vote" and not sides_of(run):
-        raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so nobody can vote on it")
+        raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so it does not accept votes")
     if len(await shares_of(store, run)) >= _MAX_SHARES:
-        raise NotAwaited(store.name, run_id, f"has {_MAX_SHARES} public links, the maximum of a run: revoke one first")
+        raise NotAwaited(store.name, run_id, f"has {_MAX_SHARES} public links, the maximum for a run: revoke one first")
     expires_at = time.time() + seconds
     share = Share(id=f"link-{secrets.token_hex(8)}", shows=shows, expires_at=expires_at, begun_at=run.header.created_at)
     await store.put(shares_in(run_id), share.id, share.model_dump_json(by_alias=True))

@@ -167,13 +167,13 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     for index, debate in enumerate(debates):
         argued, judging = _arguments_and_judging(debate) if isinstance(debate, DebateRawOutput) else (debate, None)
         if len(argued.sides) < 2:  # noqa: PLR2004 - a choice takes two
-            problem = "must have arguments of at least two sides"
+            problem = "must have arguments from at least two sides"
             raise ConfigurationError("rejudge()", f"debates[{index}]", list(argued.sides), problem)
         rows.append((index, argued))
         if judge is None or isinstance(judge, JudgeOptions):
             judges.append(judge or reuse_judge_options(judging))
     if len(judges) != len(rows):
-        raise ConfigurationError("rejudge()", "judge", judges, "must be one judge, or one for each debate")
+        raise ConfigurationError("rejudge()", "judge", judges, "must be one judge, or a list with one judge per debate")
     if not rows:
         raise ConfigurationError("rejudge()", "debates", None, "must not be empty")
 

@@ -169,7 +169,7 @@ class Study:
                     location,
                     "designs",
                     name,
-                    f"must have names of letters, digits, _ and -, other than {', '.join(_OWN)}",
+                    f"must have names that consist of letters, digits, _ and -, and differ from {', '.join(_OWN)}",
                 )
         methods = [
             method
@@ -198,7 +198,7 @@ class Study:
             MethodPair._fields
         ):
             raise ConfigurationError(
-                self.location, name, pair, f"must be two different methods: {join_choices(self.methods)}"
+                self.location, name, pair, f"must be two different methods out of {join_choices(self.methods)}"
             )
         return MethodPair(*pair)
 
@@ -359,7 +359,10 @@ class Study:
             truth = choices[index_of(truth)]
         if truth not in choices:
             raise ConfigurationError(
-                self.location, f"truth of row {index}", truth, f"must be {join_choices(choices)}, or an index of these"
+                self.location,
+                f"truth of row {index}",
+                truth,
+                f"must be {join_choices(choices)}, or an index into these",
             )
         item = digest([question, choices])[:12] if self.id is None else str(self._filled(index, row, "id"))
         if self.control is not None:
@@ -396,7 +399,7 @@ class Study:
             return row[of]
         except (KeyError, TypeError, IndexError):
             raise ConfigurationError(
-                self.location, f"{name} of row {index}", None, f"is missing: there is no column `{of}`"
+                self.location, f"{name} of row {index}", None, f"is missing: there is no `{of}` column"
             ) from None
 
 
@@ -419,7 +422,7 @@ class Registration(WireModel):
             raise BadFile(str(path), listed(problems_of(error))) from None
         if digest(registration.fixed) != registration.hash:
             raise BadFile(
-                str(path), f"was changed: its hash is {digest(registration.fixed)[:12]}, not {registration.hash[:12]}"
+                str(path), f"was modified: its hash is {digest(registration.fixed)[:12]}, not {registration.hash[:12]}"
             )
         return registration
 

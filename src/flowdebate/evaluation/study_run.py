@@ -123,7 +123,7 @@ class AnswersFile:
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
-            raise BadFile(str(self.path), "another process is adding answers to it") from None
+            raise BadFile(str(self.path), "is in use: another process is adding answers to it") from None
         file = self.path.open("a+b")
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)

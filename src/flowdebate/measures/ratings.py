@@ -44,7 +44,9 @@ def elo_changes(
     {'ann': 10.667, 'bob': -5.333, 'cy': -5.333}
     """
     if any(isinstance(rating, bool) or not math.isfinite(rating) for rating in ratings.values()):
-        raise ConfigurationError("elo_changes()", "ratings", dict(ratings), "must be finite numbers")
+        raise ConfigurationError(
+            "elo_changes()", "ratings", dict(ratings), "must be a mapping of names to finite numbers"
+        )
     if winner is not None and winner not in ratings:
         raise ConfigurationError("elo_changes()", "winner", winner, choices=ratings)
     check_number("elo_changes()", above=0, k=k)

@@ -258,7 +258,7 @@ def convergence(
         raise ConfigurationError("convergence()", "now", now, "must contain at least one proposal")
     check_share("convergence()", converged=converged, diverging=diverging)
     if diverging > converged:
-        raise ConfigurationError("convergence()", "diverging", diverging, f"must be at most `converged`, {converged}")
+        raise ConfigurationError("convergence()", "diverging", diverging, f"must be at most `converged` ({converged})")
     measure = best_similarity() if similarity is None else similarity
     matrix = _measure(measure, list(now.values()))
     alike = _mean(matrix[one][other] for one, other in combinations(range(len(now)), 2))

@@ -162,13 +162,15 @@ def _check(
         problem = f"must be {join_choices(topologies)}, or a sync function of (names, round, random)"
         raise ConfigurationError(_WHERE, "topology", topology, problem)
     if isinstance(names, str) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise ConfigurationError(_WHERE, "names", names, "must be texts without duplicates")
+        raise ConfigurationError(_WHERE, "names", names, "must be strings without duplicates")
     if topology == "star" and hub is not None and hub not in names:
         raise ConfigurationError(_WHERE, "hub", hub, f"must be one of the agents, {join_choices(names)}")
     check_share(_WHERE, sparsity=sparsity)
     for field, value in some.items():
         if value is not None and (isinstance(value, str) or not set(value) <= set(names)):
-            raise ConfigurationError(_WHERE, field, value, f"must be some of the agents, {join_choices(names)}")
+            raise ConfigurationError(
+                _WHERE, field, value, f"must be a subset of the agents: {join_choices(names, word='and')}"
+            )
 
 
 def _custom_edges(
@@ -186,15 +188,13 @@ def _custom_edges(
                 allowed, stranger = ", ".join(map(repr, names)), target if critic in names else critic
                 problems.append((str(place), f"{short_repr(stranger)} is not an agent; agents: {allowed}"))
             case (str(critic), str(target)) if critic == target:
-                problems.append((str(place), f"{short_repr(critic)} would review their own proposal"))
+                problems.append((str(place), f"{short_repr(critic)} cannot review their own proposal"))
             case (str(critic), str(target)):
                 custom_edges.append((critic, target))
             case _:
                 problems.append((str(place), f"got {short_repr(edge)}"))
     twice = [
-        ("", f"{short_repr(edge)} is there more than once")
-        for edge, times in Counter(custom_edges).items()
-        if times > 1
+        ("", f"{short_repr(edge)} occurs more than once") for edge, times in Counter(custom_edges).items() if times > 1
     ]
     if problems or twice:
         block = getattr(topology, "__name__", type(topology).__name__)

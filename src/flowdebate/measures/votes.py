@@ -300,7 +300,9 @@ def _check_tally(
     for voter, times in Counter(ballot.voter for ballot in ballots).items():
         if voter not in eligible:
             raise ConfigurationError(
-                _WHERE, "ballots", voter, f"must be of eligible voters: {join_choices(eligible)}", choices=eligible
+                _WHERE, "ballots", voter, f"must come from eligible voters: {join_choices(eligible)}", choices=eligible
             )
         if times > 1:
-            raise ConfigurationError(_WHERE, "ballots", None, f"must have one ballot per voter, not {times} of {voter}")
+            raise ConfigurationError(
+                _WHERE, "ballots", None, f"must have one ballot per voter, but {voter} has {times}"
+            )

@@ -196,7 +196,7 @@ def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
     """Return a durable run's store, or None without a run."""
     if run is None:
         if choice is not None:
-            raise ConfigurationError(_WHERE, "store", None, "requires a run")
+            raise ConfigurationError(_WHERE, "store", None, "cannot be set without `run`")
         return None
     if isinstance(run, RunView):
         if run.store is None:

@@ -69,7 +69,9 @@ class SequencerHandle:
         for name in changes:  # checked here, because `model_copy` accepts any name
             if name not in field_names:
                 location = f"state of sequencer {self.name!r}"
-                raise ConfigurationError(location, "update()", name, "was called with an unknown field", choices=field_names)
+                raise ConfigurationError(
+                    location, "update()", name, "was called with an unknown field", choices=field_names
+                )
         self.state = state.model_copy(update=changes) if is_model else replace(state, **changes)
 
 
@@ -112,7 +114,9 @@ class SequencerView:
 
     def _refusal(self, *names: str) -> ReadOnly:
         what = f"{', '.join(f'`{name}`' for name in names) or 'the state'} of {self.name!r}"
-        return ReadOnly(what, "blocks add to it through their answers, and read it as `ctx.sequencer.state`", block=self._block)
+        return ReadOnly(
+            what, "blocks add to it through their answers, and read it as `ctx.sequencer.state`", block=self._block
+        )
 
 
 @dataclass(slots=True, eq=False, repr=False)

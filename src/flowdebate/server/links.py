@@ -121,7 +121,9 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     if share.shows != "vote":
         raise HTTPException(HTTPStatus.NOT_FOUND, "This link does not accept votes.")
     if body.reader is None:
-        raise ConfigurationError("POST /links/{code}/votes", "reader", None, "is required: it must be a random ID of the reader")
+        raise ConfigurationError(
+            "POST /links/{code}/votes", "reader", None, "is required: it must be a random ID of the reader"
+        )
     run_id = stored.header.run_id
     # otherwise, several simultaneous votes could all pass as the last one allowed
     async with front.beginning(share.id):

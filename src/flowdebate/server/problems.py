@@ -213,7 +213,9 @@ def _of_pydantic(error: Mapping[str, Any]) -> FieldProblem:
     path = path or [place] * (place not in ("body", "query", "path", "header", "cookie"))
     field = ".".join(short_repr(part)[1:-1] if isinstance(part, str) else str(part) for part in path)
     if error["type"] == "json_invalid":
-        return FieldProblem(field="", problem=f"is not valid JSON: {error['ctx']['error']} at character {error['loc'][-1]}")
+        return FieldProblem(
+            field="", problem=f"is not valid JSON: {error['ctx']['error']} at character {error['loc'][-1]}"
+        )
     problem = _text.describe_problem(error, got=False)
     given = None if error["type"] in ("missing", "unknown_field") else _text.typed(error.get("input"))
     return FieldProblem(field=field, problem=problem, given=given)

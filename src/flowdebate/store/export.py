@@ -375,7 +375,9 @@ def _check_formats(value: dict[str, Any]) -> None:
     for name, holder, newest in (("format", value, EXPORT_FORMAT), ("run.header.format", header, ROW_FORMAT)):
         written = holder.get("format") if isinstance(holder, dict) else None
         if isinstance(written, int) and not isinstance(written, bool) and written != newest:
-            problem = f"the run was exported by another version of flowdebate ({typed(written)}; this version reads {newest})"
+            problem = (
+                f"the run was exported by another version of flowdebate ({typed(written)}; this version reads {newest})"
+            )
             raise ValueError(f"`{name}`: {problem}. Import it with that version")
 
 

@@ -171,7 +171,9 @@ class Reaper:
             query = sql.SQL(_STRANDED).format(deliveries=sql.Identifier(workers.queue.schema, "workflow_status"))
             values = {"queue": workers.name, "version": f"{workers.name}/{version.version}", "seconds": STRANDED}
             for run_id in await self._ask(query, values):
-                await workers.reject(run_id, f"no worker with version {version.version!r} is alive, only workers with {versions}")
+                await workers.reject(
+                    run_id, f"no worker with version {version.version!r} is alive, only workers with {versions}"
+                )
 
     async def _undelivered(self) -> list[str]:
         from psycopg import sql

@@ -61,7 +61,9 @@ class Continuation:
             fields_ = {**stored, "asked": [(question["round"], question["text"]) for question in stored["asked"]]}  # type: ignore[dict-item, index]  # errors below
             return TypeAdapter(cls).validate_python(fields_)
         except (TypeError, KeyError, ValidationError):
-            raise ConfigurationError("plan", "continuation", stored, "must describe how the fork continues the debate") from None
+            raise ConfigurationError(
+                "plan", "continuation", stored, "must describe how the fork continues the debate"
+            ) from None
 
 
 def plan_continuation(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | None = None) -> Continuation:
@@ -238,7 +240,9 @@ def fork_header(
     location = f"{block}.fork()"
     header = parent.header
     if header.block != block:
-        raise ConfigurationError(location, "run_id", header.run_id, f"must be the ID of a run of {block}, not of {header.block}")
+        raise ConfigurationError(
+            location, "run_id", header.run_id, f"must be the ID of a run of {block}, not of {header.block}"
+        )
     check_text(location, optional=True, fork_id=fork_id)
     rows_by_key = {row.key: row for row in rows if row.body is not None and row.kind in ("call", "human")}
     if at is not None and at not in rows_by_key:
