@@ -81,7 +81,7 @@ def test_update_replaces_fields(state: Any) -> None:
 def test_unknown_fields_are_an_error(state: Any) -> None:
     """A typo must not go unnoticed in a permissive state."""
     block = sequencer(name="s", state=state).tap(lambda _, ctx: ctx.sequencer.update(cuont=1))
-    with pytest.raises(ConfigurationError, match=r"names an unknown field .got cuont.. Did you mean count"):
+    with pytest.raises(ConfigurationError, match=r"was called with an unknown field .got cuont.. Did you mean count"):
         block.run_sync(0)
 
 

@@ -156,7 +156,7 @@ def test_the_truth_column_names_the_correct_text(judge_folder: list[str]) -> Non
         (("rows.csv", "--side", "left"), "row 1"),
         (
             (*(f"{number}.txt" for number in range(21)), "--question", "Q?"),
-            "FILE must be a mapping of 2 to 20 names to texts (got 21)",
+            "FILE must contain 2 to 20 named texts (got 21)",
         ),
         (("rows.csv", "--side", "left", "--side", "lost"), "--side must be names of texts that occur in the rows"),
         (("ours.txt", "blank.txt", "--question", "Q?"), "(got blank.txt)"),

@@ -193,7 +193,7 @@ def test_unforkable_runs_give_one_message(store: Path) -> None:
             (run_id, "--at", "ann"): "--at: the run has no answer at ann. Places with an answer: debate/round[1]/",
             (run_id, "--edit", "judge"): "--edit must be PLACE=TEXT (got judge)",
             (run_id, "--edit", "con= "): "text that is not blank",
-            (run_id, "--edit", "judge=nonsense"): "an answer that the step accepts",
+            (run_id, "--edit", "judge=nonsense"): "a valid answer for the step",
             (run_id, "--set", "rounds"): "--set must be KEY=VALUE, where KEY is a key of plan files (got rounds)",
             (run_id, "--set", "roundz=3"): "--set: unknown key `roundz`. Did you mean `",
             (run_id, "--set", "max_rounds=0"): "--set: `max_rounds` must be at least 1 (got 0)",

@@ -435,7 +435,7 @@ def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
         (lambda: share_interval(0.5, 0), r"share_interval\(\): `n` must be greater than 0 \(got 0\)"),
         (lambda: share_interval(1.5, 3), r"share_interval\(\): `share` must be between 0 and 1"),
         (lambda: newcombe([], []), r"newcombe\(\): `ones` must be at least 1 \(got 0\)"),
-        (lambda: newcombe([1.0], []), r"newcombe\(\): `others` must have one entry for each of `ones`"),
+        (lambda: newcombe([1.0], []), r"newcombe\(\): `others` must have as many entries as `ones`"),
         (lambda: required_n(0, differing=0.3), r"required_n\(\): `gain` must be strictly between 0 and 1 \(got 0\)"),
         (
             lambda: required_n(-0.1, differing=0.3),

@@ -354,7 +354,9 @@ async def test_unknown_arguments_are_rejected_by_name(local_stage: Stage) -> Non
             no = error_text(await client.call_tool(tool.name, {"question": "Q?", "run_id": "x", "colour": "red"}))
             assert no.startswith(f"{tool.name}: unknown argument")
             assert "`colour`" in no
-            assert no.endswith(f" It takes {', '.join(tool.input_schema['properties'])}.")
+            assert no.endswith(f" Valid arguments: {', '.join(tool.input_schema['properties'])}.")
         no = error_text(await client.call_tool("start_council", {"question": "Q?", "modles": [], "Wait": 5}))
     suggestions = "Did you mean `wait`? Did you mean `models`?"
-    assert no.startswith(f"start_council: unknown arguments `Wait`, `modles`. {suggestions} It takes question, ")
+    assert no.startswith(
+        f"start_council: unknown arguments `Wait`, `modles`. {suggestions} Valid arguments: question, "
+    )

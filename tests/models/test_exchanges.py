@@ -303,7 +303,10 @@ async def test_the_result_reports_a_truncated_prompt() -> None:
         block = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
         with pytest.warns(FlowDebateWarning, match="far fewer tokens"):
             result = await block.run(QUESTION, model=make_model("aiohttp", server))
-    warning = "m answered 2 calls after a prompt that the server probably truncated: it counted far fewer tokens than were sent"
+    warning = (
+        "m answered 2 calls after a prompt that the server probably truncated: "
+        "it counted far fewer tokens than were sent"
+    )
     assert warning in result.remarks
 
 

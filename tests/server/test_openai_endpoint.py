@@ -604,7 +604,7 @@ def test_an_unknown_endpoint_returns_404_in_openai_format(client: openai.OpenAI)
     with pytest.raises(openai.NotFoundError) as caught:
         client.embeddings.create(model="text-embedding-3-small", input="x")
     assert (caught.value.code, caught.value.type) == ("unknown_url", "invalid_request_error")
-    assert "There is no POST /v1/embeddings" in caught.value.message
+    assert "Unknown endpoint POST /v1/embeddings" in caught.value.message
 
 
 # Errors

@@ -152,7 +152,7 @@ def test_invalid_fields_are_listed(shared: Stage, body: dict[str, Any], fields: 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "is not JSON"),
+        (b"{", "is not valid JSON"),
         (b"", "the body is missing"),
         (b"\xfe{}", "body"),
         (b'{"pattern": "debate", "seed": NaN}', "seed"),

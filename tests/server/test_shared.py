@@ -69,7 +69,7 @@ def test_unshared_runs_are_not_public(stage: Stage, stranger: httpx2.Client) -> 
     unjudged = stage.begin(options={"max_rounds": 1, "humans": ["judge"]})
     assert stage.get(f"/runs/{unjudged}?wait=30").json()["status"] == "awaiting"
     response = stage.post(f"/runs/{unjudged}/links", {"shows": "vote"})
-    assert (response.status_code, "nobody can vote" in response.json()["detail"]) == (409, True)
+    assert (response.status_code, "does not accept votes" in response.json()["detail"]) == (409, True)
 
 
 def test_a_run_has_at_most_twenty_links(stage: Stage) -> None:

@@ -195,4 +195,4 @@ async def test_mcp_hosts_have_a_review_tool(tmp_path: Path) -> None:
     assert run["status"] == "complete"
     assert "1 confirmed (1 major)" in run["result"]
     assert "does not hold" in run["result"]
-    assert "in a folder that is allowed" in str(result)
+    assert "in an allowed folder" in str(result)

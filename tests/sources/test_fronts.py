@@ -236,7 +236,7 @@ def test_mcp_hosts_can_send_texts_or_name_allowed_files(folder: Path) -> None:
         return answer
 
     refused = asyncio.run(refusal())
-    assert "in a folder that is allowed" in refused
+    assert "in an allowed folder" in refused
     assert str(folder / "notes") in refused
     assert any(f"[report.md] {REPORT}" in prompt for prompt in reading.shown)
     assert any("[memo] Loud." in prompt for prompt in reading.shown)

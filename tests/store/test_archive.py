@@ -249,7 +249,7 @@ async def test_invalid_numbers_do_not_corrupt_ratings() -> None:
         ('{"format": 1, "value": {"ann": "good"}}', "cannot be read: `ann` "),
         (
             '{"format": 2, "value": 0}',
-            r"was written by another version of flowdebate \(2, known: 1\): use that",
+            r"was written by another version of flowdebate \(format 2; this version reads 1\): use that",
         ),
     ],
 )

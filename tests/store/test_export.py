@@ -257,9 +257,21 @@ RUN_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "another number of steps": (("run", "steps"), 1, "`run.steps` is 1, but the run has 2 finished steps"),
     "fewer rows than follow": (("rows",), 2, "there are too many steps: all 2 steps of run r1 are above"),
     "more rows than follow": (("rows",), 4, "run r1 has 4 steps, but only 3 of them follow"),
-    "another format": (("format",), 2, r"`format`: .* another version of flowdebate \(2, known: 1\). Import it with"),
-    "an older format": (("format",), 0, r"`format`: .* another version of flowdebate \(0, known: 1\). Import it with"),
-    "another format of headers": (("run", "header", "format"), 9, r"`run.header.format`: .* another .*\(9, known: 1\)"),
+    "another format": (
+        ("format",),
+        2,
+        r"`format`: .* another version of flowdebate \(2; this version reads 1\). Import it with",
+    ),
+    "an older format": (
+        ("format",),
+        0,
+        r"`format`: .* another version of flowdebate \(0; this version reads 1\). Import it with",
+    ),
+    "another format of headers": (
+        ("run", "header", "format"),
+        9,
+        r"`run.header.format`: .* another .*\(9; this version reads 1\)",
+    ),
     "no format": (("format",), None, "`format` is required: 1"),
     "another kind": (("kind",), "walk", r"`kind` must be run or step \(got walk\)"),
 }
@@ -285,7 +297,7 @@ async def test_a_run_with_another_plan_version_is_not_imported() -> None:
     lines[0] = change_line(lines[0], "run", "header", "plan", to={"format": 2, "pattern": "debate", "options": {}})
     store, problem = (
         MemoryStore(),
-        r"run r1 was exported by another version .*2, known: 1\). Import it with that version",
+        r"run r1 was exported by another version .*2; this version reads 1\). Import it with that version",
     )
     with pytest.raises(BadFile, match=problem):
         await import_runs(store, lines)

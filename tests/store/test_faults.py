@@ -360,7 +360,7 @@ async def test_a_database_of_another_program_is_reported(tmp_path: Path, applica
         connection.execute(f"PRAGMA application_id = {application}")
         connection.execute("CREATE TABLE runs (name)")
         connection.commit()
-    await assert_unusable(path, "is the database of another program")
+    await assert_unusable(path, "belongs to another program")
     assert [one.name for one in tmp_path.iterdir()] == ["runs.sqlite3"]
 
 
@@ -370,7 +370,7 @@ async def test_a_store_with_another_version_is_rejected(version: int, tmp_path: 
     await closed_store(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    problem = rf"was written by another version of flowdebate \(schema {version}; this version supports 1\): open it with that"
+    problem = rf"by another version of flowdebate \(schema {version}; this version supports 1\): open it with that"
     await assert_unusable(path, problem)
 
 
@@ -381,7 +381,7 @@ async def test_no_run_starts_in_a_file_changed_by_another_version(tmp_path: Path
     with closing(sqlite3.connect(tmp_path / "runs.sqlite3")) as connection:
         connection.execute("PRAGMA user_version = 99")
     for operation in (store.create(make_header("s")), store.take("r")):
-        with pytest.raises(StoreError, match=r"its schema is 99, known: 1\): open it with that version"):
+        with pytest.raises(StoreError, match=r"schema 99; this version supports 1\): open it with that version"):
             await operation
     await store.commit("r", "k", "call", "{}", 1.0)
     await store.finish("r", "complete", None)
@@ -571,7 +571,7 @@ async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -
     for call in (store.commit("r1", "late", "call", "1", 1.0), store.intend("r1", "late", "call", None), store.runs()):
         with pytest.raises(
             StoreError,
-            match=r"was not put on the disk \(.*Input/output error\), so this store can no longer be used",
+            match=r"could not be written to disk \(.*Input/output error\), so this store can no longer be used",
         ):
             await call
     await store.close()

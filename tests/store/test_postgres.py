@@ -227,7 +227,7 @@ async def test_a_process_works_with_a_compatible_newer_schema(postgres_server: S
     execute_as_admin(postgres_server, change.format("0999"))
     for store in (running, opened):
         store._checked -= 31
-        with pytest.raises(StoreError, match=rf"its schema is 0999, known: {KNOWN}\).*update this one"):
+        with pytest.raises(StoreError, match=rf"schema 0999; this version supports {KNOWN}\).*update flowdebate"):
             await store.run("r")
         await store.close()
 

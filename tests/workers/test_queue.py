@@ -193,7 +193,7 @@ async def test_a_worker_waits_for_its_database_and_reports_its_health(
     process.terminate()
     assert await asyncio.to_thread(process.wait, 30) == 0
     log = [json.loads(line) for line in fleet.logs(process)]
-    assert any("waits for its database" in record["message"] for record in log)
+    assert any("is waiting for its database" in record["message"] for record in log)
 
 
 async def test_a_database_that_denies_access_is_not_awaited(fleet: Fleet, postgres_server: Server) -> None:

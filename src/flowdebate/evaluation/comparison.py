@@ -82,7 +82,7 @@ class ComparedTexts(ArguedDebate):
         """Validate texts keyed by name; invalid texts raise ConfigurationError with the reason."""
         if not isinstance(texts, Mapping) or not _TWO <= len(texts) <= _MAX_TEXTS:
             got = len(texts) if isinstance(texts, Mapping) else texts
-            raise ConfigurationError(location, "texts", got, f"must be a mapping of 2 to {_MAX_TEXTS} names to texts")
+            raise ConfigurationError(location, "texts", got, f"must contain 2 to {_MAX_TEXTS} named texts")
         fields = {"question": question, **{f"texts.{name}": text for name, text in texts.items()}}
         fields |= {f"the name {name!r}": name for name in texts}
         for field, text in (fields if reference is None else {**fields, "reference": reference}).items():

@@ -37,7 +37,10 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
         (equal if better is None else points).append((ratio, leads[first][second]))
     if len(points) < _MIN_KNOWN or len(equal) < _MIN_EQUAL or len({ratio for ratio, _ in points}) < _TWO:
         counts = f"{len(points)} and {len(equal)}"
-        problem = f"must have at least {_MIN_KNOWN} items of different lengths with a better side, and at least {_MIN_EQUAL} without one"
+        problem = (
+            f"must have at least {_MIN_KNOWN} items of different lengths with a better side, "
+            f"and at least {_MIN_EQUAL} without one"
+        )
         raise ConfigurationError("fit_letters()", "judged", counts, problem)
     means = [fmean(values) for values in zip(*points, strict=True)]  # for equal sides, the direction is arbitrary
     pairs = [(ratio - means[0], lead - means[1]) for ratio, lead in points] + equal

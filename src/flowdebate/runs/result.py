@@ -36,8 +36,9 @@ class RunView(InNotebooks, Generic[RawT_co]):
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]:
         if not pickles(vars(self)):
             raise TypeError(
-                f"this {type(self).__name__} cannot be copied or pickled, because its run contains objects that cannot be: use "
-                "its `output` or `raw`, or run with a store, and resume or read the run there by its `run_id`"
+                f"this {type(self).__name__} cannot be copied or pickled, because its run contains objects that "
+                "cannot be: use its `output` or `raw`, or run with a store, and resume or read the run there by its "
+                "`run_id`"
             )
         return super().__reduce_ex__(protocol)
 

@@ -177,7 +177,8 @@ class _StoredLog(Log[Any]):
                 return self._adapter.validate_python(document["value"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise self._problem(debate, "cannot be read", error) from error
-        problem = f"was written by another version of flowdebate (format {written}; this version reads {_FORMAT}): use that version"
+        formats = f"format {written}; this version reads {_FORMAT}"
+        problem = f"was written by another version of flowdebate ({formats}): use that version"
         raise self._problem(debate, problem)
 
     def _problem(self, debate: str, problem: str, error: Exception | None = None) -> StoreError:

@@ -385,7 +385,8 @@ def _check_plan(run: StoredRun, source: str) -> None:
     """Reject plans of other versions, because no front end here could read them."""
     written = (run.header.plan or {}).get("format", PLAN_FORMAT)
     if written != PLAN_FORMAT:
-        problem = f"was exported by another version of flowdebate (plan format {typed(written)}; this version reads {PLAN_FORMAT})"
+        formats = f"plan format {typed(written)}; this version reads {PLAN_FORMAT}"
+        problem = f"was exported by another version of flowdebate ({formats})"
         raise BadFile(source, f"run {run.header.run_id} {problem}. Import it with that version")
 
 

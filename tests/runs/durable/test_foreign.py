@@ -52,14 +52,14 @@ def model() -> FunctionModel:
 @pytest.mark.parametrize(
     ("field", "value", "allowed"),
     [
-        ("limits", {"zz": 1}, "contain positive numbers for any of calls, tokens"),
-        ("limits", {"calls": -1}, "contain positive numbers for any of calls, tokens"),
-        ("limits", {"seconds": 10**400}, "contain positive numbers for any of calls, tokens"),
+        ("limits", {"zz": 1}, "map any of calls, tokens"),
+        ("limits", {"calls": -1}, "map any of calls, tokens"),
+        ("limits", {"seconds": 10**400}, "map any of calls, tokens"),
         ("session", {"state": 5}, "contain an object `state` and a list of messages `history`"),
         ("session", {"history": [5]}, "contain an object `state` and a list of messages `history`"),
         ("session", {"unkept": 5}, "contain an object `state`"),
-        ("model", ["openai/gpt-5"], "contain model names by intent"),
-        ("model", {"chat": 5}, "contain model names by intent"),
+        ("model", ["openai/gpt-5"], "map intents to model names"),
+        ("model", {"chat": 5}, "map intents to model names"),
     ],
 )
 async def test_an_invalid_header_field_is_named(field: str, value: object, allowed: str) -> None:

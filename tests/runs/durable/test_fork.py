@@ -243,7 +243,7 @@ JUDGE = "rent/rent-judge"
 
 
 async def assert_fork_rejected(
-    store: Any, pattern: Any, edits: dict[str, Any], words: str = "an answer that the step accepts"
+    store: Any, pattern: Any, edits: dict[str, Any], words: str = "a valid answer for the step"
 ) -> None:
     """Check that a fork with `edits` is rejected without a call or a stored run, and that its id stays free."""
     calls = Calls()
@@ -311,7 +311,7 @@ async def test_an_edit_must_be_a_valid_human_answer() -> None:
     assert done.status == "complete"
     ann, judge = [row.key for row in await store.steps("first") if row.kind == "human"]
     for edits in ({ann: " "}, {ann: {"text": "Homes."}}, {judge: {**verdict, "winner": "the audience"}}, {judge: 5}):
-        await assert_fork_rejected(store, people(), edits, "asked once more")
+        await assert_fork_rejected(store, people(), edits, "asked again")
     fork = await people().fork(
         "first",
         store=store,

@@ -153,7 +153,9 @@ async def test_an_answer_is_not_reused_for_another_request() -> None:
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     changed = Counting()
-    with pytest.raises(JournalMismatch, match=r"rent/round\[1\]/rent-turn-ann/rent-debater-ann makes another request"):
+    with pytest.raises(
+        JournalMismatch, match=r"rent/round\[1\]/rent-turn-ann/rent-debater-ann makes a different request"
+    ):
         await rent_debate(instructions="Rhyme.").resume("it", model=changed.model, store=store)
     with pytest.raises(JournalMismatch):
         await rent_debate(settings=ModelSettings(temperature=1.5)).resume("it", model=changed.model, store=store)

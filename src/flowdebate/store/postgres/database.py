@@ -236,7 +236,8 @@ def read_version(connection: Session, address: Address) -> str | None:
     ):
         raise StoreError(
             address.name,
-            f"was written by a newer version of flowdebate (schema {version}; this version supports {KNOWN}): update flowdebate",
+            f"was written by a newer version of flowdebate (schema {version}; this version supports {KNOWN}): "
+            "update flowdebate",
         )
     return version
 
