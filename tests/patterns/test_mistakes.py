@@ -82,7 +82,7 @@ def test_visually_identical_texts_are_rejected(unseen: str, field: str) -> None:
     """Readers cannot tell apart stances or names that differ only in invisible characters."""
     sides = [dict(SIDES[0]), dict(SIDES[1])]
     sides[1][field] = sides[0][field] + unseen
-    with pytest.raises(ConfigurationError, match="unseen characters alone") as caught:
+    with pytest.raises(ConfigurationError, match="by more than case or invisible characters") as caught:
         debate(name="rent", debaters=sides)
     assert caught.value.field == f"debaters[1].{field}"
 

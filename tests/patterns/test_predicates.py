@@ -42,7 +42,7 @@ NO_PREDICATES: dict[str, object] = {
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @pytest.mark.parametrize("predicate", NO_PREDICATES.values(), ids=NO_PREDICATES)
 def test_invalid_predicates_are_rejected_before_building(pattern: str, predicate: object) -> None:
-    with pytest.raises(ConfigurationError, match=r"`terminate_when` must be a sync or async function of \(ctx\)"):
+    with pytest.raises(ConfigurationError, match=r"`terminate_when` must be a function of \(ctx\) or a condition"):
         build(pattern, predicate)
 
 

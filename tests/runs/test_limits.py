@@ -141,7 +141,7 @@ def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
 
 def test_a_model_without_a_price_is_not_called() -> None:
     model = ScriptedModel("never")
-    with pytest.raises(ConfigurationError, match="every model of the run"):
+    with pytest.raises(ConfigurationError, match="has no price for scripted"):
         generator(name="ask").run_sync(
             "?", model=model, limits=Limits(cost=1, prices={"other": Price(prompt=1, completion=1)})
         )

@@ -57,7 +57,7 @@ def test_application_events_have_the_custom_type() -> None:
     with staged(lambda: Service({"work": handler(work, name="work")}, store="memory:")) as stage:
         run_id = stage.begin(pattern="work", options=None)
         frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event == "custom"]
-    assert [frame.data["name"] for frame in frames] == ["Odd", "dict", "object"]
+    assert [frame.data["name"] for frame in frames] == ["ApplicationEvent", "dict", "object"]
     assert (frames[0].data["value"], frames[1].data["value"]) == ({"share": 0.5}, {"kind": "run_finished"})
 
 

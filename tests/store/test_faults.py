@@ -511,7 +511,7 @@ async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -
 
     async def in_child():
         told = await refused(store.commit("r1", "child", "call", "1", 1.0))
-        assert "belongs to the process that this one was forked from" in told, told
+        assert "belongs to the parent process" in told, told
         await store.close()
         await fresh.create(header("r2"))
         await fresh.commit("r2", "child", "call", "1", 1.0)

@@ -331,7 +331,7 @@ def test_positions_are_valid_for_any_text(text: str, source: str) -> None:
 
 
 def test_sources_must_be_text() -> None:
-    with pytest.raises(ConfigurationError, match=r"sources\['a'\]"):
+    with pytest.raises(ConfigurationError, match=r"`sources\.a` must be text"):
         verify_quotes("“one two three four”", {"a": b"x"})  # type: ignore[dict-item]
 
 

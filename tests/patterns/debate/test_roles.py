@@ -170,12 +170,12 @@ def test_unbound_blocks_elsewhere_are_an_error(make: Any) -> None:
     Unbound blocks may not be used standalone, in a sequencer or in another role.
     """
     for use in (lambda: make().run_sync("?"), lambda: sequencer(name="all").then(make())):
-        with pytest.raises(ConfigurationError, match=rf"{make.__name__}\(\): `name.*filled in by the pattern"):
+        with pytest.raises(ConfigurationError, match=rf"{make.__name__}\(\): `name.*left to the pattern"):
             use()
 
 
 def test_unbound_blocks_for_a_different_role_are_rejected() -> None:
-    with pytest.raises(ConfigurationError, match=r"moderator.*made by create_moderator\(\)"):
+    with pytest.raises(ConfigurationError, match=r"moderator.*must come from create_moderator\(\)"):
         debate(name="rent", debaters=SIDES, moderator=create_judge())
 
 

@@ -59,12 +59,12 @@ def test_default_blocks_work_without_a_deliberation() -> None:
 
 
 def test_invalid_report_forms_are_rejected() -> None:
-    with pytest.raises(ConfigurationError, match="deliberation 'deal': `report` must be 'structured' or 'text'"):
+    with pytest.raises(ConfigurationError, match="deliberation 'deal': `report` must be structured or text"):
         deal(report="json")
 
 
 def test_report_form_is_configurable() -> None:
-    with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be 'structured' or 'text'"):
+    with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be structured or text"):
         create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")
 
 

@@ -199,7 +199,7 @@ def test_silent_panelists_are_not_assessed() -> None:
 
 
 def test_default_referees_are_made_for_the_panel() -> None:
-    with pytest.raises(ConfigurationError, match=r"`referee` must be made with the debaters' names") as caught:
+    with pytest.raises(ConfigurationError, match=r"`referee` must have roster_names=") as caught:
         bridge(**refereed(names=("ada", "zoe")))
     assert caught.value.got == ["ada", "zoe"]
     for roster in ([], [""], "ada", [1]):
