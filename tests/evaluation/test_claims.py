@@ -129,7 +129,7 @@ def test_failed_debates_count_as_wrong_and_are_reported() -> None:
     without_failures = evaluate_sync(pattern, rows, missing="left out", **options).report
     assert (without_failures.n, without_failures.attempted, without_failures.finding) == (40, 80, "helped")
     assert without_failures.summary.endswith(
-        "40 of 80 debates ended without a verdict and are left out: what they would have found is not known."
+        "40 of 80 debates ended without a verdict and are excluded, because their outcome is unknown."
     )
 
 

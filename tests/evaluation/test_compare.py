@@ -312,4 +312,4 @@ def test_intervals_have_their_coverage_in_many_studies() -> None:
 
 def test_empty_tables_are_reported_as_empty() -> None:
     table = tabulate([], failed={0: "no"})
-    assert (table.rows, table.systems, table.findings) == (0, [], ["left out, because their judging failed: 1 row"])
+    assert (table.rows, table.systems, table.findings) == (0, [], ["excluded because their judging failed: 1 row"])

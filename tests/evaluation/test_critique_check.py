@@ -84,7 +84,7 @@ def test_answers_without_a_decision_are_excluded_and_counted() -> None:
     model = model_of(critic=1.0, alone=1.0, failing="bridge 4 ")
     check = critique_check_sync(rows_of(10), model=model)
     assert (len(check.answers), check.left_out) == (9, 1)
-    assert "Left out: 1 answer" in check.summary
+    assert "Excluded: 1 answer" in check.summary
     with pytest.raises(QuorumLost):
         critique_check_sync(rows_of(2), model=model_of(critic=1, alone=1, failing="bridge"))
 

@@ -177,7 +177,7 @@ def test_empty_audits_have_no_figures() -> None:
         report = audit(empty)
         assert (report.items, report.ballots, report.slots, report.position_consistency) == (0, 0, [], None)
         assert full_audit(empty).seed == 0
-        assert report.findings == ["no verdict for a side in 0 ballots: there is nothing to say about slots", LIMITS]
+        assert report.findings == ["no verdict for a side in 0 ballots: slots cannot be assessed", LIMITS]
 
 
 @given(items, st.data())

@@ -280,7 +280,7 @@ class ReaderAgreement(InNotebooks, WireModel):
             else:
                 sentences.append(f"agreement with readers {_value(agreement)}: {agreeing}")
         if self.undecided:
-            sentences.append(f"in {counted(self.undecided, 'debate')} the readers, or the judge, were for no side")
+            sentences.append(f"in {counted(self.undecided, 'debate')} the readers or the judge chose no side")
         return [*sentences, f"{self.same} of {counted(self.votes, 'vote')} agreed with the judge"]
 
 
@@ -349,8 +349,8 @@ class RunAudit(InNotebooks):
                 f"themselves, {self.leaks.others} of others, {self.leaks.models} of models)"
             )
         sentences += [
-            f"the judge {judge!r} is of the same family as the debater {debater!r}: a judge may favor text like its "
-            "own; use a model of another family"
+            f"the judge {judge!r} belongs to the same model family as the debater {debater!r}: judges may favor "
+            "text like their own; use a model of another family"
             for judge, debater in self.same_family
         ]
         return sentences
@@ -358,7 +358,7 @@ class RunAudit(InNotebooks):
 
 def _about_judge(figures: JudgeFigures, tests: int) -> Iterator[str]:
     if not figures.slots:
-        yield f"no verdict for a side in {counted(figures.ballots, 'ballot')}: there is nothing to say about slots"
+        yield f"no verdict for a side in {counted(figures.ballots, 'ballot')}: slots cannot be assessed"
     for places in (*figures.slots, *figures.labels, *figures.turns):
         yield from _about_places(places, tests)
     if (last := figures.last_word) is not None and last in figures.tested:
@@ -436,7 +436,8 @@ def _about_orders(figures: JudgeFigures) -> Iterator[str]:
         yield f"position consistency {_value(consistency)}: {same}"
     if fairness is not None and fairness.value and (fairness.low is None or fairness.low * (fairness.high or 0) > 0):
         end = "the first" if fairness.value < 0 else "the last"
-        yield f"preference fairness {_value(fairness)}: what changed with the order went to {end} slot more often"
+        changed = f"verdicts that changed with the order favored {end} slot more often"
+        yield f"preference fairness {_value(fairness)}: {changed}"
     stability = figures.repetition_stability
     if stability is not None:
         yield f"repetition stability {_value(stability)}, over {counted(stability.n, 'view')} judged several times"
@@ -447,7 +448,7 @@ def _about_orders(figures: JudgeFigures) -> Iterator[str]:
         full = f"{round(saturation.value * saturation.n)} of {counted(saturation.n, 'ballot')}"
         yield f"scores are all or nothing: {cannot}; {full} give a side {SATURATED:.0%} or more"
     if slot is not None:
-        yield f"by letter, the first slot is ahead by {_value(slot)} in log-odds; all orders together cancel that"
+        yield f"by letter, the first slot is ahead by {_value(slot)} in log-odds; this cancels out over all orders"
 
 
 def _name(places: Places, place: PlaceRate) -> str:

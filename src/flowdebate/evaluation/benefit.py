@@ -372,7 +372,7 @@ def _summarize(
     if failed:
         sentence = f"{failed:,} of {attempted:,} debates ended without a verdict and"
         if missing == "left out":
-            parts.append(f"{sentence} are left out: what they would have found is not known.")
+            parts.append(f"{sentence} are excluded, because their outcome is unknown.")
         else:
             bounds = f"{_points(best.worst)} to {_points(best.best)}"
             parts.append(

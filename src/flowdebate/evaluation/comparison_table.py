@@ -367,7 +367,7 @@ def _rank(comparisons: Sequence[Comparison]) -> Ranking:
 def _findings(table: ComparisonTable) -> list[str]:
     findings = []
     if table.failed:
-        findings.append(f"left out, because their judging failed: {counted(len(table.failed), 'row')}")
+        findings.append(f"excluded because their judging failed: {counted(len(table.failed), 'row')}")
     if len(table.systems) == _PAIR:  # with more systems, the ranking shows the differences
         best = table.systems[0]
         p = 1.0 if table.p is None else table.p

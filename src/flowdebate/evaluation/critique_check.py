@@ -98,7 +98,7 @@ class CritiqueCheck(InNotebooks):
         differing = (self.comparison.better + self.comparison.worse) / len(self.answers)
         needed = required_n(self.min_gain, differing=max(differing, self.min_gain))
         return (
-            f"These answers do not decide it: a gain of {self.min_gain:.0%} takes about {needed:,} labeled answers, "
+            f"The result is inconclusive: a gain of {self.min_gain:.0%} takes about {needed:,} labeled answers, "
             f"and there are {len(self.answers):,}."
         )
 
@@ -140,7 +140,7 @@ class CritiqueCheck(InNotebooks):
             self.advice,
         ]
         if self.left_out:
-            lines.insert(1, f"Left out: {counted(self.left_out, 'answer')} without a decision")
+            lines.insert(1, f"Excluded: {counted(self.left_out, 'answer')} without a decision")
         return "\n".join(lines)
 
 

@@ -166,7 +166,7 @@ def lay_out_critique_check(check: CritiqueCheck) -> Summary:
     gains += [] if check.found is None else [row("Wrong answers", check.found)]
     gain = Table(head=("Gain of the critique", "Accuracy", share, "Better to worse", "p"), rows=tuple(gains))
     wrong = sum(not answer.is_right for answer in check.answers)
-    left_out = [f"{counted(check.left_out, 'answer')} without a decision left out"] if check.left_out else []
+    left_out = [f"{counted(check.left_out, 'answer')} without a decision excluded"] if check.left_out else []
     title = f"Check of a critique on {counted(len(check.answers), 'answer')}, {wrong:,} of them wrong"
     points = Points(items=(check.advice, f"Calls for each answer: {check.calls:.1f}", *left_out))
     return Summary(title="Critique check", subtitle=title, sections=(rates, gain, points))

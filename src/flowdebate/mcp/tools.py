@@ -309,7 +309,7 @@ class RunTools:
     def _check_sources(self, tool: str, sources: dict[str, str] | list[str] | None) -> None:
         """Raise ConfigurationError for paths not allowed by this server."""
         if isinstance(sources, list) and (refused := outside_of(self._folders, sources)):
-            places = ", ".join(map(str, self._folders)) or "none: give their texts by name"
+            places = ", ".join(map(str, self._folders)) or "none; pass their texts by name instead"
             raise ConfigurationError(tool, "sources", refused[0], f"must be in an allowed folder ({places})")
 
     async def wait_for_run(

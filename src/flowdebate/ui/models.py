@@ -94,7 +94,7 @@ class AllowedModels:
             for model in models:
                 spelled = model if at_address else full_name(model, "options", name or "model")
                 if model != EACH and not _matches(spelled, allowed):
-                    listed = ", ".join(allowed) or "none, since none is set up"
+                    listed = ", ".join(allowed) or "none, because no model is set up"
                     place = name or "model"
                     for at, seat in enumerate(getattr(options, name) or () if name == options.ROSTER else ()):
                         place = f"{name}[{at}].model" if seat.model == model else place

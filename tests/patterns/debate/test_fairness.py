@@ -126,7 +126,7 @@ def test_every_run_audits_its_judge() -> None:
     assert [places.n for places in audit.judge.slots] == [1]
     assert audit.same_family == (("scripted", "scripted"),)
     assert any(finding.startswith("too few to tell: 1 verdict") for finding in audit.findings)
-    assert any("is of the same family as" in finding for finding in audit.findings)
+    assert any("belongs to the same model family as" in finding for finding in audit.findings)
 
 
 def test_custom_judges_have_no_ballots() -> None:
