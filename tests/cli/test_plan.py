@@ -196,7 +196,7 @@ def test_model_names_reach_a_base_url_unchanged() -> None:
     )
     assert plan.models is not None
     assert plan.models["chat"] is plan.models["synthesize"]
-    with pytest.raises(ConfigurationError, match="--model` must be the name of a model at the base URL"):
+    with pytest.raises(ConfigurationError, match="--model` cannot be local with a base URL"):
         make_plan(DEBATE, {"question": "Why?", "model": "local", "base_url": "http://127.0.0.1:1/v1"})
 
 

@@ -271,7 +271,7 @@ BAD = [
         'debaters = [{name = "x", stance = "y"}]',
         "unknown key `debaters[0].stance`. Valid keys: name, role",
     ),
-    ("handoff", 'judge = "x/y"', "unknown key `judge`. The keys are"),
+    ("handoff", 'judge = "x/y"', "unknown key `judge`. Valid keys: "),
     ("consensus", 'on_failure = "retry"', "`on_failure` must be fail or skip (got retry)"),
     ("consensus", "weights = {Maker = 2}", "`weights` requires `voting` weighted"),
     ("consensus", 'voting = "weighted"\nweights = {x = 2}', "`weights` names an unknown agent (got x). Choose Planner"),

@@ -200,7 +200,7 @@ def test_no_secret_is_stored(store: Path) -> None:
     assert not any(b"geheim" in data for data in contents)
     assert newest_run(store).header.plan is not None
     assert (without.exit_code, result.exit_code) == (2, 0)
-    assert "--base-url must be given again: that of http://127.0.0.1:" in without.stderr
+    assert "--base-url must be given again: the address of the run, http://127.0.0.1:" in without.stderr
     assert "geheim" not in without.stderr
 
 

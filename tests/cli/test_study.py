@@ -211,7 +211,7 @@ def test_budget_applies_to_all_questions(study_folder: Path) -> None:
         ),
         (("seed = 3", 'id = "same"'), "question 2: `id` must be unique (got x)"),
         (("seed = 3", "repeats = 1000000000"), "facts.toml: `repeats` must be between 1 and 1,000"),
-        (('"together", "single"', '"togethr", "single"'), "facts.toml: `primary` must be two different methods:"),
+        (('"together", "single"', '"togethr", "single"'), "facts.toml: `primary` must be two different methods out of"),
         (("[debate]", '[debate]\nquestion = "Tea?"'), "facts.toml: `debate.question` cannot be set"),
         (("[debate]", '[debate]\npattern = "consensus"'), "facts.toml: `debate.pattern` cannot be set"),
         (("baselines = []", "baselines = []\nmax_calls = 3"), "`designs.in_turn.max_calls` must be in [debate]"),

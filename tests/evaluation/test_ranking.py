@@ -130,7 +130,10 @@ def test_problems_name_infinite_strengths() -> None:
     [
         ([Game("a", "b", won, "q") for won in (1, 1, 0)], "one question"),
         ([Game("a", "b", won, question) for question in "pq" for won in (1, 1, 0)], "two questions"),
-        ([Game("a", "b", won, question) for question in "pqrst" for won in (1, 1, 0)], "alike in all 5 questions"),
+        (
+            [Game("a", "b", won, question) for question in "pqrst" for won in (1, 1, 0)],
+            "not vary across the 5 questions",
+        ),
     ],
     ids=["one question", "two questions", "alike"],
 )

@@ -249,7 +249,7 @@ def test_invalid_topologies_are_rejected(case: Refused) -> None:
         ([("a", "z")], "'z' is not an agent; agents: 'a', 'b', 'c'"),
         ([("z", "a")], "'z' is not an agent"),
         ([("b", "b")], "'b' cannot review their own proposal"),
-        ([("a", "b"), ["a", "b"]], "there more than once"),
+        ([("a", "b"), ["a", "b"]], "occurs more than once"),
     ],
     ids=case_id,
 )

@@ -120,7 +120,7 @@ async def test_a_report_of_an_application_pattern_is_verified_with_it(name: str)
     assert (finding.outcome, finding.problems) == ("verified", ())
     unknown = await verify_report(html)
     assert unknown.outcome != "verified"
-    assert any("a program has started the run" in problem for problem in unknown.problems)
+    assert any("the run was started by a program" in problem for problem in unknown.problems)
 
 
 async def test_a_fork_is_verified() -> None:

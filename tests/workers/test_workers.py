@@ -714,7 +714,7 @@ async def test_a_process_has_one_worker(fleet: Fleet) -> None:
     run_id = await workers.submit("city", "How?")
     async with fleet.working(workers):
         await fleet.models.until(1)
-        with pytest.raises(ConfigurationError, match="must not be in use in the process"):
+        with pytest.raises(ConfigurationError, match="must not already be running"):
             await fleet.workers().work(asyncio.Event())
         assert (await wait_for_end(workers, run_id)).status == "complete"
 

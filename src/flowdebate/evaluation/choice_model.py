@@ -48,7 +48,7 @@ class ChoiceFit(NamedTuple):
         if self.clusters < _MIN_DEGREES_OF_FREEDOM + 1:
             number = "one question" if self.clusters == 1 else "two questions"
             return f"no intervals: {number} cannot show how results vary; at least three are needed"
-        return f"no intervals: the results of all {self.clusters} questions are the same, so their variation is unknown"
+        return f"no intervals: the results do not vary across the {self.clusters} questions"
 
 
 def fit_choices(

@@ -205,7 +205,7 @@ class Budget:
         listed_price = known_price(model, usage) if are_prices_known() else None
         if listed_price is None and (prices is not None or self._limits.cost is not None):
             others = f", only for {join_choices(prices, word='and')}" if prices else ""
-            hint = "Its price is also unknown" if are_prices_known() else ""
+            hint = "The known prices do not include it either" if are_prices_known() else ""
             raise ConfigurationError("Limits", "prices", None, f"has no price for {model}{others}", hint=hint)
         return listed_price
 

@@ -226,7 +226,7 @@ async def test_an_edited_answer_with_fields_is_validated() -> None:
         ({"at": "nowhere"}, "the path of a recorded answer"),
         ({"edits": {"rent/round[1]/rent-turn-ann/rent-debater-ann": 5}}, "text that is not blank"),
         ({"edits": {"rent/round[1]/rent-turn-ann/rent-debater-ann": "  "}}, "text that is not blank"),
-        ({"edits": ["x"]}, "a dict of paths"),
+        ({"edits": ["x"]}, "a dict that maps paths"),
         ({"fork_id": " "}, "`fork_id` must not be blank"),
         ({"fork_id": 5}, "`fork_id` must be text \\(got 5\\)"),
     ],
