@@ -323,7 +323,7 @@ async def test_a_consistently_changed_answer_is_detected_by_later_prompts() -> N
     quoted_text = next(text for text in re.findall(r'"text": "([^"]+)"', journal))
     finding = await rebuild_report(journal.replace(quoted_text, f"{quoted_text} Never!"))
     assert finding.outcome == "differs"
-    assert "other prompts" in finding.problems[0]
+    assert "different prompts" in finding.problems[0]
 
 
 async def test_a_report_of_another_version_is_unknown() -> None:
