@@ -254,7 +254,7 @@ def _similar(
     check_share(location, threshold=threshold)
     measure: Any = best_similarity() if similarity is None else similarity
     if not isinstance(measure, Similarity):
-        problem = "must be a named function of texts"
+        problem = "must be a Similarity, a named function that compares text"
         raise ConfigurationError(location, "similarity", measure, problem)
 
     async def test(ctx: Context) -> bool:

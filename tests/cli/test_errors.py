@@ -29,7 +29,7 @@ MISUSE = {
     "debate Q --max-seconds -1": "--max-seconds must be greater than 0 (got -1.0).",
     "debate Q --on-flip x": "--on-flip must be average, abstain, tie or human (got x).",
     "debate Why? --human pro": "The question does not say what the sides are: "
-    "name them (--debater NAME=STANCE) for a human to play one.",
+    "define them with --debater NAME=STANCE so that a human can argue for one.",
     "debate Q --store x --no-store": "--store cannot be combined with --no-store.",
     "debate Q --record a --replay b": "--replay cannot be combined with --record.",
     "debate Q --base-url http://x/v1": "--model is required with --base-url: name a model of the server at http://x/v1.",

@@ -29,7 +29,7 @@ def test_the_debaters_hand_over_in_every_way(form: TransitionForm, capsys: pytes
     assert [turn.text for turn in output.transcript] == ["I open.", "Words 3.", "Words 4."]
     printed = capsys.readouterr().out
     assert "Proponent: I open.\n    -> Opponent (retry)" in printed
-    assert "Turn 1: 'Moderator' is nobody in this debate" in printed
+    assert "Turn 1: 'Moderator' is not a speaker in this debate" in printed
 
 
 def test_debaters_have_their_own_positions() -> None:

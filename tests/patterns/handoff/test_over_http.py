@@ -60,9 +60,9 @@ class Case:
     """Next speaker despite the problem."""
 
 
-STRANGER = "'Bob' is nobody in this debate"
+STRANGER = "'Bob' is not a speaker in this debate"
 ITSELF = "'Pro' handed over to itself"
-NOBODY = "nobody was named to speak next"
+NOBODY = "no next speaker was named"
 NEITHER = f"nothing was said, and {NOBODY}"
 UNREAD = "the answer does not fit its schema: "
 

@@ -133,7 +133,7 @@ def test_output_is_the_raw_output_with_its_history() -> None:
             "text": "Yes.",
             "nextAgentName": "Neutral",
             "chosenBy": "retry",
-            "problem": "'Bob' is nobody in this debate",
+            "problem": "'Bob' is not a speaker in this debate",
         }
     )
     assert HandoffOutput.model_validate(wire) == output

@@ -42,9 +42,9 @@ _Topology = Annotated[
 ]
 Weights = Annotated[
     Mapping[str, Annotated[float, Field(gt=0, le=1_000_000)]],  # sums of larger weights could overflow
-    explained("must be a table of agents and numbers greater than 0 and at most 1,000,000"),
+    explained("must map agents to numbers greater than 0 and at most 1,000,000"),
 ]
-_Similarity = Annotated[InstanceOf[Similarity], explained("must be a named function of texts")]
+_Similarity = Annotated[InstanceOf[Similarity], explained("must be a Similarity, a named function that compares text")]
 _Breakers = Annotated[InstanceOf[Breakers], explained("must be Breakers")]
 _Archive = Annotated[InstanceOf[Archive], explained("must be an Archive")]
 _CountOrZero = Annotated[int, Field(ge=0), number(whole=True, minimum=0)]

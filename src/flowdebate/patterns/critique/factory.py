@@ -136,7 +136,7 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
     check_option(Count, "max_concurrency", max_concurrency, location=loop.location)
     check_text(loop.location, optional=True, answer=answer)
     if AUTHOR in loop.names:
-        raise ConfigurationError(loop.location, "critics", AUTHOR, "must not have the author's name")
+        raise ConfigurationError(loop.location, "critics", AUTHOR, "cannot use the name reserved for the author")
     critic_turns = {
         member.name: CriticTurn(loop, member.name, speakers=_critics(loop, member), custom=is_custom_code(member.block))
         for member in loop.roster

@@ -71,7 +71,7 @@ class CritiquePlanOptions(PlanOptions):
         panel="Judge",
         on=True,
     )
-    humans: Annotated[list[Text], explained("must be a list with names of critics, author or judge")] | None = option(
+    humans: Annotated[list[Text], explained("must be a list that names critics, the author or the judge")] | None = option(
         "A role that a human plays: a critic's name, author or judge; repeat for each.",
         panel="Sides",
         flag="--human",

@@ -290,7 +290,7 @@ def _record_unheard(roster: Sequence[Debater], ctx: Context) -> None:
     for debater in roster:
         if debater.stance not in shown_up:
             shown_up.add(debater.stance)
-            error = FlowDebateError(f"nobody was asked to argue {debater.stance!r}")
+            error = FlowDebateError(f"no debater was asked to argue for {debater.stance!r}")
             record_failure(
                 error,
                 ctx,

@@ -218,7 +218,7 @@ def find_format(value: object, *, location: str, pattern: str, field: str = "for
             location,
             field,
             value,
-            f"must be {join_choices(names_of(pattern))}, or a Format of {pattern}",
+            f"must be {join_choices(names_of(pattern))}, or a Format for {pattern}",
             choices=names_of(pattern),
         )
     return format_

@@ -351,7 +351,7 @@ def stash_moderator_decision(
         named_count = len(output.next_speakers) - len(added)
         if named_count > maximum:
             problem = (
-                f"names {named_count:,} turns in one round, and may name {maximum} ({_TURNS_EACH} for each debater)"
+                f"names {named_count:,} turns in one round, but at most {maximum} are allowed ({_TURNS_EACH} per debater)"
             )
             raise OutputError(moderator, "a DebateModeratorOutput", [("next_speakers", problem)])
         for speaker in output.next_speakers:
@@ -398,7 +398,7 @@ def decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
 
     def check_length(text: str) -> str:
         if len(text) > _MAX_LENGTH:
-            message = f"it has {len(text):,} characters, and may have {_MAX_LENGTH:,}"
+            message = f"it has {len(text):,} characters, but at most {_MAX_LENGTH:,} are allowed"
             raise ValueError(message)
         return text
 

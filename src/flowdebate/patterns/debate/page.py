@@ -95,7 +95,7 @@ def weights_of(
 
 _Baselines = Annotated[
     bool | list[BaselineName],
-    explained("must be true, false, or a list with some of single, drafts, self_consistency and revision"),
+    explained("must be true, false, or a list chosen from single, drafts, self_consistency and revision"),
 ]
 
 
@@ -185,7 +185,7 @@ class DebatePlanOptions(OutputOptions):
     moderator: Flag | None = option(
         "A moderator opens each round, picks its speakers and may end the debate.", panel="Rounds"
     )
-    humans: Annotated[list[Text], explained("must be a list with names of debaters, judge or moderator")] | None = (
+    humans: Annotated[list[Text], explained("must be a list that names debaters, the judge or the moderator")] | None = (
         option(
             "A role that a human plays: a side's name, judge or moderator; repeat for each.",
             panel="Sides",
@@ -387,12 +387,12 @@ class DebatePage(PatternPage):
         roles = [*(debater.name for debater in plan.speakers), *options.PEOPLE]
         humans = set(options.humans or ())
         if not plan.speakers and not humans.issubset(roles):
-            name = "name them (--debater NAME=STANCE) for a human to play one."
-            raise misuse("--human", sorted(humans), f"The question does not say what the sides are: {name}")
+            name = "define them with --debater NAME=STANCE so that a human can argue for one."
+            raise misuse("--human", sorted(humans), f"The question does not name the sides: {name}")
         if unknown := sorted(humans.difference(roles)):
             raise ConfigurationError(*options.place("humans"), unknown[0], choices=roles)
         if "judge" in humans and self._judging(plan) is not None:
-            problem = "cannot include judge with options of a judging model"
+            problem = "cannot include the judge when options for a judge model are set"
             raise ConfigurationError(*options.place("humans"), None, problem)
         # check with placeholder sides until a model has proposed some
         super().check(plan if plan.speakers else replace(plan, speakers=tuple(self.any_speakers(plan.subject))))

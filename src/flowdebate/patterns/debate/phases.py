@@ -72,7 +72,7 @@ class Phase:
             raise ConfigurationError(location, "asks", self.asks, choices=["pairs"])
         places = tuple(self.speakers) if isinstance(self.speakers, (list, tuple)) else None
         if places is None or len(places) > _MAX_PHASES or not all(type(place) is int and place > 0 for place in places):
-            problem = f"must be at most {_MAX_PHASES} positions on the roster, counted from 1"
+            problem = f"must contain at most {_MAX_PHASES} positions on the roster, counted from 1"
             raise ConfigurationError(location, "speakers", self.speakers, problem)
         object.__setattr__(self, "speakers", places)
         is_aim = isinstance(self.aim, str) and self.aim.strip() and len(self.aim) <= _MAX_AIM_LENGTH
@@ -111,7 +111,7 @@ def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, 
     if value is None:
         return ()
     if isinstance(value, str) or not isinstance(value, Sequence) or not 0 < len(value) <= _MAX_PHASES:
-        raise ConfigurationError(location, "phases", value, f"must be 1 to {_MAX_PHASES} phases")
+        raise ConfigurationError(location, "phases", value, f"must contain 1 to {_MAX_PHASES} phases")
     names = {item.name for item in fields(Phase)}
     phases: list[Phase] = []
     for index, phase_value in enumerate(value):
@@ -124,10 +124,10 @@ def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, 
         elif isinstance(phase_value, (str, Phase)):
             phase = phase_value if isinstance(phase_value, Phase) else Phase(phase_value)
         else:
-            problem = f"must be a Phase, its name, or a dict of {', '.join(sorted(names))}"
+            problem = f"must be a Phase, the name of a phase, or a dict with the keys {', '.join(sorted(names))}"
             raise ConfigurationError(location, place, phase_value, problem)
         if any(speaker > members for speaker in phase.speakers):
-            problem = f"must be positions on the roster, from 1 to {members}"
+            problem = f"must contain positions on the roster, from 1 to {members}"
             raise ConfigurationError(location, f"{place}.speakers", list(phase.speakers), problem)
         phases.append(phase)
     return tuple(phases)

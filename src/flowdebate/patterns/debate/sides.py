@@ -167,7 +167,7 @@ class ProposedSides(BaseModel):
     @classmethod
     def _differ(cls, sides: list[ProposedSide]) -> list[ProposedSide]:
         if len({as_seen(side.position).rstrip(".!") for side in sides}) != len(sides):
-            message = "the positions must differ from each other"
+            message = "all positions must be different"
             raise ValueError(message)
         return sides
 

@@ -193,7 +193,7 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
             entries.append(_parse_entry(line, heading, phase, names=names))
     # for example, because of an empty round or an unnecessary escape
     if text not in (render_entries(entries, names=names, show=show) for show in (quoted, frame)):
-        raise ViewError(text, "a transcript as render_entries writes it")
+        raise ViewError(text, "a transcript rendered by render_entries()")
     return entries
 
 
@@ -205,7 +205,7 @@ def _parse_entry(line: str, heading: int, phase: str | None, *, names: bool) -> 
     tags = [tagged[1]] if tagged is not None else [match[2], match[3]] if match is not None else []
     tag_parts = [tag.partition(", ") if names else ("", ", ", tag) for tag in tags]
     if not all(comma for _, comma, _ in tag_parts):
-        raise ViewError(line, "a tag with a name and a stance")
+        raise ViewError(line, "a tag that contains a name and a stance")
     name, _, stance = tag_parts[0]
     cross: dict[str, Any] = {} if phase is None else {"phase": phase}
     if match is not None:

@@ -245,9 +245,9 @@ def check_decision(
     name = None if next_name is None or is_blank(next_name) else name_among(next_name, names)
     problem: str | None = None  # shown to a model that is called again
     if next_name is None or is_blank(next_name):
-        problem = "nobody was named to speak next"
+        problem = "no next speaker was named"
     elif name is None:
-        problem = f"{short_repr(next_name)} is nobody in this debate"
+        problem = f"{short_repr(next_name)} is not a speaker in this debate"
     elif name == agent_name:  # a speaker that names itself is a different problem from an unknown name
         name, problem = None, f"{name!r} handed over to itself"
     if not text:

@@ -354,7 +354,7 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
     other_names = [other for other in speakers if other != agent_name]
     if agent_name not in speakers or not other_names:
         raise ConfigurationError(
-            f"speaker {block_name!r}", "speakers", list(speakers), "must contain this speaker and another one"
+            f"speaker {block_name!r}", "speakers", list(speakers), "must contain this speaker and at least one other"
         )
     members, role = dict(speakers), speakers[agent_name]
     me = Identity(name=agent_name, role=role, members=members, max_rounds=max_turns, system_prompt=system_prompt)

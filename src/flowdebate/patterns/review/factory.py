@@ -149,7 +149,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     parse_gate(gate, location=loop.location, reviewers=len(loop.roster))
     if EARLIER in loop.names:
         raise ConfigurationError(
-            loop.location, "reviewers", EARLIER, "must not have the name reserved for an earlier review"
+            loop.location, "reviewers", EARLIER, "cannot use the name reserved for an earlier review"
         )
     focused = _check_focus(focus, loop)
     if loop.material is not None:
@@ -177,7 +177,7 @@ def _check_earlier(earlier: object, *, location: str) -> Sequence[FindingDraft] 
         return None
     if not isinstance(earlier, (list, tuple)) or not all(isinstance(entry, FindingDraft) for entry in earlier):
         raise ConfigurationError(
-            location, "earlier", earlier, "must be a list of FindingDraft, such as `unresolved` of a raw output"
+            location, "earlier", earlier, "must be a list of FindingDraft objects, such as the `unresolved` of a raw output"
         )
     return [*earlier]
 
@@ -191,7 +191,7 @@ def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:
             )
         if not isinstance(text, str) or is_blank(text):
             raise ConfigurationError(
-                loop.location, "focus", text, "must be text, or a dict of reviewer names and texts, none of them blank"
+                loop.location, "focus", text, "must be non-blank text, or a dict that maps reviewer names to non-blank text"
             )
     return by_name
 

@@ -68,12 +68,12 @@ def locate(
                 spot = min(spots, key=lambda span: (not span[1], abs(span[1] - (line or 0))))
                 place = Place(file=spot[0], line=spot[1] or None, end_line=spot[2] or None, quote=quote, found=True)
                 moved = file is not None and names != [name]
-                note = f"named as {claimed.text}, where the material does not have the quote" if moved else None
+                note = f"cited as {claimed.text}, but the quote is elsewhere in the material" if moved else None
                 return place.model_copy(update={"note": note})
-    problem = "the material does not have the quote" if has_quote else None
+    problem = "the quote is not in the material" if has_quote else None
     if file is not None and name is None:
         is_change = all(any(row.sign for row in rows) for rows in files.values())
-        problem = f"{file} is not in this change" if is_change else f"the material has no {file}"
+        problem = f"{file} is not in this change" if is_change else f"{file} is not in the material"
     elif line is not None:
         rows = files.get(name or "", ())
         numbers = {row.number for row in rows}
@@ -81,7 +81,7 @@ def locate(
         if wrong is None:
             note = f"the line exists, but {problem}" if problem else None
             return claimed.model_copy(update={"found": True, "note": note})
-        problem = f"line {line} of which file?" if name is None else f"{name} has no line {wrong}"
+        problem = f"line {line} is cited without a file" if name is None else f"{name} has no line {wrong}"
         if any(row.sign for row in rows):  # the file has more lines than its diff shows
             problem = f"line {wrong} of {name} is not in this change"
     return claimed.model_copy(update={"found": problem is None, "problem": problem})
@@ -567,7 +567,7 @@ def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ..
             raise ConfigurationError(location, "gate", gate, GATE)
         what, state = match["what"].lower(), (match["state"] or "").lower()
         if state == "confirmed" and reviewers == 1:
-            problem = "cannot require `confirmed` with one reviewer, who confirms nothing alone"
+            problem = "cannot require `confirmed` with a single reviewer: a second one has to confirm a finding"
             raise ConfigurationError(location, "gate", gate, problem)
         at = None if what == "finding" else SEVERITIES.index(what)
         grades = SEVERITIES if at is None else SEVERITIES[: at + 1] if match["worse"] else SEVERITIES[at : at + 1]
@@ -603,7 +603,7 @@ def hold_gate(
         return GateResult(rule=gate, holds=False, against=list(against), why=f"see {', '.join(against)}")
     if missing is None and doubtful:
         unlocated = [finding.id for finding in findings if finding.place.found is False and finding.id in doubtful]
-        missing = f"the material does not have the place of {', '.join(unlocated)}"
+        missing = f"the location of {', '.join(unlocated)} is not in the material"
     if missing is not None:
         return GateResult(rule=gate, holds=None, why=missing)
-    return GateResult(rule=gate, holds=True, why="nothing is against it")
+    return GateResult(rule=gate, holds=True, why="no finding breaks the rule")

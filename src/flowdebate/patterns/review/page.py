@@ -53,7 +53,7 @@ class ReviewPlanOptions(PlanOptions):
         "a different provider with a key.",
         key="model",
     )
-    focus: Annotated[Text | dict[str, Text], explained("must be text, or a table of texts by reviewer")] | None = (
+    focus: Annotated[Text | dict[str, Text], explained("must be text, or a table that maps reviewer names to text")] | None = (
         option(
             "What to focus on; repeat with NAME= for a single reviewer.",
             panel="Sides",

@@ -387,7 +387,7 @@ def report_of(findings: Sequence[Raised], *, brief: bool = False) -> str:
         if not finding.is_empty
     ]
     if empty := len(findings) - len(lines):
-        lines.append(f"{empty} left out, without a title or a claim.")
+        lines.append(f"{empty} omitted for lack of a title or a claim.")
     return "\n".join(lines) or "Nothing found."
 
 

@@ -171,7 +171,7 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
 
     def short(text: str) -> str:
         if len(text) > _MAX_LENGTH:
-            message = f"it has {len(text):,} characters, and may have {_MAX_LENGTH:,}"
+            message = f"it has {len(text):,} characters, but at most {_MAX_LENGTH:,} are allowed"
             raise ValueError(message)
         return text
 

@@ -145,37 +145,37 @@ class JudgeOptions:
         self._check_answer(by_letter=by_letter)
         if self.curtail and self.on_flip != "average":
             sentence = f"{{curtail}} cannot be combined with {{on_flip}} {self.on_flip}: "
-            raise ConflictingOptions(_WHERE, ("curtail", "on_flip"), sentence + "ballots that are left out cannot flip")
+            raise ConflictingOptions(_WHERE, ("curtail", "on_flip"), sentence + "`on_flip` needs the ballots of both orders")
         person = self.on_flip == "human" and callable(self.ask)
-        self._require(self.ask is None or person, "ask", "must be a function of (request), and requires on_flip human")
+        self._require(self.ask is None or person, "ask", "must be a function of (request), and requires `on_flip` human")
         if not isinstance(self.labels, bool):
             several = isinstance(self.labels, Sequence) and not isinstance(self.labels, str)
             is_named = several and all(isinstance(label, str) and label.strip() for label in self.labels)
-            self._require(is_named, "labels", "must be true, false, or a label for each side")
+            self._require(is_named, "labels", "must be true, false, or a list with one label per side")
         check_number(_WHERE, minimum=0, maximum=1, optional=True, correlation=self.correlation)
 
     def _check_answer(self, *, by_letter: bool) -> None:
-        self._require(by_letter or self.decided_by != "log_odds", "decided_by", "cannot be log_odds without letters")
+        self._require(by_letter or self.decided_by != "log_odds", "decided_by", "cannot be log_odds unless the judge answers by letter")
         self._require(
-            not (by_letter and self.curtail), "curtail", "cannot be combined with letters: log-odds have no bound"
+            not (by_letter and self.curtail), "curtail", "cannot be combined with answers by letter, whose log-odds have no bound"
         )
         uses_letters = not isinstance(self.labels, (bool, str))
-        self._require(not (by_letter and uses_letters), "labels", "cannot be set with letters, which are the labels")
+        self._require(not (by_letter and uses_letters), "labels", "cannot be set if the judge answers by letter: the letters are the labels")
         self._require(
             not (self.answer_form == "letter" and self.tools),
             "tools",
-            "cannot be combined with a letter, which leaves no room for tool calls",
+            "cannot be combined with an answer by letter, which leaves no room for tool calls",
         )
         several = bool(self.panel) or self.plan.kind not in ("single", "swap") or self.has_labels
-        problem = "must be scores with a panel, labels, or a schedule other than single and swap"
+        problem = "must be scores when there is a panel, labels, or a schedule other than single and swap"
         self._require(not (self.answer_form == "winner" and several), "answer_form", problem)
         rubric = self.criteria
         weighed = rubric is None or (isinstance(rubric, dict) and 0 < len(rubric) <= MAX_CRITERIA)
         for name, weight in (rubric or {}).items() if weighed else ():
             weighed = weighed and isinstance(name, str) and bool(name.strip()) and is_number(weight, maximum=MAX_WEIGHT)
-        problem = f"must be 1 to {MAX_CRITERIA} names with weights greater than 0 and at most {MAX_WEIGHT:,}"
+        problem = f"must map 1 to {MAX_CRITERIA} names to weights greater than 0 and at most {MAX_WEIGHT:,}"
         self._require(weighed, "criteria", problem)
-        self._require(rubric is None or self.form == "scores", "criteria", "requires answers with scores")
+        self._require(rubric is None or self.form == "scores", "criteria", "requires the answer form scores")
         check_number(_WHERE, minimum=0, optional=True, min_log_odds=self.min_log_odds)
         self._require(self.fit is None or isinstance(self.fit, LetterFit), "fit", "must be a LetterFit")
         self._require(isinstance(self.quotes, bool), "quotes", "must be true or false")
@@ -183,7 +183,7 @@ class JudgeOptions:
         for model in models:
             if not (isinstance(model, str) and model.startswith("intent/")):
                 gives = getattr(resolve_model(model), "gives_logprobs", True)
-                problem = f"must give log-probabilities for the answer form {self.answer_form}"
+                problem = f"must return log-probabilities, which the answer form {self.answer_form} needs"
                 self._require(bool(gives), "model" if self.panel == () else "panel", problem)
 
     def _check_models(self) -> None:
@@ -197,7 +197,7 @@ class JudgeOptions:
         if self.quorum is not None:
             check_count(_WHERE, quorum=self.quorum)
             panel_size = max(len(self.panel), 1)
-            self._require(self.quorum <= panel_size, "quorum", f"must be at most {panel_size}, the number of models")
+            self._require(self.quorum <= panel_size, "quorum", f"must be at most {panel_size}, the number of models on the panel")
 
     def _require(self, valid: bool, option: str, problem: str) -> None:  # noqa: FBT001 - what is required
         if not valid:

@@ -108,7 +108,7 @@ class Schedule:
             )
         if labels is not None and len(set(labels)) < max(len(sides), len(labels)):
             raise ConfigurationError(
-                f"schedule {str(self)!r}", "labels", labels, f"must be {len(sides)} different labels, one for each side"
+                f"schedule {str(self)!r}", "labels", labels, f"must be {len(sides)} distinct labels, one per side"
             )
         count, source = self.calls(len(sides)), Random(0) if random is None else random  # noqa: S311 - repeatable
         slots = list(sides)
