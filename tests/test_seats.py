@@ -297,7 +297,7 @@ def test_role_keys_match_those_of_the_pattern(name: str) -> None:
         ),
         (
             {"moderator": "local"},
-            "names nobody in the run",
+            "matches no name or role in the run",
         ),  # the pattern does not have this role
         ({"judge": "openai:gpt-5"}, r"model.judge` must be .*Did you mean openai/gpt-5"),
         ({"judge": "each"}, "only a pattern has roles"),

@@ -785,7 +785,7 @@ class NotAwaited(StoreError):
     def __init__(self, store: str, run_id: str, problem: str, open: Sequence[str] = ()) -> None:  # noqa: A002
         self.run_id = run_id
         self.open: tuple[str, ...] = tuple(open)
-        waits = f"; it waits at: {', '.join(self.open)}" if self.open else ""
+        waits = f"; it is waiting at: {', '.join(self.open)}" if self.open else ""
         super().__init__(store, f"run {run_id} {problem}{waits}")
 
 

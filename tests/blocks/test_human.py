@@ -105,9 +105,9 @@ async def test_expected_answer_has_a_line_per_field() -> None:
     assert requests[0].expects == (
         "Answer with these fields:\n"
         "- grade: good or bad\n"
-        "- points: a list, each text (may be left out)\n"
-        "- sure: true or false (may be left out)\n"
-        "- score: a whole number or null (may be left out)"
+        "- points: a list, each text (optional)\n"
+        "- sure: true or false (optional)\n"
+        "- score: a whole number or null (optional)"
     )
     events: list[Any] = list(result.events)
     assert [event.output for event in events if event.kind == "block_answered"] == [result.output]

@@ -291,7 +291,7 @@ def test_a_repeated_answer_counts_once(stage: Stage) -> None:
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
     second = stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."})
     assert second.status_code == 409
-    assert "has this answer already: to give it once more, name its place" in second.json()["detail"]
+    assert "already has this answer: to submit it again, specify its place" in second.json()["detail"]
     [place] = second.json()["open"]
     assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it.", "place": place}).status_code == 200
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"

@@ -270,7 +270,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         if if_exists == "raise":
             return await run_block(self, value, run)
         if if_exists not in ("resume", "wait") or run.journal is None or run_id is None:
-            problem = "must be raise, or, with a store and a run_id, resume or wait"
+            problem = "must be raise, resume or wait; resume and wait require a store and a run_id"
             raise ConfigurationError(f"{self.name}.run()", "if_exists", if_exists, problem)
         from flowdebate.models.resolve import choose_model
         from flowdebate.runs.durable.resume import load_existing
@@ -374,7 +374,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
         location = f"{self.name}.continue_run()"
         if self.with_continuation is None:
-            raise ConfigurationError(location, "pattern", self, "must be a debate: no other pattern can be continued")
+            raise ConfigurationError(location, "pattern", self, "must be a debate, the only pattern that can be continued")
         more = await plan_continuation_of(location, run_id, rounds=rounds, ask=ask, store=options.get("store"))
         return await self.with_continuation(more).fork(run_id, **options)
 

@@ -180,8 +180,8 @@ class Handler(Block[InT, OutT]):
         duration = time.perf_counter() - started
         if duration > _LONG:
             _LOGGER.warning(
-                "block %r held the event loop for %.1f s, in which nothing else could run: make its function async, or "
-                "run it in a thread (asyncio.to_thread)",
+                "block %r blocked the event loop for %.1f s: make its function async, or run it in a thread "
+                "(asyncio.to_thread)",
                 self.name,
                 duration,
             )
@@ -414,7 +414,7 @@ def _function_tool(function: Function, location: str) -> Tool:
 
     name = getattr(function, "__name__", type(function).__name__)
     if name == "<lambda>":
-        raise ConfigurationError(location, "tools", function, "must be named functions: the model calls them by name")
+        raise ConfigurationError(location, "tools", function, "must be named functions, because the model calls them by name")
     docs = docstring_parser.parse(inspect.getdoc(function) or "")
     # line breaks in a description merely reflect the line width of the source code
     described = {item.arg_name: " ".join((item.description or "").split()) or None for item in docs.params}
@@ -464,7 +464,7 @@ class _BlockArguments(BaseModel):
 def _spec(name: str, description: str, arguments: type[BaseModel], location: str) -> ToolSpec:
     if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # names accepted by providers
         raise ConfigurationError(
-            location, "tools", name, "must have names of at most 64 letters, digits, underscores and hyphens"
+            location, "tools", name, "must have names with at most 64 letters, digits, underscores and hyphens"
         )
     schema = inline_definitions(arguments.model_json_schema())
     schema.pop("title", None)

@@ -458,7 +458,7 @@ def _check_choices(choices: Sequence[str], *, location: str, alone: bool) -> Non
             location, "choices", choices, 'must be short answers without white space, such as ["A", "B"]'
         )
     if len({choice.casefold() for choice in choices}) < len(choices):
-        raise ConfigurationError(location, "choices", list(choices), "must be unique, ignoring case")
+        raise ConfigurationError(location, "choices", list(choices), "must be unique (case-insensitive)")
     if choices and not alone:
         raise ConfigurationError(location, "choices", None, "cannot be combined with `output_schema` or `tools`")
 

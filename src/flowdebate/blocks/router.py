@@ -72,14 +72,14 @@ def router(
     if not isinstance(routes, Mapping):
         if not isinstance(routes, Sequence) or not all(isinstance(route, Block) for route in routes):
             raise ConfigurationError(
-                location, "routes", routes, "must be a mapping of keys to blocks, or a sequence of blocks"
+                location, "routes", routes, "must be a mapping from keys to blocks, or a sequence of blocks"
             )
         routes_by_name = {route.name: route for route in routes}
         if len(routes_by_name) != len(routes):
             raise ConfigurationError(location, "routes", [route.name for route in routes], "must have different names")
         routes = routes_by_name
     if not routes or not all(isinstance(key, str) for key in routes):
-        raise ConfigurationError(location, "routes", routes, "must contain at least one block, and text keys")
+        raise ConfigurationError(location, "routes", routes, "must not be empty, and its keys must be strings")
     return Router(
         name=name,
         choose=choose,

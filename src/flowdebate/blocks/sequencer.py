@@ -121,7 +121,7 @@ class Sequencer(Block[InT, OutT, RawT]):
             if len(branches) != len(blocks):
                 raise self._error("parallel", [block.name for block in blocks], "needs blocks with different names")
         elif not all(isinstance(key, str) for key in branches):
-            raise self._error("parallel", list(branches), "must be a mapping with text keys")
+            raise self._error("parallel", list(branches), "must be a mapping with string keys")
         return self._with(
             Parallel(
                 branches={key: self._block(block, f"parallel-{key}") for key, block in branches.items()},
@@ -167,7 +167,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         If there is no `otherwise` either, the value stays unchanged.
         """
         if not cases:
-            raise self._error("branch", cases, "needs at least one (condition, block)")
+            raise self._error("branch", cases, "needs at least one (condition, block) pair")
         return self._with(
             Branch(
                 cases=[

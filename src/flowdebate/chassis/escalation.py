@@ -219,7 +219,7 @@ def make_pipeline(
 def check_steps(steps: object, location: str) -> list[Block[Any, Any]]:
     """Convert the steps to blocks; raise ConfigurationError if there are none or if two have the same name."""
     if not isinstance(steps, Sequence) or isinstance(steps, str) or not steps:
-        raise ConfigurationError(location, "steps", steps, "must be a list of at least one block or function")
+        raise ConfigurationError(location, "steps", steps, "must be a non-empty list of blocks or functions")
     blocks = [
         as_block(step, name=function_name(step) if callable(step) else "", location=location, field=f"steps[{index}]")
         for index, step in enumerate(steps)
@@ -235,7 +235,7 @@ def _check_rules(until: object, names: Sequence[str], location: str) -> Mapping[
         return dict.fromkeys(names, _check_rule(until, location, "until"))
     for key in until:
         if key not in names[:-1]:
-            raise ConfigurationError(location, "until", key, "must name steps before the last", choices=names[:-1])
+            raise ConfigurationError(location, "until", key, "must name a step before the last", choices=names[:-1])
     return {key: _check_rule(rule, location, f"until.{key}") for key, rule in until.items()}
 
 

@@ -152,8 +152,8 @@ def check_roster(
         )
     if maximum is not None and len(roster) > maximum:
         warnings.warn(
-            f"{location}: {len(roster)} {field}: each prompt shows what all said, so tokens grow with the square "
-            f"of their number; use at most {maximum}",
+            f"{location}: {len(roster)} {field} use many tokens: each prompt contains every contribution, so token "
+            f"use grows quadratically with their number; use at most {maximum}",
             FlowDebateWarning,
             stacklevel=stacklevel,
         )
@@ -204,7 +204,7 @@ def _check_stances(stances: Sequence[str], location: str, field: str) -> None:
     """
     for index, same in _find_lookalikes(stances):
         if stances[index] != stances[same]:
-            problem = f"must equal the stance of {field}[{same}] or differ from it{_NOT_UNSEEN}"
+            problem = f"must either equal the stance of {field}[{same}] or differ from it{_NOT_UNSEEN}"
             raise ConfigurationError(location, f"{field}[{index}].stance", stances[index], problem)
     if len(stances) > 1 and len(set(stances)) == 1:
         problem = f"must differ from the stance of {field}[0]: a debate needs two stances"
@@ -217,12 +217,12 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
     if isinstance(entry, Mapping):
         if not set(needed) <= set(entry) <= set(field_names):
             optional = ", ".join(name for name in field_names if name not in needed)
-            problem = f"must be a dict with {', '.join(needed)}, and optionally {optional}"
+            problem = f"must be a dict with the keys {', '.join(needed)}, and optionally {optional}"
             raise ConfigurationError(location, place, dict(entry), problem)
         entry = kind(**entry)
     if not isinstance(entry, kind):
         raise ConfigurationError(
-            location, place, entry, f"must be a {kind.__name__}, or a dict with {' and '.join(needed)}"
+            location, place, entry, f"must be a {kind.__name__}, or a dict with the keys {' and '.join(needed)}"
         )
     if isinstance(entry.name, Enum):  # prompts would contain an enum member's str(), which differs from its value
         entry = replace(entry, name=entry.name.value)
@@ -322,7 +322,7 @@ class UnboundRole(Block[Any, Any]):
             self.name,
             ", ".join(self._missing),
             None,
-            f"must be set, or left to the pattern: {self.maker.pattern}({self.maker.option}={self.name})",
+            f"must be set, unless the pattern fills it in: {self.maker.pattern}({self.maker.option}={self.name})",
         )
 
 
@@ -437,9 +437,9 @@ def make_default(
 
 
 _ABSENT = {
-    "never": "None for the default,",
-    "if False": "None for the default, False for none,",
-    "by default": "True for the default, None or False for none,",
+    "never": "None (the default),",
+    "if False": "None (the default), False (none),",
+    "by default": "True (the default), None or False (none),",
 }
 """Values accepted by a role other than a custom block or function, keyed by `Role.absent`."""
 
@@ -473,7 +473,7 @@ class Role:
         if isinstance(value, bool) and self.absent != "never":
             return
         if value is not None and not isinstance(value, (Block, RoleOptions)) and not callable(value):
-            problem = f"must be {_ABSENT[self.absent]} a block or a function of (input, ctx)"
+            problem = f"must be {_ABSENT[self.absent]} a block, or a function of (input, ctx)"
             raise ConfigurationError(location, self.name, value, problem)
 
     def is_filled(self, value: object) -> bool:

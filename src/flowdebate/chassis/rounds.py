@@ -61,7 +61,7 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
         if not all(isinstance(text, str) for text in fields.values()):
             article = "an" if field[0] in "aeiou" else "a"
             keys = ", ".join(f'"{name}": str' for name in (field, *optional))
-            problem = f"must be {article} {field}: a str, {{{keys}}} or a {model.__name__}"
+            problem = f"must be {article} {field}, given as a str, {{{keys}}} or a {model.__name__}"
             raise ConfigurationError(location, "input", value, problem)
         return model(**{name: clean_text(text) for name, text in fields.items()})
 
@@ -114,7 +114,7 @@ class RoundCondition:
             reason = await condition.reason(ctx)
             # returned by an application's own condition class; functions are rejected by name
             if reason in PATTERNS_OWN:
-                expected = "a reason that is not reserved for patterns"
+                expected = "a reason not reserved for patterns"
                 raise OutputError("terminate_when", expected, [("", f"got {short_repr(reason)}")])
             return reason is not None if plain else reason or False
 

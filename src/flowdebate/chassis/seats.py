@@ -80,12 +80,12 @@ def seat_models(
     for key, model in choice.items():
         place = f"{field}.{key}"
         if key in members and key in keys:
-            problem = f"is ambiguous, being both a name and a role: rename the {speaker}"
+            problem = f"is ambiguous, because it is both a name and a role: rename the {speaker}"
             raise ConfigurationError(location, field, key, problem)
         if key not in members and key not in keys:
             seats = [*members, *roles, speaker, DEFAULT]
             hint = did_you_mean(str(key), seats, cutoff=0.8) or f"Choose {join_choices(seats)}"
-            raise ConfigurationError(location, field, key, "names nobody in the run", hint=hint)
+            raise ConfigurationError(location, field, key, "matches no name or role in the run", hint=hint)
         if not (key == DEFAULT and model == EACH):
             check(model, location=location, field=place)
     models: dict[str, Model | str] = {name: choice[name] for name in members if name in choice}
@@ -152,14 +152,14 @@ def check_makers(
     for name, model in models.items():
         if (maker := maker_of(model)) in excluded:
             sentence = (
-                f"{location}: {name} has {model}, a model by {maker}, which `not_vendor` excludes. Give {name} another."
+                f"{location}: {name} uses {model}, a model by {maker}, which `not_vendor` excludes. Choose another for {name}."
             )
             raise ConfigurationError(location, "not_vendor", excluded[maker], message=sentence)
     makers = dict.fromkeys(map(maker_of, models.values()))
     if min_vendors is not None and len(makers) < min_vendors:
-        finding = f"all {seats} have models by {', '.join(makers) or 'nobody'}"
-        advice = "Set the key of another provider, or name models of other vendors."
-        sentence = f"{location}: too few vendors: `min_vendors` is {min_vendors}, and {finding}. {advice}"
+        finding = f"all {seats} use models by {', '.join(makers) or 'nobody'}"
+        advice = "Set the API key of another provider, or choose models from other vendors."
+        sentence = f"{location}: too few vendors: `min_vendors` is {min_vendors}, but {finding}. {advice}"
         raise ConfigurationError(location, "min_vendors", min_vendors, message=sentence)
 
 
@@ -175,10 +175,10 @@ def default_vendor_models(model: ModelChoice, *, location: str, without: Sequenc
     ):
         return model
     message = (
-        f"no model is named, so {', '.join(models)} are asked; name models, or set FLOWDEBATE_MODEL, to choose others"
+        f"no model is set, so {', '.join(models)} are used; pass models or set FLOWDEBATE_MODEL to choose others"
     )
     if len(models) == 1:
-        message = f"one vendor is set up, so all members are {models[0]}; see {cite(ONE_MODEL)}"
+        message = f"only one vendor is configured, so all members use {models[0]}; see {cite(ONE_MODEL)}"
     # the caller of the pattern's function is four frames up, above this function, the factory and its wrapper
     warnings.warn(f"{location}: {message}", FlowDebateWarning, stacklevel=4)
     return EACH if len(models) > 1 else models[0] if without else None
@@ -199,9 +199,9 @@ def independent_by_default(model: ModelChoice, roles: Sequence[str], *, location
         return model
     models = deal_roles(roles, available)
     listed = ", ".join(f"{role} {name}" for role, name in models.items())
-    message = f"no model is named, so models are: {listed}; name models, or set FLOWDEBATE_MODEL, to choose others"
+    message = f"no model is set, so the models are: {listed}; pass models or set FLOWDEBATE_MODEL to choose others"
     if len(available) == 1:
-        message = f"one vendor is set up, so {', '.join(roles)} are all {available[0]}; see {cite(ONE_MODEL)}"
+        message = f"only one vendor is configured, so {', '.join(roles)} all use {available[0]}; see {cite(ONE_MODEL)}"
     # the caller of the pattern's function is four frames up, above this function, the factory and its wrapper
     warnings.warn(f"{location}: {message}", FlowDebateWarning, stacklevel=4)
     return models if len(available) > 1 else None

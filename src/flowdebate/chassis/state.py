@@ -31,7 +31,7 @@ and "chair"; in a debate, also "proposer" (of its sides) and "baseline". Other p
 
 def _check_one_line(text: str) -> str:
     if not text.isprintable():
-        message = "a stop reason is printable text of one line"
+        message = "a stop reason must be one line of printable text"
         raise ValueError(message)
     return text
 

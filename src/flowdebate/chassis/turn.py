@@ -466,7 +466,7 @@ class Turn(Block[Any, Any]):
             subject = self._input_type.about(state.question) if turn is None else turn
             answer = await ask(debater, subject, reading, self._failures)
             if transcript.state is not before:  # a recording block inside the debater's block has changed it
-                raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
+                raise ReadOnly("the transcript of its pattern", "debaters add to it through their answers", block=debater.name)
             task.end_review()
             return await self._record(answer, ctx.below(self._record))
 
@@ -597,8 +597,8 @@ def warn_about_empty_text(agent_name: str, ctx: Context) -> None:
     """Warn once about a custom block returning empty text."""
     ctx.run.warn_once(
         f"{ctx.block}: empty",
-        f"debater {agent_name!r} returned no text: the transcript has an empty argument, and flags it. Return a str "
-        'that is not blank, or {"text": str}',
+        f"debater {agent_name!r} returned no text, so an empty argument was recorded and flagged. Return a "
+        'non-blank str or {"text": str}',
     )
 
 
@@ -611,7 +611,7 @@ def speech_text(value: object, agent_name: str, ctx: Context) -> str:
     """
     text = _text_of(value, agent_name, ctx)
     if len(text) > MAX_ARGUMENT_LENGTH:
-        problem = f"has {len(text):,} characters, and may have {MAX_ARGUMENT_LENGTH:,}"
+        problem = f"has {len(text):,} characters, but at most {MAX_ARGUMENT_LENGTH:,} are allowed"
         raise OutputError(ctx.block, "an argument", [("text", problem)])
     return clean_text(text)
 
@@ -634,7 +634,7 @@ def _text_of(value: object, agent_name: str, ctx: Context) -> str:
         raise OutputError(ctx.block, "text", [("", problem)]) from error
     ctx.run.warn_once(
         f"{ctx.block}: not text",
-        f"debater {agent_name!r} returned a {type(value).__name__}; its str() stands in the transcript. "
+        f"debater {agent_name!r} returned a {type(value).__name__}, so its str() was recorded. "
         'Return a str or {"text": str}',
     )
     return coerced

@@ -130,7 +130,7 @@ class StateView(Generic[StateT]):
 
     def set(self, _: StateT, /) -> None:
         """Raise ReadOnly, naming the block."""
-        raise ReadOnly(f"the {self.resource.key} of its pattern", "blocks add to it by answering", block=self._block)
+        raise ReadOnly(f"the {self.resource.key} of its pattern", "blocks add to it through their answers", block=self._block)
 
 
 class Resources:

@@ -505,7 +505,7 @@ class TaskCollectionView:
             task_id = arguments[0] if arguments else options.get("task_id")
             if task_id in self._tasks.reserved:
                 what = f"task {task_id!r} of {self._tasks.collection_id!r}"
-                raise ReadOnly(what, "the task of a turn ends as the turn does", block=self._block)
+                raise ReadOnly(what, "the task of a turn ends together with the turn", block=self._block)
             changed: Task | None = method(*arguments, **options)
             return changed
 

@@ -333,7 +333,7 @@ def test_escalations_can_be_nested() -> None:
         ({"steps": [FIRST, FIRST]}, "`steps` must have different names"),
         ({"steps": [FIRST, 3]}, r"`steps\[1\]`"),
         ({"steps": [FIRST, SECOND], "until": "consensus"}, '`until` must be "agreement", "undisputed"'),
-        ({"steps": [FIRST, SECOND], "until": {"second": "agreement"}}, "must name steps before the last"),
+        ({"steps": [FIRST, SECOND], "until": {"second": "agreement"}}, "must name a step before the last"),
         ({"steps": [FIRST, SECOND], "until": {"first": 3}}, r"`until.first` must be"),
     ],
 )

@@ -36,7 +36,7 @@ def parse_text(answer: object, *, block: str) -> str:
     if is_blank(text):
         raise _misfit(block, "is blank")
     if len(text) > MAX_ARGUMENT_LENGTH:
-        raise _misfit(block, f"has {len(text):,} characters, at most {MAX_ARGUMENT_LENGTH:,} are allowed")
+        raise _misfit(block, f"has {len(text):,} characters, but at most {MAX_ARGUMENT_LENGTH:,} are allowed")
     return text
 
 
@@ -99,7 +99,7 @@ def _misfit(block: str, problem: str) -> OutputError:
 
 def _read(text: str, schema: Mapping[str, Any], block: str) -> object:
     if len(text) > MAX_ARGUMENT_LENGTH:
-        raise _misfit(block, f"has {len(text):,} characters, at most {MAX_ARGUMENT_LENGTH:,} are allowed")
+        raise _misfit(block, f"has {len(text):,} characters, but at most {MAX_ARGUMENT_LENGTH:,} are allowed")
     only = only_field(schema)
     is_text = only is not None and _is_text(schema["properties"][only], schema.get("$defs", {}))
     try:
@@ -190,7 +190,7 @@ def check_not_repeated(steps: Iterable[StepRow], run_id: str, answer: object, /,
     waiting = {request.block: request.place for request, reply in requests if reply is None}
     for request, last_reply in [pair for pair in requests if pair[1] is not None][-1:]:
         if last_reply == answer and request.block in waiting:
-            problem = "has this answer already: to give it once more, name its place"
+            problem = "already has this answer: to submit it again, specify its place"
             raise NotAwaited(store, run_id, problem, list(waiting.values()))
 
 
@@ -282,13 +282,13 @@ def _find_request(
     if len(waiting) == 1:
         return waiting[0]
     if waiting:
-        raise NotAwaited(store.name, run_id, "is waiting for several answers: say which one this is", open_places)
+        raise NotAwaited(store.name, run_id, "is waiting for several answers: specify which one this is", open_places)
     if matching:
         places = ", ".join(request.place for _, request in matching)
-        why = f"has an answer already at {places}, and the first one stands"
+        why = f"already has an answer at {places}, and the first answer is final"
     else:
         which = " and ".join(f"{name} {value}" for name, value in (("block", block), ("place", place)) if value)
-        why = f"is not waiting for an answer of {which}" if which else "is not waiting for an answer"
+        why = f"is not waiting for an answer from {which}" if which else "is not waiting for an answer"
     raise NotAwaited(store.name, run_id, why, open_places)
 
 

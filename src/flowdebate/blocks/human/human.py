@@ -120,10 +120,10 @@ class Human(Block[Any, Any]):
                 request, number = replace(request, problem=one_line(error_text(error))), number + 1
         if self._ask is None:
             hint = (
-                "Give the run a store, so that it can be suspended: run(…, store=…); or say how to ask: human(…, ask=…)"
+                "Give the run a store, so that it can be suspended: run(…, store=…); or pass a function that asks: human(…, ask=…)"
             )
             raise ConfigurationError(
-                f"human {self.name!r}", "store", None, "is required for a human without `ask`", hint=hint
+                f"human {self.name!r}", "store", None, "is required for a human without an `ask` function", hint=hint
             )
         return check(await result_of(self._ask(request)))
 

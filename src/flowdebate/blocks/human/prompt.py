@@ -170,7 +170,7 @@ def render_expected(schema: Mapping[str, Any] | None) -> str:
     needed = schema.get("required", ())
     lines = [_FIELDS]
     for name, part in schema.get("properties", {}).items():
-        optional = "" if name in needed else " (may be left out)"
+        optional = "" if name in needed else " (optional)"
         description = f" - {part['description']}" if part.get("description") else ""
         lines.append(f"- {name}: {kind_of(part, definitions)}{optional}{description}")
     return "\n".join(_lines(line) for line in lines)

@@ -114,7 +114,7 @@ class Terminal:
 
 
 def _ended(request: HumanRequest) -> OutputError:
-    return OutputError(request.block, "an answer", [("", "is missing: the input has ended")], by_person=True)
+    return OutputError(request.block, "an answer", [("", "is missing because the input has ended")], by_person=True)
 
 
 def value_typed(line: str, part: Mapping[str, Any], definitions: Mapping[str, Any]) -> object:

@@ -590,8 +590,8 @@ def warn_of_kin(location: str, judges: Sequence[Model | str], roster: Sequence[D
     if kin:
         pairs = ", ".join(f"{judge!r} judges, {debater!r} argues" for judge, debater in kin)
         warnings.warn(
-            f"{location}: a judge is of the family of a debater ({pairs}): it may favour its own style; choose "
-            "judges of other families",
+            f"{location}: a judge and a debater belong to the same model family ({pairs}), so the judge may "
+            "favour its own style; choose a judge from another family",
             FlowDebateWarning,
             stacklevel=4,
         )
@@ -605,8 +605,8 @@ def warn_of_named_judge(
     same = [member.name for member in roster if member.block is None and (member.model or default) == judges]
     if same:
         warnings.warn(
-            f"{location}: anonymize_transcript=False while the default judge shares a model with "
-            f"{', '.join(map(repr, same))}: a judge may favour text that it recognizes as its own; keep "
+            f"{location}: the default judge shares a model with {', '.join(map(repr, same))}, and with "
+            "anonymize_transcript=False it may recognize and favour its own text; keep "
             "anonymize_transcript=True, or give the judge another model (judge=JudgeOptions(model=...))",
             FlowDebateWarning,
             stacklevel=4,
