@@ -164,7 +164,7 @@ async def test_four_vendors_debate_over_mcp(vendor_stubs: Found) -> None:
     async with service, Client(create_server(service)) as client:
         begin = {"question": QUESTION, "max_rounds": 1, "model": SEATS, "wait": 50}
         wrong = await client.call_tool("start_debate", {**begin, "effort": {"sceptic": "low"}})
-        assert "`effort` names nobody in the run" in error_text(wrong)
+        assert "`effort` matches no name or role in the run" in error_text(wrong)
         details = structured_output(await client.call_tool("start_debate", {**begin, "effort": {"con": "high"}}))
         run = await service.run(details["run_id"])
     assert details["status"] == "complete"
@@ -260,7 +260,9 @@ def test_one_vendor_for_all_roles_is_reported(vendor_stubs: Found, monkeypatch: 
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
     for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
-    with pytest.warns(FlowDebateWarning, match=r"one vendor is set up, so all members are openai/gpt-5\.6-luna"):
+    with pytest.warns(
+        FlowDebateWarning, match=r"only one vendor is configured, so all members use openai/gpt-5\.6-luna"
+    ):
         council(name="rent")
     line = models_line(make_plan(PATTERNS["debate"], {"question": QUESTION, "model": ["each"]}))
     assert line.startswith("Model: openai/gpt-5.6-luna everywhere")
@@ -274,7 +276,7 @@ def test_one_vendor_for_all_roles_is_reported(vendor_stubs: Found, monkeypatch: 
 # Valid model mappings
 
 
-@pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
+@pytest.mark.filterwarnings("ignore:.*a judge and a debater belong to the same model family")
 @pytest.mark.parametrize("name", PATTERNS)
 def test_role_keys_match_those_of_the_pattern(name: str) -> None:
     """The function that builds the pattern accepts a model for each role key, and for no other."""
@@ -284,7 +286,7 @@ def test_role_keys_match_those_of_the_pattern(name: str) -> None:
     subject = {info.subject: page.example, **on}
     every = dict.fromkeys((*page.options.ROLES, page.options.SPEAKER, "default"), "openai/gpt-5")
     make_plan(info, {}, file={**subject, "model": every}).pattern()
-    with pytest.raises(ConfigurationError, match=r"names nobody in the run .*Choose .* or default"):
+    with pytest.raises(ConfigurationError, match=r"matches no name or role in the run .*Choose .* or default"):
         make_plan(info, {}, file={**subject, "model": {"sceptic": "openai/gpt-5"}})
 
 
@@ -293,7 +295,7 @@ def test_role_keys_match_those_of_the_pattern(name: str) -> None:
     [
         (
             {"sceptic": "local"},
-            r"names nobody in the run .*Did you mean skeptic\?",
+            r"matches no name or role in the run .*Did you mean skeptic\?",
         ),
         (
             {"moderator": "local"},
@@ -312,7 +314,9 @@ def test_an_unknown_role_is_rejected_with_the_valid_ones(model: dict[str, str], 
 def test_a_name_that_is_also_a_role_is_rejected() -> None:
     """The key would be ambiguous, but the debate is valid as long as no model uses that key."""
     sides = [Debater("skeptic", "x"), Debater("judge", "y")]
-    with pytest.raises(ConfigurationError, match="is ambiguous, being both a name and a role: rename the debater"):
+    with pytest.raises(
+        ConfigurationError, match="is ambiguous, because it is both a name and a role: rename the debater"
+    ):
         debate(name="rent", debaters=sides, model={"judge": "openai/gpt-5"})
     debate(name="rent", debaters=sides, model={"skeptic": "openai/gpt-5"})
 
@@ -345,7 +349,7 @@ def test_the_most_specific_key_applies(choice: dict[str, str]) -> None:
 # Missing models are reported before any call
 
 
-@pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
+@pytest.mark.filterwarnings("ignore:.*a judge and a debater belong to the same model family")
 @pytest.mark.parametrize("name", PATTERNS)
 def test_all_roles_of_a_pattern_are_known_in_advance(name: str) -> None:
     info = PATTERNS[name]
@@ -429,7 +433,7 @@ async def test_an_unusable_agent_cli_is_an_error_before_any_call(
     command = ["debate", QUESTION, "--no-store", *(text for seat in seats for text in ("--model", seat))]
     result = await asyncio.to_thread(CliRunner().invoke, app, command)
     assert result.exit_code == 2
-    sentence = "debate-debater-con, CliModel: the program claude is not installed, or not on the PATH"
+    sentence = "debate-debater-con, CliModel: the program claude is not installed or not on the PATH"
     assert sentence in " ".join(result.stderr.split())
     (tmp_path / "claude").write_text("#!/bin/sh\necho '{\"loggedIn\": false}'\nexit 1\n")
     (tmp_path / "claude").chmod(0o755)
@@ -437,7 +441,7 @@ async def test_an_unusable_agent_cli_is_an_error_before_any_call(
     async with service, Client(create_server(service)) as client:
         model = {"default": "openai/gpt-5-mini", "con": "cli/claude"}
         begun = await client.call_tool("start_debate", {"question": QUESTION, "model": model, "wait": 50})
-        assert "cli/claude asks for a login: run `claude` and sign in" in str(begun.content)
+        assert "cli/claude requires a login: run `claude` and sign in" in str(begun.content)
     assert not any(vendor.asked for vendor in vendor_stubs.values())
 
 
@@ -553,7 +557,7 @@ def checked_keys(vendor_stubs: Found) -> Callable[[], None]:
 
 
 @pytest.mark.anyio
-@pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
+@pytest.mark.filterwarnings("ignore:.*a judge and a debater belong to the same model family")
 @settings(max_examples=example_count(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(model=_CHOICES, keys=_OWN, fork=_CHOICES, imported=st.booleans())
 async def test_a_key_is_sent_to_no_other_address(

@@ -273,7 +273,7 @@ class ModelTimeout(ModelError):
 
     def __init__(self, seconds: float, *, what: str = "answer", **asker: Unpack[_Asker]) -> None:
         self.seconds = seconds
-        late = f"no {what} within {seconds:g} s" if seconds > 0 else "the time was up before the call began"
+        late = f"no {what} within {seconds:g} s" if seconds > 0 else "the deadline passed before the call began"
         super().__init__(late, **asker)
 
 
@@ -404,13 +404,11 @@ class LostToThinking(OutputTruncated):
         used = "" if not thought else f" ({thought:,} tokens)"
         if stopped:
             advice = "check the server's chat template and reasoning parser, or lower effort"
-            super().__init__(f"the model stopped after its thinking{used}, and wrote no answer: {advice}", **asker)
+            super().__init__(f"the model stopped after thinking{used} and wrote no answer: {advice}", **asker)
             return
-        first_step = (
-            "set max_tokens, which is left to the endpoint now" if room is None else f"raise max_tokens ({room:,})"
-        )
+        first_step = "set max_tokens (currently unset)" if room is None else f"raise max_tokens ({room:,})"
         super().__init__(
-            f"the model thought until its room was used up{used}, and wrote no answer: {first_step}, or lower effort",
+            f"the model used its whole token limit for thinking{used} and wrote no answer: {first_step}, or lower effort",
             **asker,
         )
 
@@ -492,7 +490,7 @@ class OutputError(FlowDebateError):
     `problems` are `(field, problem)` pairs; the field is empty if the problem concerns the whole value.
 
     >>> str(OutputError("ann", "a Vote", [("choice", "is missing")], by_person=True))
-    'the answer for ann does not fit: `choice` is missing'
+    'the answer for ann is invalid: `choice` is missing'
     """
 
     def __init__(
@@ -504,7 +502,7 @@ class OutputError(FlowDebateError):
         frame = f"block {block!r} must return {expected}:"
         if by_person:
             has_field = any(field for field, _ in self.problems)
-            frame = f"the answer for {block}{' does not fit:' if has_field else ''}"
+            frame = f"the answer for {block}{' is invalid:' if has_field else ''}"
         super().__init__(f"{frame} {listed(self.problems)}")
 
 
@@ -621,7 +619,7 @@ class QuorumLost(FlowDebateError):
         self.failures: dict[str, str] = dict(failures or {})
         names = f"only {join_choices(heard, word='and')}" if heard else "nobody"
         why = "; ".join(f"{name}: {error}" for name, error in self.failures.items())
-        message = f"block {block!r}: in round {round} {names} answered; the quorum is {quorum}"
+        message = f"block {block!r}: {names} answered in round {round}, but the quorum is {quorum}"
         super().__init__(f"{message} ({why})" if why else message)
 
 
@@ -632,7 +630,7 @@ class NoProposals(FlowDebateError):
         self.pattern = pattern
         self.failures: dict[str, str] = dict(failures)
         listed = "; ".join(f"{agent}: {error}" for agent, error in self.failures.items())
-        super().__init__(f"{pattern}: no agent has proposed anything ({listed})")
+        super().__init__(f"{pattern}: no agent made a proposal ({listed})")
 
 
 class LoopLimitExceeded(FlowDebateError):
@@ -718,7 +716,7 @@ class RunExists(StoreError):
 
     def __init__(self, store: str, run_id: str) -> None:
         self.run_id = run_id
-        super().__init__(store, f"there is a run {typed(run_id)} already")
+        super().__init__(store, f"run {typed(run_id)} already exists")
 
 
 class RunConflict(StoreError):
@@ -736,7 +734,7 @@ class RunChanged(StoreError):
         self.run_id = run_id
         self.differences: dict[str, tuple[str, ...]] = {name: tuple(lines) for name, lines in differences.items()}
         listed = "\n".join(f"{name}:\n  " + "\n  ".join(lines) for name, lines in self.differences.items())
-        super().__init__(store, f"run {run_id} was started with other options (- then, + now)\n{listed}")
+        super().__init__(store, f"run {run_id} was started with different options (- then, + now)\n{listed}")
 
 
 class RunUncertain(StoreError):
@@ -771,8 +769,8 @@ class NotRecordable(StoreError):
         self.key = key
         super().__init__(
             store,
-            f"run {run_id}: the result of {key} is not JSON data, and would not be the same when the run is resumed: "
-            f"{short_repr(got)}; name its type: ctx.step(…, returns=TYPE)",
+            f"run {run_id}: the result of {key} is not JSON data, so it could not be restored when the run is resumed: "
+            f"{short_repr(got)}; declare its type: ctx.step(…, returns=TYPE)",
         )
 
 
@@ -797,7 +795,7 @@ class DeadLetter(StoreError):
         self.recoveries = recoveries
         super().__init__(
             store,
-            f"run {run_id} has crashed its process {recoveries} times in a row without progress, and is not resumed; "
+            f"run {run_id} has crashed its process {recoveries} times in a row without progress and will not be resumed; "
             "it can still be read, or resumed with retry_dead_letter=True",
         )
 
@@ -826,5 +824,5 @@ class IllegalTransition(TaskError):
         self.action = action
         self.status = status
         self.allowed: tuple[str, ...] = tuple(allowed)
-        why = reason if status in allowed else f"it is {status}, and must be {' or '.join(allowed)}"
+        why = reason if status in allowed else f"it is {status}, but must be {' or '.join(allowed)}"
         super().__init__(f"cannot {action} task {task_id!r}: {why}")

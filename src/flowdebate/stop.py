@@ -87,7 +87,7 @@ class Condition(ABC):
         return _Not(self)
 
     def __bool__(self) -> NoReturn:
-        raise ConfigurationError("stop", self.name, None, "cannot be combined by and, or, not; use &, | and ~")
+        raise ConfigurationError("stop", self.name, None, "cannot be combined with and, or, not; use &, | and ~")
 
     def __str__(self) -> str:
         return self.name
@@ -293,7 +293,7 @@ def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | N
     else:
         _check_name("stop.when()", name)
     if name in PATTERNS_OWN:
-        hint = 'stop.when(function, name="…")'
+        hint = 'Pass another name: stop.when(function, name="…")'
         raise ConfigurationError("stop.when()", "name", name, "is reserved for patterns", hint=hint)
     return _SingleCondition(name, function, function)
 

@@ -392,7 +392,7 @@ def test_real_models_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: InspectModel(7), r"`model` must be a model name or a Model of Inspect \(got 7\)"),
+        (lambda: InspectModel(7), r"`model` must be a model name or an Inspect Model \(got 7\)"),
         (lambda: debate_solver("city"), "`pattern` must be a pattern or another block"),  # type: ignore[arg-type]
         (lambda: debate_solver(CITY, run_id="r"), "`run_id` cannot be set"),
         (lambda: debate_scorer(GRADING, correct=""), "`correct` must be the stance of the side"),

@@ -122,5 +122,5 @@ def test_an_agent_uses_a_pattern_as_a_tool() -> None:
 
 
 def test_only_agents_are_accepted() -> None:
-    with pytest.raises(ConfigurationError, match=r"`agent` must be an Agent of the OpenAI Agents SDK \(got gpt\)"):
+    with pytest.raises(ConfigurationError, match=r"`agent` must be an Agent from the OpenAI Agents SDK \(got gpt\)"):
         AgentModel("gpt")

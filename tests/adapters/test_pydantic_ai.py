@@ -143,7 +143,7 @@ def test_an_agent_uses_a_pattern_as_a_tool() -> None:
 
 
 def test_only_agents_are_accepted() -> None:
-    with pytest.raises(ConfigurationError, match=r"`agent` must be an Agent of pydantic-ai \(got gpt\)"):
+    with pytest.raises(ConfigurationError, match=r"`agent` must be a pydantic-ai Agent \(got gpt\)"):
         AgentModel("gpt")
 
 

@@ -328,7 +328,7 @@ async def test_fields_are_entered_one_by_one_and_requested_again() -> None:
     finding = await typed.ask(human(name="ann", output_schema=Finding, ask=print))
     assert finding == Finding(grade="bad", points=["late", "long"], sure=False, score=7)
     output = typed.shown.getvalue()
-    assert "Please answer again: the answer for ann does not fit: `grade` must be good or bad" in output
+    assert "Please answer again: the answer for ann is invalid: `grade` must be good or bad" in output
     assert output.count("grade (good or bad): ") == 2
 
 

@@ -319,9 +319,11 @@ def test_non_resources_are_rejected(resources: Any) -> None:
 
 def test_unknown_resources_are_an_error_with_the_available_ones() -> None:
     block = handler(lambda _, ctx: ctx.resources.transcript, resources={"counter": counter()}, name="reads")
-    with pytest.raises(AttributeError, match=r"no resource 'transcript' is in reach \(there: 'counter'\); declare it"):
+    with pytest.raises(
+        AttributeError, match=r"no resource 'transcript' is available here \(available: 'counter'\); declare it"
+    ):
         block.run_sync(0)
-    with pytest.raises(KeyError, match=r"no resource 'x' is in reach \(there: none"):
+    with pytest.raises(KeyError, match=r"no resource 'x' is available here \(available: none"):
         handler(lambda _, ctx: ctx.resources["x"]).run_sync(0)
 
 

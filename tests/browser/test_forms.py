@@ -354,7 +354,7 @@ def test_an_unreadable_file_is_reported_at_the_sources(
     page.get_by_label("Add files").set_input_files([tmp_path / "app.bin"])
     page.get_by_role("button", name="Start the debate").click()
     problems = page.locator("#problems")
-    problems.get_by_text("app.bin: is binary: only texts, documents and images").wait_for()
+    problems.get_by_text("app.bin: is binary: only text, documents and images").wait_for()
     assert page.url.endswith("/new?example=true")
 
 

@@ -49,7 +49,7 @@ def test_run_waits_for_its_humans_and_continues() -> None:
     assert '`winner` must be "cap rents" or "free rents", or null (got nobody)' in wrong.stderr
     assert (later.exit_code, f"flowdebate resume {run}" in later.stderr) == (0, True)
     assert (result.exit_code, "Winner: pro (cap rents)" in result.stdout) == (0, True)
-    assert (twice.exit_code, "the first one stands" in twice.stderr) == (1, True)
+    assert (twice.exit_code, "the first answer is final" in twice.stderr) == (1, True)
 
 
 def test_roles_are_checked_before_any_call() -> None:

@@ -269,7 +269,7 @@ def test_different_questions_under_one_batch_id_are_rejected(question_folder: Pa
         (question_folder / "q.csv").write_text(f"{QUESTIONS}4,Coffee?\n")
         longer = run_batch(played, "q.csv", "--batch-id", "b")
     assert (changed.exit_code, longer.exit_code) == (2, 0)
-    assert "run b-0 was started with other options" in changed.stderr
+    assert "run b-0 was started with different options" in changed.stderr
     assert "Questions: 4 (2 done before)\n" in longer.stdout
 
 

@@ -28,7 +28,7 @@ MISUSE = {
     "debate Q --debater pro": "--debater must be NAME=STANCE (got pro).",
     "debate Q --max-seconds -1": "--max-seconds must be greater than 0 (got -1.0).",
     "debate Q --on-flip x": "--on-flip must be average, abstain, tie or human (got x).",
-    "debate Why? --human pro": "The question does not say what the sides are: "
+    "debate Why? --human pro": "The question does not name the sides: "
     "define them with --debater NAME=STANCE so that a human can argue for one.",
     "debate Q --store x --no-store": "--store cannot be combined with --no-store.",
     "debate Q --record a --replay b": "--replay cannot be combined with --record.",

@@ -188,15 +188,39 @@ def test_a_biased_letter_judge_names_no_winner() -> None:
 
 WRONG = {
     ("--answer-form", "word"): "--answer-form must be winner, scores, letter or letter_after_reasons",
-    ("--answer-form", "winner", "--schedule", "cyclic"): "--answer-form must be scores with a panel, labels, or",
-    ("--answer-form", "letter", "--curtail"): "--curtail cannot be combined with letters: log-odds have no bound",
-    ("--answer-form", "scores", "--decided-by", "log_odds"): "--decided-by cannot be log_odds without letters",
-    ("--answer-form", "letter", "--human", "judge"): "--human cannot include judge with options of a judging model",
-    ("--answer-form", "letter", "--criterion", "clear"): "--criterion requires answers with scores",
+    (
+        "--answer-form",
+        "winner",
+        "--schedule",
+        "cyclic",
+    ): "--answer-form must be scores when there is a panel, labels, or",
+    (
+        "--answer-form",
+        "letter",
+        "--curtail",
+    ): "--curtail cannot be combined with answers by letter, whose log-odds have no bound",
+    (
+        "--answer-form",
+        "scores",
+        "--decided-by",
+        "log_odds",
+    ): "--decided-by cannot be log_odds unless the judge answers by letter",
+    (
+        "--answer-form",
+        "letter",
+        "--human",
+        "judge",
+    ): "--human cannot include the judge when options for a judge model are set",
+    ("--answer-form", "letter", "--criterion", "clear"): "--criterion requires the answer form scores",
     ("--criterion", "=2"): '--criterion must be a list of NAME or NAME=WEIGHT (got ["=2"])',
-    ("--criterion", "clear=0"): "--criterion must be 1 to 20 names with weights greater than 0 and at most 1,000",
+    ("--criterion", "clear=0"): "--criterion must contain 1 to 20 names, with weights greater than 0 and at most 1,000",
     ("--criterion", "clear=2", "--criterion", "clear"): "--criterion must not contain duplicates",
-    ("--criterion", "clear", "--human", "judge"): "--human cannot include judge with options of a judging model",
+    (
+        "--criterion",
+        "clear",
+        "--human",
+        "judge",
+    ): "--human cannot include the judge when options for a judge model are set",
     ("--min-log-odds", "-1"): "--min-log-odds must be at least 0",
     ("--schedule", "both"): '"single", "swap", "cyclic", "full" or "sampled(n)"',
     ("--on-flip", "ignore"): "average, abstain, tie or human",
@@ -204,8 +228,13 @@ WRONG = {
         "--curtail",
         "--on-flip",
         "tie",
-    ): "`--curtail` cannot be combined with `--on-flip` tie: ballots that are left out cannot flip",
-    ("--schedule", "swap", "--human", "judge"): "--human cannot include judge with options of a judging model",
+    ): "`--curtail` cannot be combined with `--on-flip` tie: `on_flip` needs the ballots of both orders",
+    (
+        "--schedule",
+        "swap",
+        "--human",
+        "judge",
+    ): "--human cannot include the judge when options for a judge model are set",
 }
 
 

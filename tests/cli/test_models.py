@@ -82,7 +82,7 @@ def test_without_a_model_the_setup_options_are_listed(monkeypatch: pytest.Monkey
     assert result.stdout.startswith(
         "No model is set up.\nNeither FLOWDEBATE_MODEL nor the key of a provider is set, no "
     )
-    assert "(ollama answers, but has none)" in result.stdout
+    assert "(ollama is running, but has none)" in result.stdout
     assert re.search(r"^ollama +none needed +has no model +http", result.stdout, re.MULTILINE)
     assert re.search(r"^vllm +none needed +does not answer +http", result.stdout, re.MULTILINE)
 

@@ -129,4 +129,4 @@ def test_a_fork_is_continued_by_its_id() -> None:
         assert len(on.bodies) - calls == 3
     assert [result.exit_code for result in (early, first, second, other)] == [3, 0, 0, 1]
     assert json.loads(first.stdout)["raw"] == json.loads(second.stdout)["raw"]
-    assert "there is a run rents-2 already" in other.stderr
+    assert "run rents-2 already exists" in other.stderr

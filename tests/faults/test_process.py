@@ -97,7 +97,7 @@ def test_a_function_that_blocks_the_loop_is_logged(caplog: pytest.LogCaptureFixt
 
     with caplog.at_level(logging.WARNING, logger="flowdebate"):
         busy.run_sync(0)
-    assert re.search(r"block 'busy' held the event loop for 1\.\d s", caplog.text)
+    assert re.search(r"block 'busy' blocked the event loop for 1\.\d s", caplog.text)
     assert "asyncio.to_thread" in caplog.text
 
 
@@ -107,7 +107,7 @@ def test_argument_length_is_limited() -> None:
     The error does not quote it.
     """
     sides = [Debater("tenant", "cap rents", block=lambda _: "x" * 1_000_001), SIDES[1]]
-    with pytest.raises(OutputError, match="has 1,000,001 characters, and may have 1,000,000") as caught:
+    with pytest.raises(OutputError, match="has 1,000,001 characters, but at most 1,000,000 are allowed") as caught:
         debate(name="rent", debaters=sides).run_sync("Cap?", model=ScriptedModel())
     assert len(str(caught.value)) < 300
 

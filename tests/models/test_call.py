@@ -71,7 +71,7 @@ class Case:
 CASES = [
     Case("None", None, MalformedResponse, "must be a ModelResponse, got None"),
     Case("a plain str", "text", MalformedResponse, "must be a ModelResponse"),
-    Case("text that is bytes", ModelResponse(text=b"x"), MalformedResponse, "text of a model must be a str"),  # type: ignore[arg-type]
+    Case("text that is bytes", ModelResponse(text=b"x"), MalformedResponse, "text returned by a model must be a str"),  # type: ignore[arg-type]
     Case("text that is None", ModelResponse(text=None), MalformedResponse, "must be a str, got None"),  # type: ignore[arg-type]
     Case("usage that is a dict", ModelResponse(text="x", usage={}), MalformedResponse, "a Usage"),  # type: ignore[arg-type]
     Case("an unknown finish", ModelResponse(text="x", finish="eos"), MalformedResponse, "'length'"),  # type: ignore[arg-type]

@@ -312,7 +312,7 @@ async def check_sign_in(model: CliModel, *, is_ready: bool) -> None:
         if is_ready:
             await model.check_ready()
         else:
-            with pytest.raises(AuthenticationFailed, match=f"asks for a login: run `{model.name.split('/')[1]}"):
+            with pytest.raises(AuthenticationFailed, match=f"requires a login: run `{model.name.split('/')[1]}"):
                 await model.check_ready()
 
 
@@ -661,7 +661,7 @@ async def test_unsupported_requests_are_rejected_before_the_call(install_fake: C
 def test_a_missing_program_is_reported_before_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     check_model("cli/claude/opus", location="run")
-    with pytest.raises(ConfigurationError, match="the program claude is not installed, or not on the PATH"):
+    with pytest.raises(ConfigurationError, match="the program claude is not installed or not on the PATH"):
         resolve_model("cli/claude")
     for wrong in ("cli/cursor", "cli/", "cli/claude/", "cli/opencode/--attach=http://127.0.0.1:9", "cli/claude/ -p"):
         with pytest.raises(ConfigurationError, match="cli/opencode"):

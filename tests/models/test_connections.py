@@ -342,6 +342,6 @@ async def test_an_unreachable_proxy_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     model = OpenAIModel("gpt-5-mini", base_url="https://api.openai.example/v1", api_key="k", retry=None)
-    with pytest.raises(ModelUnavailable, match=r"through the proxy that the environment names .*HTTPS_PROXY") as caught:
+    with pytest.raises(ModelUnavailable, match=r"through the proxy set in the environment .*HTTPS_PROXY") as caught:
         await ask(model, ModelRequest(messages=[{"role": "user", "content": "Hello"}], block="b"))
     assert caught.value.transient

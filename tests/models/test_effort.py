@@ -120,7 +120,7 @@ async def test_an_answer_lost_to_thinking_gets_a_higher_default_limit() -> None:
         await exchange.json(body)
 
     async with ChatServer({"m": think}) as server:
-        with pytest.raises(LostToThinking, match=r"\(4,096 tokens\), and wrote no answer: raise max_tokens \(8,192\)"):
+        with pytest.raises(LostToThinking, match=r"\(4,096 tokens\) and wrote no answer: raise max_tokens \(8,192\)"):
             await ask(OpenAIModel("m", base_url=server.base_url, retry=Retry(first_wait=0)), question())
     assert [body.get("max_tokens") for body in server.bodies] == [None, 8_192]
 

@@ -122,7 +122,7 @@ async def test_an_unsendable_request_is_not_a_server_failure(client: str) -> Non
     async with serving(client, answer_any) as server:
         model = make_model(client, server)
         request = question(extra={"stop": object()})
-        with pytest.raises(RequestRejected, match="was not sent: a parameter of the request is not JSON"):
+        with pytest.raises(RequestRejected, match="was not sent: a parameter of the request cannot be encoded as JSON"):
             await ask(model, request)
     assert server.posts == 0
     assert len(request.attempts.made) == 1
@@ -137,7 +137,7 @@ def test_an_argument_unknown_to_the_sdk_is_named() -> None:
     arguments = {"model": "m", "messages": [], "max_tokens": 1}
     rejected = find_unsendable(TypeError("create() got an unexpected keyword"), create, {**arguments, "tempo": 1})
     assert rejected is not None
-    assert "does not fit the installed SDK" in str(rejected)
+    assert "is incompatible with the installed SDK" in str(rejected)
     assert "'tempo'" in str(rejected)
     assert find_unsendable(TypeError("an answer of another type"), create, arguments) is None
     assert find_unsendable(OSError("gone"), create, {**arguments, "tempo": 1}) is None
@@ -327,7 +327,7 @@ async def test_thinking_in_a_separate_field_is_counted(client: str) -> None:
 
 async def test_an_answer_that_stops_during_thinking_is_reported() -> None:
     """The token limit was high enough, so raising it would not help."""
-    with pytest.raises(LostToThinking, match="stopped after its thinking") as caught:
+    with pytest.raises(LostToThinking, match="stopped after thinking") as caught:
         await ask_model("aiohttp", completion("<think>I doubt it."))
     assert caught.value.stopped
 

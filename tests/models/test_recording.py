@@ -472,7 +472,7 @@ async def test_a_mismatch_shows_the_difference_from_the_recording(
     with pytest.raises(CassetteMismatch) as caught:
         await ask(ReplayModel(path), request)
     message = str(caught.value)
-    assert message.startswith(f"{path} does not hold this call")
+    assert message.startswith(f"{path} does not contain this call")
     assert "--- recorded\n+++ asked\n@@" in message
     assert re.search(r"^\+", message.rpartition("@@")[2], re.MULTILINE)
     assert "another seed" in message

@@ -618,7 +618,7 @@ async def test_a_limit_per_minute_is_awaited(body: Any, wait: float | None) -> N
 
 
 @pytest.mark.parametrize(
-    ("path", "hint"), [("", "/v1"), ("/api", "/api/v1"), ("/v1/chat", "it must be the address below which")]
+    ("path", "hint"), [("", "/v1"), ("/api", "/api/v1"), ("/v1/chat", "it must be the address to which")]
 )
 @pytest.mark.parametrize("kind", ["text/plain", "text/html"])
 async def test_a_wrong_address_is_explained(path: str, hint: str, kind: str) -> None:

@@ -123,7 +123,7 @@ def test_only_debaters_in_a_debate_have_stances(pattern: str) -> None:
     other = Persona("a") if debating else Debater("a", "for")
     error = rejection_of(pattern, **{field: [other, speaker(pattern, "b")]})
     assert error.field == f"{field}[0]"
-    assert error.problem.startswith(f"must be a {WHAT[pattern]}, or a dict with name")
+    assert error.problem.startswith(f"must be a {WHAT[pattern]}, or a dict with the keys name")
     keys = {} if debating else {"stance": "for"}
     error = rejection_of(pattern, **{field: [{"name": "a", **keys}, speaker(pattern, "b")]})
     assert error.field == f"{field}[0]"
@@ -208,17 +208,17 @@ def test_invalid_visibilities_are_rejected(pattern: str, role: str, value: Any) 
 
 
 ABSENT = {
-    ("debate", "moderator"): "True for the default, None or False for none, a block or a function",
-    ("debate", "judge"): "None for the default, a block or a function",
-    ("debate", "synthesizer"): "None for the default, False for none, a block or a function",
-    ("round_robin", "referee"): "True for the default, None or False for none, a block or a function",
-    ("deliberation", "moderator"): "None for the default, False for none, a block or a function",
+    ("debate", "moderator"): "True (the default), None or False (none), a block, or a function",
+    ("debate", "judge"): "None (the default), a block, or a function",
+    ("debate", "synthesizer"): "None (the default), False (none), a block, or a function",
+    ("round_robin", "referee"): "True (the default), None or False (none), a block, or a function",
+    ("deliberation", "moderator"): "None (the default), False (none), a block, or a function",
     ("council", "chair"): "a block or a function",
-    ("critique", "author"): "None for the default, a block or a function",
-    ("critique", "judge"): "None for the default, a block or a function",
-    ("review", "merger"): "None for the default, False for none, a block or a function",
-    ("consensus", "judge"): "True for the default, None or False for none, a block or a function",
-    ("consensus", "tie_break"): "True for the default, None or False for none, a block or a function",
+    ("critique", "author"): "None (the default), a block, or a function",
+    ("critique", "judge"): "None (the default), a block, or a function",
+    ("review", "merger"): "None (the default), False (none), a block, or a function",
+    ("consensus", "judge"): "True (the default), None or False (none), a block, or a function",
+    ("consensus", "tie_break"): "True (the default), None or False (none), a block, or a function",
 }
 """Valid values for role options other than blocks.
 

@@ -98,7 +98,7 @@ def test_stop_reason_survives_the_wire_format(pattern: str) -> None:
     if pattern != "consensus":
         wire = raw.to_wire()
         assert type(raw).model_validate(wire | {"stopReason": "predicate"}).stop_reason == "predicate"
-        with pytest.raises(ValueError, match="printable text of one line"):
+        with pytest.raises(ValueError, match="one line of printable text"):
             type(raw).model_validate(wire | {"stopReason": "x\n# Verdict: yes"})
 
 

@@ -94,7 +94,9 @@ def test_documents_that_need_too_much_memory_are_reported() -> None:
 @pytest.mark.slow
 def test_documents_that_crash_the_converter_are_reported(converter: Converter) -> None:
     """A library may terminate the whole process if it cannot allocate memory."""
-    with pytest.raises(BadFile, match=r"^a\.pdf: ends the process that reads it: .* takes more than 400 MB of memory"):
+    with pytest.raises(
+        BadFile, match=r"^a\.pdf: crashes the process that reads it: .* takes more than 400 MB of memory"
+    ):
         converter.convert("a.pdf", CORPUS["compression"]["twice.pdf"](), ".pdf")
 
 

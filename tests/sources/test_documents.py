@@ -173,10 +173,10 @@ BOMB = {"word/document.xml": "0" * 100_000_001}
     ("name", "make", "why"),
     [
         ("a.pdf", lambda: make_pdf(1, password="p"), "is encrypted"),  # noqa: S106 - of a test
-        ("a.pdf", lambda: make_pdf(1, text=False), "has no text in it: a scanned document"),
+        ("a.pdf", lambda: make_pdf(1, text=False), "contains no text: a scanned document"),
         ("a.pdf", lambda: b"%PDF-1.7 broken", "is not a readable PDF document"),
         ("a.pdf", lambda: b"plain text", "is not a readable PDF document"),
-        ("a.docx", lambda: b"\xd0\xcf\x11\xe0 old", "is encrypted, or of a version before 2007"),
+        ("a.docx", lambda: b"\xd0\xcf\x11\xe0 old", "is encrypted, or in a format from before 2007"),
         ("a.docx", lambda: b"no zip", "is not a readable DOCX document"),
         ("a.docx", lambda: make_docx()[:-40], "is not a readable DOCX document"),
         ("a.docx", lambda: zip_files(BOMB), "unpacks to more than 100 MB"),
@@ -368,7 +368,7 @@ def test_hidden_spreadsheet_parts_are_omitted_and_named(tmp_path: Path) -> None:
 def test_formulas_without_a_cached_result_are_shown_as_text(tmp_path: Path) -> None:
     source = read(tmp_path, "a.xlsx", save_book(sheet([["a", "b", "sum"], [2, 3, "=A2+B2"]])))
     assert "| 2 | 3 | =A2+B2 |" in source.text
-    assert source.unread == "results of 1 formula: open and save it to have them"
+    assert source.unread == "results of 1 formula: open and save the file to compute them"
 
 
 def test_hidden_slides_are_omitted_and_empty_ones_named(tmp_path: Path) -> None:
@@ -432,13 +432,13 @@ def test_byte_order_marks_determine_the_encoding(tmp_path: Path, encoding: str) 
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [
-        ("a.doc", b"\xd0\xcf\x11\xe0\0", "is of the kind .doc, which is not read: save it as .docx"),
-        ("a.ods", b"PK\x03\x04\0", "is of the kind .ods, which is not read: save it as .xlsx"),
-        ("letter", b"{\\rtf1 Dear all", "is of the kind .rtf, which is not read: save it as .docx"),
-        ("report", b"PK\x03\x04\0", "is binary, an archive: unpack it; a document needs a name that ends in .docx"),
-        ("a.log", b"one\n" * 300 + b"tw\0o\n", "line 301: has a NUL byte, which no text has"),
+        ("a.doc", b"\xd0\xcf\x11\xe0\0", "has the unsupported type .doc: save it as .docx"),
+        ("a.ods", b"PK\x03\x04\0", "has the unsupported type .ods: save it as .xlsx"),
+        ("letter", b"{\\rtf1 Dear all", "has the unsupported type .rtf: save it as .docx"),
+        ("report", b"PK\x03\x04\0", "is an archive: unpack it, or, if it is a document, end its name in .docx"),
+        ("a.log", b"one\n" * 300 + b"tw\0o\n", "line 301: contains a NUL byte, so the file is not text"),
         ("a.txt", codecs.BOM_UTF16_LE + b"a", "line 1: not valid UTF-16"),
-        ("a.bin", b"\x7fELF\0\0\0", "is binary: only texts, documents and images"),
+        ("a.bin", b"\x7fELF\0\0\0", "is binary: only text, documents and images"),
     ],
 )
 def test_unread_files_are_reported_with_the_actual_reason(tmp_path: Path, name: str, data: bytes, why: str) -> None:

@@ -74,7 +74,7 @@ def test_folders_are_read_without_secrets_links_and_ignored_files(folder: Path) 
         "debug.log": "is in .gitignore",
         "notes/costs.tmp": "is in .gitignore",
         "blank.txt": "is empty: a source must contain text",
-        "picture.bin": "is binary: only texts, documents and images (PNG, JPEG, WebP, GIF) can be sources",
+        "picture.bin": "is binary: only text, documents and images (PNG, JPEG, WebP, GIF) can be sources",
         "latin.txt": "line 1: not valid UTF-8",
         "link.txt": "is a link",
         "up/": "is a link",

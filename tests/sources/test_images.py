@@ -230,13 +230,13 @@ def test_images_have_limits(tmp_path: Path) -> None:
     big, image = tmp_path / "big.png", tmp_path / "a.png"
     big.write_bytes(png() + bytes(3_750_000))
     image.write_bytes(png() + bytes(3_500_000))
-    with pytest.raises(BadFile, match=r"big\.png: is larger than 3\.75 MB, the most that providers take"):
+    with pytest.raises(BadFile, match=r"big\.png: is larger than 3\.75 MB, the most that providers accept"):
         read_sources([str(big)])
     with pytest.raises(BadFile, match="has more than 10 MB of images"):
         read_sources([f"{name}={image}" for name in "abc"])
     for text, why in (
-        ("data:image/png;base64,%%%", "is not a file: its base64 is broken"),
-        ("data:image/png;base64,AAAA", r"is binary: only texts, documents and images \(PNG, JPEG, WebP, GIF\) can be"),
+        ("data:image/png;base64,%%%", "is not a file: its base64 is invalid"),
+        ("data:image/png;base64,AAAA", r"is binary: only text, documents and images \(PNG, JPEG, WebP, GIF\) can be"),
     ):
         with pytest.raises(BadFile, match=f"chart: {why}"):
             council(name="c", members=[{"name": "a"}, {"name": "b"}], sources={"chart": text})
@@ -247,7 +247,7 @@ def test_images_in_a_folder_are_omitted(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("Rents rose.")
     (tmp_path / "logo.png").write_bytes(png())
     reasons = {source.name: source.left_out for source in read_sources([f"docs={tmp_path}"])}
-    assert reasons == {"docs/notes.md": None, "docs/logo.png": "is an image: name it itself to show it"}
+    assert reasons == {"docs/notes.md": None, "docs/logo.png": "is an image: pass the image itself to include it"}
 
 
 def test_http_requests_can_include_images_as_data_urls() -> None:
@@ -269,4 +269,4 @@ def test_http_requests_can_include_images_as_data_urls() -> None:
         broken = {**options, "sources": {"chart.png": "data:image/png;base64,AAAA"}}
         refused = server.post("/runs", {**BRIEF, "options": broken})
         assert refused.status_code == 422
-        assert "chart.png: is binary: only texts, documents and images" in refused.text
+        assert "chart.png: is binary: only text, documents and images" in refused.text

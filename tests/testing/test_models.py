@@ -45,7 +45,7 @@ def test_calls_beyond_the_script_are_an_error() -> None:
 def test_unused_replies_fail_assert_complete() -> None:
     model = ScriptedModel("one", "two", "three")
     ASK.run_sync("a", model=model)
-    with pytest.raises(ScriptError, match="2 of 3 replies were not asked for; the next is 'two'"):
+    with pytest.raises(ScriptError, match="2 of 3 replies of the script were not used; the next is 'two'"):
         model.assert_complete()
 
 

@@ -157,7 +157,7 @@ class _Writer:
 
     def _refuse(self, value: object, text: str) -> str:
         if self._strict:
-            message = f"JSON cannot hold {type(value).__name__}: {text}"
+            message = f"JSON cannot represent {type(value).__name__}: {text}"
             raise ValueError(message)
         self._take(len(text))
         return text

@@ -74,7 +74,7 @@ class InspectModel(AdaptedModel):
         from inspect_ai.model import GenerateConfig, Model
 
         if model is not None and not isinstance(model, Model) and not (isinstance(model, str) and model.strip()):
-            raise ConfigurationError(location, "model", model, "must be a model name or a Model of Inspect")
+            raise ConfigurationError(location, "model", model, "must be a model name or an Inspect Model")
         super().__init__(location, name or f"inspect-ai/{role or model or 'evaluated'}", retry)
         self._model = model
         self._role = role

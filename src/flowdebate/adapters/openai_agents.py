@@ -57,7 +57,7 @@ class AgentModel(AdaptedModel):
         from agents import Agent, RunConfig
 
         if not isinstance(agent, Agent):
-            raise ConfigurationError(location, "agent", agent, "must be an Agent of the OpenAI Agents SDK")
+            raise ConfigurationError(location, "agent", agent, "must be an Agent from the OpenAI Agents SDK")
         super().__init__(location, name or f"openai-agents/{agent.name}", retry)
         self._agent = agent
         self._context = context

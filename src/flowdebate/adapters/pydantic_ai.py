@@ -48,7 +48,7 @@ class AgentModel(AdaptedModel):
         from pydantic_ai.agent import AbstractAgent
 
         if not isinstance(agent, AbstractAgent):
-            raise ConfigurationError(location, "agent", agent, "must be an Agent of pydantic-ai")
+            raise ConfigurationError(location, "agent", agent, "must be a pydantic-ai Agent")
         super().__init__(location, name or f"pydantic-ai/{agent.name or 'agent'}", retry)
         self._agent = agent
         self._deps = deps

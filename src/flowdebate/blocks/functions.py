@@ -414,7 +414,9 @@ def _function_tool(function: Function, location: str) -> Tool:
 
     name = getattr(function, "__name__", type(function).__name__)
     if name == "<lambda>":
-        raise ConfigurationError(location, "tools", function, "must be named functions, because the model calls them by name")
+        raise ConfigurationError(
+            location, "tools", function, "must be named functions, because the model calls them by name"
+        )
     docs = docstring_parser.parse(inspect.getdoc(function) or "")
     # line breaks in a description merely reflect the line width of the source code
     described = {item.arg_name: " ".join((item.description or "").split()) or None for item in docs.params}

@@ -146,14 +146,13 @@ def check_makers(
     >>> models = {"Ada": "openai/gpt-5-mini", "Ben": "openrouter/openai/gpt-5"}
     >>> check_makers(models, location="review", not_vendor=["anthropic"], min_vendors=2, seats="reviewers")
     Traceback (most recent call last):
-    flowdebate.errors.ConfigurationError: review: too few vendors: `min_vendors` is 2, and all reviewers have models...
+    flowdebate.errors.ConfigurationError: review: too few vendors: `min_vendors` is 2, but all reviewers use models...
     """
     excluded = {maker_of(vendor): vendor for vendor in not_vendor}
     for name, model in models.items():
         if (maker := maker_of(model)) in excluded:
-            sentence = (
-                f"{location}: {name} uses {model}, a model by {maker}, which `not_vendor` excludes. Choose another for {name}."
-            )
+            finding = f"{name} uses {model}, a model by {maker}, which `not_vendor` excludes"
+            sentence = f"{location}: {finding}. Choose another model for {name}."
             raise ConfigurationError(location, "not_vendor", excluded[maker], message=sentence)
     makers = dict.fromkeys(map(maker_of, models.values()))
     if min_vendors is not None and len(makers) < min_vendors:
@@ -174,9 +173,7 @@ def default_vendor_models(model: ModelChoice, *, location: str, without: Sequenc
         or not (models := list_available_models(without=without))
     ):
         return model
-    message = (
-        f"no model is set, so {', '.join(models)} are used; pass models or set FLOWDEBATE_MODEL to choose others"
-    )
+    message = f"no model is set, so {', '.join(models)} are used; pass models or set FLOWDEBATE_MODEL to choose others"
     if len(models) == 1:
         message = f"only one vendor is configured, so all members use {models[0]}; see {cite(ONE_MODEL)}"
     # the caller of the pattern's function is four frames up, above this function, the factory and its wrapper

@@ -466,7 +466,9 @@ class Turn(Block[Any, Any]):
             subject = self._input_type.about(state.question) if turn is None else turn
             answer = await ask(debater, subject, reading, self._failures)
             if transcript.state is not before:  # a recording block inside the debater's block has changed it
-                raise ReadOnly("the transcript of its pattern", "debaters add to it through their answers", block=debater.name)
+                raise ReadOnly(
+                    "the transcript of its pattern", "debaters add to it through their answers", block=debater.name
+                )
             task.end_review()
             return await self._record(answer, ctx.below(self._record))
 
@@ -589,7 +591,7 @@ def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None
     """Record a truncated or empty contribution from `agent_name`."""
     error: FlowDebateError = OutputError(ctx.block, "an argument", [("text", "is empty")])
     if flag == "cut_off":
-        error = OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+        error = OutputTruncated("the answer was cut off before its end: raise max_tokens")
     record_failure(error, ctx, block=ctx.block, role="debater", name=agent_name, stance=stance, instead=flag)
 
 

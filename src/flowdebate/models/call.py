@@ -481,8 +481,8 @@ def _warn_of_cut(server: str | None, model: str | None) -> None:
     """Warn about a truncated prompt, once per model and address."""
     del server  # needed only as a cache key, for one warning per model and address
     warnings.warn(
-        f"model {model!r} counted far fewer tokens than it was sent: the server probably cut the prompt. Raise its "
-        "context length, such as num_ctx of Ollama",
+        f"model {model!r} counted far fewer tokens than it was sent: the server probably truncated the prompt. Raise "
+        "its context length (num_ctx in Ollama)",
         FlowDebateWarning,
         stacklevel=2,
     )
@@ -538,9 +538,7 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
         return _read_strictly(data, request.output)
     except SchemaViolation as violation:
         if response.finish == "length":
-            raise OutputTruncated(
-                "the answer was cut off before its end: give it more room (max_tokens)"
-            ) from violation
+            raise OutputTruncated("the answer was cut off before its end: raise max_tokens") from violation
         reading = repair_answer(data, request.output, violation)
     # not a repair in "md_json" mode, which requests a code block
     repairs.extend(repair for repair in reading.repairs if (repair, response.asked_as) != ("code fence", "md_json"))
@@ -550,7 +548,7 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
 def _read_strictly(answer: object, output: OutputSchema) -> object:
     """Validate an answer without repairs, rejecting duplicate fields as ambiguous."""
     if isinstance(answer, str) and repeats_key(answer):
-        raise SchemaViolation((("", "the answer has a field twice"),), answer=answer)
+        raise SchemaViolation((("", "the answer contains a duplicate field"),), answer=answer)
     return output.validate(answer)
 
 
@@ -581,11 +579,11 @@ def _check_logprobs(logprobs: object, choices: Sequence[str]) -> None:
         )
     )
     if not is_valid:
-        raise _malformed("logprobs", logprobs, f"the log-probability of each of {list(choices)}, or None")
+        raise _malformed("logprobs", logprobs, f"a log-probability for each of {list(choices)}, or None")
 
 
 def _malformed(what: str, got: object, allowed: str) -> MalformedResponse:
-    return MalformedResponse(f"{what} of a model must be {allowed}, got {short_repr(got)}")
+    return MalformedResponse(f"{what} returned by a model must be {allowed}, got {short_repr(got)}")
 
 
 # Guard against real model calls

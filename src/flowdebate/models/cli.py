@@ -109,7 +109,7 @@ class CliModel:
         self._name = label or "/".join(filter(None, (self._kind, model)))
         path = shutil.which(executable)
         if path is None:
-            message = f"CliModel: the program {executable} is not installed, or not on the PATH"
+            message = f"CliModel: the program {executable} is not installed or not on the PATH"
             raise ConfigurationError("CliModel", "command", executable, message=message)
         self._path: str = path
         self._model = model
@@ -195,9 +195,9 @@ class CliModel:
             return reply
         # the cause comes last, after warnings and traces; keys are redacted before truncation, which could split them
         cause = (reply.error if reply is not None else "") or errors.strip() or output.strip()
-        cause = one_line(without_keys(clean_text(_STYLES.sub("", cause)))[-_MAX_CAUSE_LENGTH:]) or "nothing was said"
+        cause = one_line(without_keys(clean_text(_STYLES.sub("", cause)))[-_MAX_CAUSE_LENGTH:]) or "it gave no reason"
         if reply is None and not code:
-            raise MalformedResponse(f"{self._name}: its output cannot be read: {cause}")
+            raise MalformedResponse(f"{self._name}: its output could not be parsed: {cause}")
         raise self._failure(code, cause, status=None if reply is None else reply.status)
 
     def _failure(self, code: int, cause: str, *, status: int | None) -> ModelError:
@@ -226,7 +226,7 @@ class CliModel:
 
     def _no_sign_in(self, cause: str) -> AuthenticationFailed:
         advice = self._program.login or "sign in"
-        return AuthenticationFailed(f"{self._name} asks for a login: {advice}{f' ({cause})' if cause else ''}")
+        return AuthenticationFailed(f"{self._name} requires a login: {advice}{f' ({cause})' if cause else ''}")
 
     async def _run(self, command: Sequence[str], prompt: str, *, folder: str | None = None) -> tuple[int, str, str]:
         """Run the program in a separate folder containing the user's sign-in but no other user files."""
@@ -244,8 +244,8 @@ class CliModel:
             command = [self._path, *self._program.models]
             code, listing, errors = await run_program(command, "", cwd=str(home / "work"), env=environment)
         if code or not listing.lstrip().startswith("{"):
-            advice = f"install its newest version ({one_line(clean_text(errors))})"
-            raise ModelUnavailable(f"{self._name} cannot be used without tools: {advice}")
+            advice = f"install its latest version ({one_line(clean_text(errors))})"
+            raise ModelUnavailable(f"{self._name} cannot be run with its tools turned off: {advice}")
         return listing
 
     def _environment(self, passed: Sequence[str] = ()) -> dict[str, str]:
@@ -281,14 +281,14 @@ def _check_options(
         raise ConfigurationError(location, "workdir", str(workdir), "must be an existing folder")
     if isinstance(env, str) or not all(isinstance(name, str) and _VARIABLE.fullmatch(name) for name in env):
         raise ConfigurationError(
-            location, "env", type(env), 'must be names of environment variables, such as ["GH_TOKEN"]'
+            location, "env", type(env), 'must be a list of environment variable names, such as ["GH_TOKEN"]'
         )
     if model is not None and program is None:
         raise ConfigurationError(location, "model", None, "cannot be combined with `command`")
     if model is not None and not is_model_name(model):
         raise ConfigurationError(location, "model", model, "must be a model name that does not begin with a dash")
     if workdir is not None and program is not None and PROGRAMS[program].folder is None:
-        hint = "Use claude for a seat that reads a folder, or pass the files as sources"
+        hint = "Use claude for a role that reads a folder, or pass the files as sources"
         problem = f"is not supported by {program}, whose file access is not limited to a folder"
         raise ConfigurationError(location, "workdir", None, problem, hint=hint)
 

@@ -102,7 +102,7 @@ def find_errors(validator: Validator, value: object) -> list[ValidationError]:
     try:
         return list(validator.iter_errors(value))  # type: ignore[arg-type]  # it checks the type itself
     except RecursionError:
-        return [ValidationError("nests too deeply")]
+        return [ValidationError("is nested too deeply")]
     except _StepLimitReached as error:
         return [ValidationError(str(error))]
     finally:
@@ -177,7 +177,7 @@ def _unique_items(validator: Any, unique: object, instance: object, schema: obje
     if unique and isinstance(instance, list):
         _spend(len(instance))
         if len({_hashable(item) for item in instance}) < len(instance):
-            yield ValidationError("has an item twice")
+            yield ValidationError("contains a duplicate item")
 
 
 def _hashable(value: object) -> object:

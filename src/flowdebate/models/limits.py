@@ -326,7 +326,7 @@ def _check_in_time(seconds: float, request: ModelRequest) -> None:
     """Raise RateLimited if a wait of `seconds` would exceed the call's deadline."""
     if seconds >= _seconds_to_deadline(request):
         raise RateLimited(
-            f"not sent: its turn would come in {seconds:.3g} s, after the call's deadline",
+            f"not sent: the rate limit allows the call in {seconds:.3g} s, after the call's deadline",
             retry_after=seconds,
             status=None,
             block=request.block,

@@ -216,7 +216,7 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
     has_dialect = isinstance(schema.get("$schema", ""), str)  # any other value cannot be looked up
     kind = jsonschema.validators.validator_for(schema, default=default) if has_dialect else default
     got: Mapping[str, Any] = schema
-    problem = f"must be a JSON Schema of at most {_DEEPEST} levels that does not refer to itself endlessly"
+    problem = f"must be a JSON Schema of at most {_DEEPEST} levels, without endless references to itself"
     root = dict(schema)
     if is_deeper(root, 4 * _DEEPEST):  # a level takes two frames, and constants and examples may be nested more deeply
         raise ConfigurationError(location, field, root, problem)

@@ -103,15 +103,15 @@ class Program:
         """Describe the features of the program `name` that cannot be turned off on this machine.
 
         >>> print(Program(command=["my-agent"], read=lambda output: Reply(text=output)).describe_limits("cli/my-agent"))
-        cli/my-agent is called as it is, with the rights of your user: its tools, servers, memory and sessions stay on
+        cli/my-agent is run unchanged, with your user's permissions: its tools, servers, memory and sessions stay on
         """
         if not self.keeps:
             on = "its tools, servers, memory and sessions stay on"
-            return f"{name} is called as it is, with the rights of your user: {on}"
+            return f"{name} is run unchanged, with your user's permissions: {on}"
         managed = [f"the administrator's settings in {folder}" for folder in self.managed if is_filled(folder)]
         *parts, last = (*self.keeps, *managed)
         limits = f"{', '.join(parts)} and {last}" if parts else last
-        return f"{name} keeps {limits}, and runs with the rights of your user; see {cite(AGENT_CLIS)}"
+        return f"{name} keeps {limits}, and runs with your user's permissions; see {cite(AGENT_CLIS)}"
 
 
 def is_model_name(name: str) -> bool:

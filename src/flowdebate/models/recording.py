@@ -127,7 +127,7 @@ class Failure(Recorded):
             raise ValueError(problem)
         missing = [name for name, needed in FACTS[self.kind].items() if needed and getattr(self, name) is None]
         if missing:
-            problem = f"has no `{missing[0]}`, which {self.kind} needs"
+            problem = f"has no `{missing[0]}`, which {self.kind} requires"
             raise ValueError(problem)
         return self
 
@@ -227,7 +227,7 @@ class Call(Recorded):
             problem = "needs an `answer` or an `error`, not both"
             raise ValueError(problem)
         if self.sha256 != hash_request(self.block, self.request):
-            problem = "`request` was changed after its recording: `sha256` does not match"
+            problem = "`request` was changed after it was recorded: `sha256` does not match"
             raise ValueError(problem)
         return self
 
@@ -541,9 +541,7 @@ class ReplayModel:
         if unused:
             description = ", ".join(f"{self._calls[index].block} (line {index + 2})" for index in unused[:_NAMED])
             more = f" and {len(unused) - _NAMED} more" if len(unused) > _NAMED else ""
-            message = (
-                f"{len(unused)} of {len(self._calls)} calls of {self.path} were not asked for: {description}{more}"
-            )
+            message = f"{len(unused)} of {len(self._calls)} calls in {self.path} were not made: {description}{more}"
             raise CassetteMismatch(message, model=self.name)
 
     def __repr__(self) -> str:
@@ -553,7 +551,7 @@ class ReplayModel:
         block = clean_text(request.block)
         unused = [call for index, call in enumerate(self._calls) if index not in self._given and call.block == block]
         if not unused:
-            message = f"{self.path} holds no other call of this block"
+            message = f"{self.path} contains no other call of this block"
         else:
             request_lines = _as_lines(describe_request(request))
             texts = [_as_lines(call.request) for call in unused[:_COMPARED]]
@@ -561,7 +559,7 @@ class ReplayModel:
             lines = difflib.unified_diff(nearest, request_lines, "recorded", "asked", n=1, lineterm="")
             diff_lines = [one_line(line) for line in islice(lines, _SHOWN + 1)]
             diff_lines = [*diff_lines[:_SHOWN], "…"] if len(diff_lines) > _SHOWN else diff_lines
-            message = f"{self.path} does not hold this call; against the nearest one that it holds:"
+            message = f"{self.path} does not contain this call; difference from the closest recorded call:"
             message += "".join(f"\n{line}" for line in diff_lines)
         return CassetteMismatch(
             f"{message}\n(was it recorded with another seed?)", model=self.name, block=request.block
@@ -610,7 +608,7 @@ def _read_cassette(path: str) -> tuple[Header, list[Call]]:
             hint = "; the last line may have been cut off" if number == len(lines) + 1 else ""
             raise _bad_line(path, number, str(error), hint) from None
         if (call.sha256, call.occurrence) in seen:
-            raise _bad_line(path, number, "the same call is on an earlier line")
+            raise _bad_line(path, number, "the same call is already on an earlier line")
         seen.add((call.sha256, call.occurrence))
         calls.append(call)
     return header, calls
@@ -630,7 +628,9 @@ def _header(path: str, line: bytes) -> Header:
         raise _bad_line(path, 1, "the file is not a cassette")
     version = header.get("version")
     if isinstance(version, int) and version != (current := Header.model_fields["version"].default):
-        raise _bad_line(path, 1, f"the cassette has format {version}, and only {current} can be read: record it again")
+        raise _bad_line(
+            path, 1, f"the cassette has format {version}, but only format {current} is supported: record it again"
+        )
     try:
         return read_record(Header, line)
     except ValueError as error:

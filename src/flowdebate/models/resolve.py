@@ -137,7 +137,9 @@ class ModelResolver:
         if not isinstance(spec, str):
             return _as_model(spec, "model")
         if spec.startswith(_PREFIX):
-            raise ConfigurationError("run", "model", spec, "must be a real model: an intent cannot refer to an intent")
+            raise ConfigurationError(
+                "run", "model", spec, "must be a model, because an intent cannot refer to another intent"
+            )
         model = self._known.get(spec)
         if model is None:
             name = full_name(spec)
@@ -213,12 +215,12 @@ def _list_available() -> Iterator[tuple[str, str]]:
     from flowdebate.models.local.gguf import local_model_installed
 
     if local_model_installed():
-        yield "local", "it is installed, and no other one is set up"
+        yield "local", "it is installed, and no other model is configured"
 
 
 def no_model() -> ModelUnavailable:
     """Return the error to raise when no model is set up."""
-    error = ModelUnavailable(f"no model is set up: {explain_no_models()}; or pass model=…")
+    error = ModelUnavailable(f"no model is configured: {explain_no_models()}, or pass model=…")
     error.providers_fault = False  # a fallback or a quorum must not hide this error
     return error
 
@@ -273,9 +275,9 @@ def explain_no_models() -> str:
     """Explain where models were looked for and what to do next."""
     from flowdebate.models.local.gguf import WAYS_OUT
 
-    empty = "".join(f" ({name} answers, but has none)" for name in running_servers())
+    empty = "".join(f" ({name} is running, but has none)" for name in running_servers())
     return (
-        f"neither {_VARIABLE} nor the key of a provider is set, no server on this machine has a model{empty}, and the "
+        f"neither {_VARIABLE} nor the key of a provider is set, no local server has a model{empty}, and the "
         f"local model is not installed: {WAYS_OUT}"
     )
 
@@ -436,7 +438,7 @@ def _address(provider: str) -> str | None:
     if address == PROVIDERS[provider].base_url:
         return address
     if provider == "anthropic":  # Anthropic's own API differs from its OpenAI-compatible endpoint
-        hint = 'pip install "flowdebate[anthropic]", or unset it'
+        hint = 'Run `pip install "flowdebate[anthropic]"`, or unset the variable'
         raise ConfigurationError(
             "environment", variable, address_of(str(address)), "cannot be set without Anthropic's SDK", hint=hint
         )
@@ -459,8 +461,8 @@ def _check_program(spec: str, field: str, location: str) -> str:
 def _recommend_sdk() -> None:
     """Recommend Anthropic's SDK once."""
     message = (
-        "models of Anthropic are asked through its OpenAI-compatible endpoint, which has no prompt caching: "
-        'pip install "flowdebate[anthropic]" to pay less for what each turn reads again'
+        "Anthropic models are called through its OpenAI-compatible endpoint, which has no prompt caching: "
+        'pip install "flowdebate[anthropic]" to pay less for repeated input'
     )
     warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
@@ -591,7 +593,7 @@ def _hint(spec: str) -> str:
         hosts = [host for host in _HOSTS if _has_key(host)] or [*_HOSTS, "ollama"]
         forms = [_form_at(host, spec) for host in hosts]
         if len(forms) > 1:
-            return f"Several providers may have it: write {', '.join(forms[:-1])} or {forms[-1]}"
+            return f"Several providers may offer it: write {', '.join(forms[:-1])} or {forms[-1]}"
         [meant] = forms
     else:
         return ""

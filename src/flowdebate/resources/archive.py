@@ -349,7 +349,7 @@ class Archive:
         ballots = await self.outcomes.ballots(debate)
         if not ballots:
             raise ConfigurationError(
-                location, "debate", debate, "must be the `feedback.debate` of a debate with this archive"
+                location, "debate", debate, "must be the `feedback.debate` of a debate that used this archive"
             )
         agents = {agent for ballot in ballots for agent in (ballot.voter, ballot.choice) if agent is not None}
         # an agent without votes may still have made a proposal

@@ -130,7 +130,9 @@ class StateView(Generic[StateT]):
 
     def set(self, _: StateT, /) -> None:
         """Raise ReadOnly, naming the block."""
-        raise ReadOnly(f"the {self.resource.key} of its pattern", "blocks add to it through their answers", block=self._block)
+        raise ReadOnly(
+            f"the {self.resource.key} of its pattern", "blocks add to it through their answers", block=self._block
+        )
 
 
 class Resources:
@@ -173,7 +175,7 @@ class Resources:
     def _missing(self, key: str) -> str:
         bound_names = ", ".join(map(repr, self._handles)) or "none"
         return (
-            f"no resource {key!r} is in reach (there: {bound_names}); "
+            f"no resource {key!r} is available here (available: {bound_names}); "
             f"declare it: handler(..., resources={{{key!r}: ...}})"
         )
 

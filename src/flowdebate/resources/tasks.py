@@ -240,7 +240,7 @@ class TaskCollection(Protectable):
     ) -> Task:
         """Add a pending task; by default, its `id` is derived from the collection's id and the task's position."""
         if not _is_name(id) and id is not None:
-            raise ConfigurationError(self._where, "id", id, "must be text that is not empty")
+            raise ConfigurationError(self._where, "id", id, "must be non-empty text")
         if id in self._tasks:
             raise ConfigurationError(self._where, "id", id, "must be unique")
         check_count(self._where, max_attempts=max_attempts)
@@ -361,7 +361,7 @@ class TaskCollection(Protectable):
     ) -> Task:
         check_text(self._where, goal=goal)
         if assignee is not None and not _is_name(assignee):
-            raise ConfigurationError(self._where, "assignee", assignee, "must be text that is not empty")
+            raise ConfigurationError(self._where, "assignee", assignee, "must be non-empty text")
         if metadata is not None and not isinstance(metadata, Mapping):
             raise ConfigurationError(self._where, "metadata", metadata, "must be a mapping")
         at, seq = self._now(), len(self._tasks) + 1
@@ -443,7 +443,7 @@ class TaskCollection(Protectable):
         label_tuple = None if isinstance(labels, str) or not isinstance(labels, Iterable) else tuple(labels)
         if label_tuple is None or not all(map(_is_name, label_tuple)):
             raise ConfigurationError(
-                self._where, "labels", label_tuple or labels, "must be an iterable of texts that are not empty"
+                self._where, "labels", label_tuple or labels, "must be an iterable of non-empty strings"
             )
         return frozenset(label_tuple)
 
@@ -537,5 +537,5 @@ def create_task_collection(collection_id: str, *, key: str = "tasks") -> TaskCol
     'tasks'
     """
     if not isinstance(key, str) or not key:
-        raise ConfigurationError("create_task_collection()", "key", key, "must be text that is not empty")
+        raise ConfigurationError("create_task_collection()", "key", key, "must be non-empty text")
     return TaskCollectionResource(key=key, collection_id=_check_id(collection_id))

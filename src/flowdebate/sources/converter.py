@@ -139,7 +139,9 @@ class Converter:
                 with self._slot(path, self._slow):
                     answer = self._answer(data, kind, gives_way=False)
         except OSError as error:
-            raise BadFile(path, f"cannot be read: no process can be started to read it ({error.strerror})") from None
+            raise BadFile(
+                path, f"cannot be read: the process that would read it cannot be started ({error.strerror})"
+            ) from None
         if answer == "time":
             problem: str | None = f"takes more than {self.seconds:g} s to read: split it, or save it as text"
         elif not isinstance(answer, _Answer) or answer.is_full:
@@ -168,7 +170,9 @@ class Converter:
             with self._lock:
                 self._waiting -= places is self._quick
             if not free:
-                raise BadFile(path, "cannot be read now, because other files are being read: try again in a minute")
+                raise BadFile(
+                    path, "cannot be read now because too many other files are being read: try again in a minute"
+                )
         try:
             yield
         finally:
@@ -198,7 +202,7 @@ class Converter:
                 return ended[0]
             if not was_idle:
                 why = f"it is damaged, or takes more than {self.memory} MB of memory"
-                return _Answer(problem=f"ends the process that reads it: {why}")
+                return _Answer(problem=f"crashes the process that reads it: {why}")
             child = _Child(self.memory, self.seconds)  # an idle child may have exited before the request
 
     def _take(self) -> _Child:

@@ -111,10 +111,10 @@ def read_diff(diff: Diff) -> list[Source]:
         ]
     sources.sort(key=comes_last)
     if all(source.excluded for source in sources):
-        raise BadFile(git.name, "has no changes outside of excluded files", no_changes="none")
+        raise BadFile(git.name, "has no changes outside excluded files", no_changes="none")
     if all(source.left_out is not None for source in sources):
         reasons = ", ".join(f"{source.name} {source.left_out}" for source in sources[:3])
-        raise BadFile(git.name, f"has no changes that can be read: {reasons}", no_changes="unread")
+        raise BadFile(git.name, f"has no readable changes: {reasons}", no_changes="unread")
     return sources
 
 
@@ -232,7 +232,7 @@ class _Git:
     def compared(self) -> list[str]:
         """Return the ids of the two commits to compare, or a single id to compare with the working tree."""
         if not self._commits.strip() or "\0" in self._commits:
-            raise BadFile(self.name, "names no commits")
+            raise BadFile(self.name, "does not name any commits")
         base, dots, head = self._commits.partition("..")
         ids = [self._commit(base or "HEAD")]
         if dots:
@@ -302,7 +302,7 @@ class _Git:
         for value in values:
             old_mode, new_mode, old_blob, new_blob, status = value.removeprefix(":").split(" ")
             if status == "U":
-                raise BadFile(self.name, "cannot be read: a merge has conflicts that are not resolved")
+                raise BadFile(self.name, "cannot be read: a merge has unresolved conflicts")
             path = old_path = next(values)
             if status[0] == "R":
                 path = next(values)
@@ -359,6 +359,6 @@ class _Git:
         if process.returncode not in codes:
             messages = process.stderr.decode(errors="replace").strip().splitlines() or ["git fails"]
             if "not a git repository" in messages[0].lower():  # outside a repository, git compares files instead
-                messages = [f"{self._top.resolve()} is in no git repository"]
+                messages = [f"{self._top.resolve()} is not in a git repository"]
             raise BadFile(self.name, f"cannot be read: {messages[0]}")
         return process.stdout

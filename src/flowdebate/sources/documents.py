@@ -39,7 +39,7 @@ MAX_PAGES = 5_000
 _MAX_UNPACKED_MEGABYTES = 100
 """Maximum unpacked size of a document in megabytes: a book with pictures is smaller, and a zip bomb is larger."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
-_ONLY_TEXT = "has no text in it: a scanned document needs OCR first"
+_ONLY_TEXT = "contains no text: a scanned document needs OCR first"
 
 
 class _Unreadable(Exception):
@@ -69,7 +69,7 @@ class Text:
         """Count `size` bytes toward the limit."""
         self._room -= size
         if self._room < 0:
-            raise _Unreadable(f"has more than {MAX_TEXT_MEGABYTES} MB of text: split it, or leave parts of it out")
+            raise _Unreadable(f"has more than {MAX_TEXT_MEGABYTES} MB of text: split it, or remove parts of it")
 
     def fits(self, size: int) -> None:
         """Raise _Unreadable if `size` more bytes of text would exceed the limit."""
@@ -187,10 +187,12 @@ def _ranges(numbers: Sequence[int]) -> str:
 def _unpack(data: bytes) -> zipfile.ZipFile:
     """Open an archive; raise _Unreadable if it is encrypted or too large, regardless of the sizes it states."""
     if data.startswith(_OLD_OFFICE):
-        raise _Unreadable("is encrypted, or of a version before 2007: save it as it is today, without a password")
+        raise _Unreadable(
+            "is encrypted, or in a format from before 2007: save it in the current format, without a password"
+        )
     packed = zipfile.ZipFile(io.BytesIO(data))
     if any(entry.flag_bits & 1 for entry in packed.infolist()):
-        raise _Unreadable("is encrypted: save it without its password")
+        raise _Unreadable("is encrypted: save it without a password")
     room = _MAX_UNPACKED_MEGABYTES * _MEGABYTE
     for entry in packed.infolist():
         if entry.file_size > room:  # check the stated size; the loop below verifies it
@@ -459,7 +461,9 @@ def _read_xlsx(data: bytes, text: Text) -> None:
         text.unread.append(f"hidden sheet{'s' * (len(hidden_sheets) > 1)} {', '.join(hidden_sheets)}")
     text.leave_out("hidden cell", hidden_cells)
     if unknown:
-        text.unread.append(f"results of {unknown:,} formula{'s' * (unknown > 1)}: open and save it to have them")
+        text.unread.append(
+            f"results of {unknown:,} formula{'s' * (unknown > 1)}: open and save the file to compute them"
+        )
     names = packed.namelist()
     text.unread += ["comments"] if any(re.match(r"xl/(comments|threadedComments/)", name) for name in names) else []
     text.leave_out("chart", sum(bool(re.match(r"xl/charts/chart\d*\.xml$", name)) for name in names))
@@ -722,12 +726,12 @@ def read_document(data: bytes, kind: str) -> Text:
         raise _Unreadable(f"is not a readable {what}: it is nested too deeply") from None
     except Exception as error:  # noqa: BLE001 - a hostile document may make any library raise anything
         if "password" in str(error).lower():
-            raise _Unreadable("is encrypted: save it without its password") from None
+            raise _Unreadable("is encrypted: save it without a password") from None
         why = re.sub(r"\s+", " ", str(error))[:200] or type(error).__name__
         raise _Unreadable(f"is not a readable {what}: {why}") from None
     text.leave_out("hidden passage", text.hidden)
     if not any(content.strip() for _, content in text.parts):
-        raise _Unreadable(_ONLY_TEXT if kind == ".pdf" else "has no text in it")
+        raise _Unreadable(_ONLY_TEXT if kind == ".pdf" else "contains no text")
     return text
 
 

@@ -44,7 +44,7 @@ def make_source(name: str, text: str) -> Source:
     try:
         data = base64.b64decode(text[begins.end() :], validate=True)
     except ValueError:
-        raise BadFile(name, "is not a file: its base64 is broken") from None
+        raise BadFile(name, "is not a file: its base64 is invalid") from None
     return read_content(name, name, data)
 
 
@@ -100,7 +100,7 @@ def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Sourc
                 raise BadFile(entry, f"{SECRET}, and is never read")
             read = list(_walk(root, entry, name or root.name))
             if not any(source.left_out is None for source in read):
-                raise BadFile(entry, "is a folder without any file that can be read")
+                raise BadFile(entry, "is a folder without readable files")
         else:
             read = [_read_file(path, entry, name or path.name)]
         room.take(read, entry)
@@ -133,7 +133,7 @@ class _Room:
         self._text -= sum(len(source.text.encode()) for source in sources)
         self._images -= sum(source.size for source in sources if source.image is not None)
         if self._text < 0:
-            fewer = "name fewer files, or commits that differ less"
+            fewer = "name fewer files, or commits with fewer changes"
             raise BadFile(path, f"has more than {MAX_TEXT_MEGABYTES} MB of text: {fewer}")
         if self._images < 0:
             raise BadFile(path, f"has more than {MAX_IMAGES_MEGABYTES} MB of images: name fewer, or smaller ones")
@@ -184,7 +184,7 @@ def _is_within(path: Path, allowed: Path) -> bool:
 
 def _read_stdin() -> bytes:
     if sys.stdin.isatty():
-        raise BadFile("-", "is a terminal: pipe a text into this command")
+        raise BadFile("-", "is a terminal: pipe text into this command")
     data = sys.stdin.buffer.read(MAX_FILE_MEGABYTES * MEGABYTE + 1)
     if len(data) > MAX_FILE_MEGABYTES * MEGABYTE:
         raise BadFile("-", f"is larger than {MAX_FILE_MEGABYTES} MB")
@@ -197,7 +197,7 @@ def _read_file(path: Path, entry: str, name: str) -> Source:
         if path.is_symlink() and not _is_within(path, path.parent):
             raise BadFile(entry, "is a symlink to a file outside its folder: pass the file itself")
         if not stat.S_ISREG(path.stat().st_mode):
-            raise BadFile(entry, 'is not a file; to use the output of a program, pipe it in as "-"')
+            raise BadFile(entry, 'is not a file; to use the output of a program, pipe it in and pass "-"')
         # also check the target, because a link to a secret may have any name
         if is_secret(path) or is_secret(path.resolve()):
             raise BadFile(entry, f"{SECRET}, and is never read")
@@ -245,13 +245,13 @@ def _binary_reason(suffix: str, data: bytes) -> str:
     if data.startswith(b"{\\rtf"):
         suffix = ".rtf"
     if suffix in OTHERS:
-        return f"is of the kind {suffix}, which is not read: save it as {OTHERS[suffix]}"
+        return f"has the unsupported type {suffix}: save it as {OTHERS[suffix]}"
     if data.startswith(b"PK\x03\x04"):
-        return "is binary, an archive: unpack it; a document needs a name that ends in .docx, .xlsx, .pptx or .epub"
+        return "is an archive: unpack it, or, if it is a document, end its name in .docx, .xlsx, .pptx or .epub"
     if data.count(b"\0") * 100 < len(data):  # few NULs: more likely a truncated log than a program
         number = data.partition(b"\0")[0].count(b"\n") + 1
-        return f"line {number}: has a NUL byte, which no text has"
-    return "is binary: only texts, documents and images (PNG, JPEG, WebP, GIF) can be sources"
+        return f"line {number}: contains a NUL byte, so the file is not text"
+    return "is binary: only text, documents and images (PNG, JPEG, WebP, GIF) can be sources"
 
 
 def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
@@ -274,7 +274,7 @@ def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
                         yield source
                     # images in folders are mostly logos, and each one costs as much as a long document in every turn
                     else:
-                        why = "is an image: name it itself to show it"
+                        why = "is an image: pass the image itself to include it"
             except BadFile as error:
                 why = error.problem
             listed += why is not None

@@ -374,7 +374,7 @@ class GitHub:
             address = None if following is None else following[1]
             if address is not None and not address.startswith(f"{self._api}/"):
                 raise BadFile(
-                    self._name, f"cannot be read: GitHub continues a list at another address, {address[:200]}"
+                    self._name, f"cannot be read: GitHub continues a list at a different address, {address[:200]}"
                 )
 
     def _parsed(self, response: httpx2.Response, model: type[ModelT]) -> ModelT:
@@ -404,7 +404,9 @@ class GitHub:
                     return response
                 limit = _seconds_to_wait(response, attempt)
                 if limit is not None and (last or limit > _MAX_WAIT):
-                    raise BadFile(self._name, f"GitHub's rate limit is used up for another {limit:.0f} s")
+                    raise BadFile(
+                        self._name, f"cannot be read: GitHub's rate limit is used up for another {limit:.0f} s"
+                    )
                 if limit is None and (last or method != "GET" or response.status_code < 500):  # noqa: PLR2004 - as in HTTP
                     raise self._refusal(method, response)
                 wait = 0.5 * 2**attempt if limit is None else limit
@@ -425,11 +427,11 @@ class GitHub:
             case 403 if method != "GET":
                 return BadFile(
                     self._name,
-                    f"{reply}: this token may not write. Give the job `permissions: pull-requests: write`. For forks, "
+                    f"{reply}: this token has no write access. Give the job `permissions: pull-requests: write`. For forks, "
                     "the token of a `pull_request` event can only read",
                 )
             case 404:
-                return BadFile(self._name, f"{reply}: it does not exist, or the token in GITHUB_TOKEN may not see it")
+                return BadFile(self._name, f"{reply}: it does not exist, or the token in GITHUB_TOKEN cannot access it")
             case 422:
                 return _Rejected(self._name, reply)
             case _:

@@ -137,7 +137,7 @@ class Source(WireModel):
     def of_image(cls, name: str, path: str, data: bytes, kind: str) -> Self:
         """Create a source from an image; raise BadFile, with the image's `path`, if it is too large for models."""
         if len(data) > MAX_IMAGE_MEGABYTES * 1_000_000:
-            raise BadFile(path, f"is larger than {MAX_IMAGE_MEGABYTES} MB, the most that providers take of an image")
+            raise BadFile(path, f"is larger than {MAX_IMAGE_MEGABYTES} MB, the most that providers accept for an image")
         image = f"data:{kind};base64,{base64.b64encode(data).decode()}"
         return cls(name=name, image=image, size=len(data), sha256=sha256(data).hexdigest())
 
@@ -268,7 +268,7 @@ def check_sources(value: object, *, location: str) -> tuple[Source, ...]:
     from flowdebate.sources.diff import Diff, read_diff
     from flowdebate.sources.files import make_source, read_sources
 
-    kinds = "must be texts by name, none of them blank, or a list of paths and sources, or a Diff"
+    kinds = "must be a dict that maps names to non-blank text, a list of paths and sources, or a Diff"
     if value is None:
         return ()
     if isinstance(value, Diff):

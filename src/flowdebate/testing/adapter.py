@@ -140,7 +140,7 @@ async def _raised(expected: type[ErrorT], asking: Coroutine[Any, Any, object]) -
         await asking
     except expected as error:
         return error
-    raise AssertionError(f"nothing was raised, but {expected.__name__} is promised")
+    raise AssertionError(f"expected {expected.__name__}, but nothing was raised")
 
 
 class AdapterConformance:

@@ -271,7 +271,7 @@ class _Check:
         if took * examples > _LONG:
             warnings.warn(
                 f"{self.location}(): an example takes {took:.1f} s, so {examples} take about {took * examples:.0f} s. "
-                "Fewer of them: max_examples=…",
+                "Lower max_examples to run fewer.",
                 FlowDebateWarning,
                 stacklevel=2,
             )
@@ -438,7 +438,7 @@ def _store_of(pattern: Block[Any, Any]) -> MemoryStore | Literal[False]:
 
 
 def _describe_hang(seconds: float, place: Wait | None) -> str:
-    return f"no end after {seconds:g} seconds{'' if place is None else f': it is at {place}'}"
+    return f"the run did not end within {seconds:g} seconds{'' if place is None else f': it is at {place}'}"
 
 
 def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:

@@ -150,7 +150,7 @@ def fails_only_with_known_errors(run: Played) -> Problems:
     """Check that runs fail, or continue without an answer, only if a model fails, and only with library errors."""
     for loss in run.raw.losses if run.raw is not None and not run.model.failed else ():
         if loss.instead not in _FLAGS:
-            yield f"it goes on without an answer, and no model has failed: {loss.error}"
+            yield f"the run continued without an answer although no model failed: {loss.error}"
     if run.error is None or run.unending:
         return
     if not isinstance(run.error, FlowDebateError) or not run.model.failed:
@@ -161,17 +161,17 @@ def fails_only_with_known_errors(run: Played) -> Problems:
 def ends_within_rounds(run: Played) -> Problems:
     """Check that runs end: rounds count up from 1, at most to the declared maximum, and the output counts them."""
     if run.unending:
-        yield run.hangs or f"{len(run.model.calls) - 1} calls, and no end"
+        yield run.hangs or f"{len(run.model.calls) - 1} calls were made, but the run did not end"
         return
     rounds = run.events(RoundStarted)
     numbers = [event.round for event in rounds]
     if numbers != list(range(1, len(numbers) + 1)):
-        yield f"rounds {numbers}"
+        yield f"rounds must count up from 1, got {numbers}"
     if rounds and len(rounds) > rounds[0].max_rounds:
-        yield f"{len(rounds)} rounds of at most {rounds[0].max_rounds}"
+        yield f"{len(rounds)} rounds were run, but at most {rounds[0].max_rounds} are allowed"
     counted = _count_rounds(run.raw)
     if counted is not None and counted != len(rounds):
-        yield f"the output says {counted} rounds, {len(rounds)} began"
+        yield f"the output reports {counted} rounds, but {len(rounds)} began"
 
 
 def reports_true_stop_reason(run: Played) -> Problems:
@@ -183,16 +183,16 @@ def reports_true_stop_reason(run: Played) -> Problems:
     reason = run.raw.stop_reason
     if [(event.reason, event.rounds) for event in ended] != [(reason, len(rounds))]:
         reasons = [f"{event.reason!r} after {event.rounds}" for event in ended]
-        yield f"the output says {reason!r} after {len(rounds)} rounds, the events {', '.join(reasons)}"
+        yield f"the output reports {reason!r} after {len(rounds)} rounds, but the events report {', '.join(reasons)}"
     settled = getattr(run.raw, "is_settled", False)
     at_most, over = ("max_rounds", "max_turns"), len(rounds) >= rounds[0].max_rounds
     if (reason in at_most and not over) or (over and reason not in (*at_most, *getattr(run.raw, "early_reasons", ()))):
-        yield f"{reason!r} after {len(rounds)} of {rounds[0].max_rounds} rounds"
+        yield f"the stop reason is {reason!r} after {len(rounds)} of {rounds[0].max_rounds} rounds"
     decisions = getattr(run.raw, "moderator_decisions", ())
     if reason == "moderator_done" and not (decisions and decisions[-1].done):
-        yield "'moderator_done', and the moderator's last decision is not done"
+        yield "the stop reason is 'moderator_done', but the moderator's last decision is not done"
     if reason == "settled" and not settled:
-        yield "'settled', and the moderator's last report is not"
+        yield "the stop reason is 'settled', but the moderator's last report is not settled"
 
 
 def records_contributions(run: Played) -> Problems:
@@ -201,13 +201,13 @@ def records_contributions(run: Played) -> Problems:
         return
     spoken = [(entry.round, entry.speaker) for entry in run.raw.entries]
     if [number for number, _ in spoken] != sorted(number for number, _ in spoken):
-        yield f"the rounds of the entries are {[number for number, _ in spoken]}"
+        yield f"the rounds of the entries must ascend, got {[number for number, _ in spoken]}"
     finished = [event for event in run.events(TurnFinished) if event.phase not in _BALLOTS]
     turns = Counter((event.round, event.agent_name) for event in finished)
     for (number, speaker), missing in (turns - Counter(spoken)).items() if run.complete else ():
         yield f"{missing} of {turns[number, speaker]} turns of {speaker!r} in round {number} are not in the transcript"
     for (number, speaker), more in (Counter(spoken) - turns).items():
-        yield f"{more} entries of {speaker!r} in round {number} come from no turn"
+        yield f"{more} entries of {speaker!r} in round {number} belong to no turn"
 
 
 def tasks_match_the_transcript(run: Played) -> Problems:
@@ -224,11 +224,11 @@ def tasks_match_the_transcript(run: Played) -> Problems:
     completed = [task for task in tasks if task.status == "completed"]
     who, turns = Counter(task.assignee for task in completed), run.events(TurnFinished)
     if who != Counter(event.agent_name for event in turns):
-        yield f"tasks are completed by {dict(who)}, and {len(turns)} turns are finished"
+        yield f"tasks were completed by {dict(who)}, but {len(turns)} turns were finished"
     texts = [task.output for task in completed if isinstance(task.output, str)]
     if run.complete and len(texts) == len(run.raw.entries):
         for text in Counter(entry.text for entry in run.raw.entries) - Counter(texts):
-            yield f"the transcript has {short_repr(text)}, which no task has as its output"
+            yield f"the transcript contains {short_repr(text)}, which is not the output of any task"
 
 
 def only_scheduled_speakers_speak(run: Played) -> Problems:
@@ -243,10 +243,10 @@ def only_scheduled_speakers_speak(run: Played) -> Problems:
         targets = [event.target for event in turns if event.phase == "question" and event.target is not None]
         order = ordered.get(decision.round, called)
         if (run.complete or not targets) and sorted(order) != sorted([*called, *targets]):
-            yield f"round {decision.round}: {called} were called, {order} have turns"
+            yield f"round {decision.round}: {called} were called, but {order} have turns"
         expected = order if run.complete else order[: len(spoke)]
         if spoke != expected:
-            yield f"round {decision.round}: {expected} were called, {spoke} spoke"
+            yield f"round {decision.round}: {expected} were called, but {spoke} spoke"
 
 
 def keeps_turn_order(run: Played) -> Problems:
@@ -255,11 +255,11 @@ def keeps_turn_order(run: Played) -> Problems:
         order = list(event.speakers)
         turns = [turn.agent_name for turn in run.events(TurnStarted) if turn.round == event.round]
         if turns != (order if run.complete else order[: len(turns)]):
-            yield f"round {event.round}: the order is {order}, the turns are {turns}"
+            yield f"round {event.round}: the order is {order}, but the turns are {turns}"
         spoken = [entry.speaker for entry in run.raw.entries if entry.round == event.round] if run.raw else []
         rest = iter(order)
         if not all(speaker in rest for speaker in spoken):  # a subsequence, because skipped turns leave gaps
-            yield f"round {event.round}: the order is {order}, the entries are of {spoken}"
+            yield f"round {event.round}: the order is {order}, but the entries are by {spoken}"
 
 
 def has_no_empty_arguments(run: Played) -> Problems:
@@ -279,7 +279,7 @@ def winner_is_among_the_positions(run: Played) -> Problems:
         winner = getattr(run.raw, "winner", None)
         positions = frozenset(proposal.agent for proposal in getattr(run.raw, "final_proposals", ()))
     if winner is not None and positions and winner not in positions:
-        yield f"the winner is {winner!r}, the positions are {', '.join(sorted(map(repr, positions)))}"
+        yield f"the winner is {winner!r}, but the positions are {', '.join(sorted(map(repr, positions)))}"
 
 
 def reports_failures(run: Played) -> Problems:
@@ -288,13 +288,13 @@ def reports_failures(run: Played) -> Problems:
         return
     losses, failures = list(run.raw.losses), run.events(RoleFailed)
     if Counter(loss.name for loss in losses) != Counter(event.name for event in failures):
-        yield f"losses of {[loss.name for loss in losses]}, and events of {[event.name for event in failures]}"
+        yield f"the losses concern {[loss.name for loss in losses]}, but the events concern {[event.name for event in failures]}"
     if run.complete and losses and "complete" in (run.raw.status, run.view.status):
-        yield f"status {run.view.status!r} of the run and {run.raw.status!r} of the output, with {len(losses)} losses"
+        yield f"the run is {run.view.status!r} and its output {run.raw.status!r} despite {len(losses)} losses"
     inside = sum(isinstance(event, RoleFailed) for event in run.view.events) > len(failures)
     # Failures of inner patterns only affect the run's status.
     if run.complete and run.raw.status != run.view.status and not inside:
-        yield f"the run is {run.view.status!r}, its output {run.raw.status!r}"
+        yield f"the run is {run.view.status!r}, but its output is {run.raw.status!r}"
     if run.error is not None and run.view.status != "failed":
         yield f"the run is {run.view.status!r} after {run.error!r}"
 
@@ -304,11 +304,11 @@ def counts_every_call(run: Played) -> Problems:
     called = [event for event in run.view.events if isinstance(event, ModelCalled)]
     total = reduce(add, (event.usage for event in called), Usage.zero())
     if total != run.view.usage:
-        yield f"the run says {run.view.usage}, its calls add up to {total}"
+        yield f"the run reports {run.view.usage}, but its calls add up to {total}"
     # Calls to real fallback models fail, and a fork also has its parent's answers.
     answered = [event for event in called if event.model == run.model.name and event.origin == "asked"]
     if len(answered) != len(run.model.calls):
-        yield f"{len(run.model.calls)} requests, {len(answered)} calls"
+        yield f"{len(run.model.calls)} requests were made, but {len(answered)} calls were counted"
 
 
 def events_match_result(run: Played) -> Problems:
@@ -318,9 +318,9 @@ def events_match_result(run: Played) -> Problems:
     """
     events = run.view.events
     if not (isinstance(events[0], RunStarted) and isinstance(events[-1], RunFinished)):
-        yield f"the first event is {events[0]!r}, the last {events[-1]!r}"
+        yield f"the first event is {events[0]!r} and the last {events[-1]!r}"
     elif (events[-1].status, events[-1].usage) != (run.view.status, run.view.usage):
-        yield f"the last event says {events[-1].status!r} and {events[-1].usage}, the run {run.view.status!r}"
+        yield f"the last event reports {events[-1].status!r} and {events[-1].usage}, but the run is {run.view.status!r}"
     for kind, (part, attribute) in _output_items():
         announced = [getattr(event, part) for event in run.events(kind)]
         value = getattr(run.raw, attribute, None)
@@ -344,7 +344,7 @@ def round_trips_json(run: Played) -> Problems:
         wire = run.raw.to_wire()
         read = type(run.raw).model_validate(wire)
         if read != run.raw:
-            yield _describe_difference(wire, read.to_wire()) or "its wire form leaves something out"
+            yield _describe_difference(wire, read.to_wire()) or "its wire form omits something"
 
 
 def has_storable_output(run: Played) -> Problems:
@@ -391,7 +391,7 @@ def keeps_question_verbatim(runs: Runs) -> Problems:
     """
     for run in (runs.first, runs.other):
         if run.raw is not None and run.raw.subject != clean_text(run.example.question):
-            yield f"the output has {run.raw.subject!r} for {run.example.question!r}"
+            yield f"the output contains {run.raw.subject!r} instead of {run.example.question!r}"
     for one, two in ((runs.first, runs.other), (runs.other, runs.first)):
         if len(one.example.question) < _TELLING:
             continue
@@ -407,11 +407,11 @@ def answers_current_question(runs: Runs) -> Problems:
         for text in _list_texts([_as_json(run.raw), _as_json(run.output)]):
             for word in OTHER_WORDS:
                 if word.casefold() in text.casefold() and word.casefold() not in material:
-                    yield f"asked {short_repr(run.example.question)}, it says {short_repr(text)}"
+                    yield f"when asked {short_repr(run.example.question)}, the run answered {short_repr(text)}"
                     return
     difference = None if runs.alone is runs.first else _compare(runs.alone, runs.first)
     if difference is not None:
-        yield f"built anew and after a run with another question, it differs: {difference}"
+        yield f"a newly built pattern and one that has answered another question differ: {difference}"
 
 
 def judges_regardless_of_order(runs: Runs) -> Problems:
@@ -428,7 +428,7 @@ def judges_regardless_of_order(runs: Runs) -> Problems:
     if first.transcript == second.transcript and first.verdict and second.verdict:
         winners = first.verdict.winner, second.verdict.winner
         if winners[0] != winners[1]:
-            yield f"with seed {one.view.seed} {winners[0]!r} wins, with seed {two.view.seed} {winners[1]!r}"
+            yield f"{winners[0]!r} wins with seed {one.view.seed}, but {winners[1]!r} with seed {two.view.seed}"
 
 
 def ignores_arrival_order(runs: Runs) -> Problems:
@@ -445,7 +445,7 @@ def ends_when_cancelled(cancelled: Cancelled) -> Problems:
     """Check that a cancelled run ends, so no block swallows the cancellation."""
     run, place = cancelled.run, "" if cancelled.place is None else f" at {cancelled.place}"
     status = run.hangs or (run.view.status if run.error is None else error_text(run.error))
-    yield f"cancelled{place}, the run goes on: {status}"
+    yield f"the run was cancelled{place} but continued: {status}"
 
 
 # All runs
@@ -459,7 +459,7 @@ def gives_every_side_a_turn(seen: Coverage) -> Problems:
     for turns in patterns.values():  # a pattern that never runs, such as an unused branch of a router, cannot be judged
         silent = [speaker for turn, speaker in turns if turn not in seen.heard]
         if silent and len(silent) < len(turns) and seen.examples >= _CHANCES * len(turns):
-            yield f"{', '.join(map(repr, silent))} is heard in none of {seen.runs} runs"
+            yield f"{', '.join(map(repr, silent))} never spoke in {seen.runs} runs"
 
 
 def terminate_when_can_fire(seen: Coverage) -> Problems:
@@ -468,7 +468,7 @@ def terminate_when_can_fire(seen: Coverage) -> Problems:
     Examples do not know what triggers it; `texts=["…"]` adds text for models to say.
     """
     if seen.has_predicate and seen.evaluated and not seen.fired:
-        yield f"terminate_when was asked in {seen.evaluated} runs and was never true"
+        yield f"terminate_when was evaluated in {seen.evaluated} runs but was never true"
 
 
 OF_A_RUN: Sequence[Callable[[Played], Problems]] = (

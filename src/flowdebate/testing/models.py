@@ -120,7 +120,7 @@ class ScriptedModel:
         if self.remaining:
             remaining = self._replies[len(self.calls) :]
             count = f"{len(remaining)} of {len(self._replies)}"
-            message = f"{count} replies were not asked for; the next is {short_repr(remaining[0])}"
+            message = f"{count} replies of the script were not used; the next is {short_repr(remaining[0])}"
             raise ScriptError(message, model=self.name)
 
     def __repr__(self) -> str:

@@ -114,7 +114,7 @@ async def _refuses(expected: type[StoreError], *calls: Coroutine[Any, Any, objec
             assert type(error) is expected, error
             assert getattr(error, "run_id", "r") == "r"
         else:
-            raise AssertionError(f"nothing was raised, but {expected.__name__} is promised")
+            raise AssertionError(f"expected {expected.__name__}, but nothing was raised")
 
 
 def _writes(store: Store) -> list[Coroutine[Any, Any, object]]:
@@ -526,7 +526,7 @@ class StoreConformance:
             except ConfigurationError as error:
                 assert error.field == field
             else:
-                raise AssertionError(f"ConfigurationError is promised for {field}={value!r}")
+                raise AssertionError(f"expected ConfigurationError for {field}={value!r}")
         assert len(await store.runs(limit=2**63 - 1, before=(2**80, ""))) == 1
 
     @_promise

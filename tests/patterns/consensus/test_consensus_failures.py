@@ -290,9 +290,7 @@ def test_vote_takes_place_without_critiques() -> None:
 def test_debates_without_proposals_raise() -> None:
     """The error lists each agent's failure, and the partial output is available from the run attached to it."""
     failing = failing_model(*(("proposal", name) for name in THREE), error=ProviderFailed("down", status=503))
-    with pytest.raises(
-        NoProposals, match=r"plan: no agent has proposed anything \(ann: ProviderFailed: down"
-    ) as caught:
+    with pytest.raises(NoProposals, match=r"plan: no agent made a proposal \(ann: ProviderFailed: down") as caught:
         plan().run_sync(TASK, model=failing)
     assert isinstance(caught.value, FlowDebateError)
     assert set(caught.value.failures) == set(THREE)

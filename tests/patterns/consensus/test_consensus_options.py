@@ -294,14 +294,14 @@ REJECTED = [
         "a measure that is no function",
         lambda: ConvergenceOptions(similarity=_any(0.5)),
         "similarity",
-        "a named function of texts",
+        "a Similarity, a named function that compares text",
         "ConvergenceOptions",
     ),
     Case(
         "a measure without a name",
         lambda: ConvergenceOptions(similarity=_any(_plain)),
         "similarity",
-        "a named function of texts",
+        "a Similarity, a named function that compares text",
         "ConvergenceOptions",
     ),
     case_of("an unknown rule", "voting", "majority, supermajority", voting="plurality"),
@@ -311,7 +311,7 @@ REJECTED = [
             f"weights: {kind}",
             partial(VotingOptions, "weighted", weights=_any(weights)),
             "weights",
-            "a table of agents and numbers greater than 0 and at most 1,000,000",
+            "must map agents to numbers greater than 0 and at most 1,000,000",
             "VotingOptions",
         )
         for kind, weights in {

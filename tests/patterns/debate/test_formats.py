@@ -119,7 +119,7 @@ def test_custom_formats_are_one_declaration() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format_": "rodeo"}, r"`format` must be oxford, .*, or a Format of debate \(got rodeo\)"),
+        ({"format_": "rodeo"}, r"`format` must be oxford, .*, or a Format for debate \(got rodeo\)"),
         ({"format_": "delphi"}, "`format` must be oxford"),
         (
             {"format_": "oxford", "audience": ["a nurse"], "judge": "swap"},

@@ -305,7 +305,7 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     "panel": ({"panel": "local"}, "a sequence of models"),
     "quorum": ({"panel": ["local"], "quorum": 2}, "at most 1"),
     "curtail": ({"curtail": True, "on_flip": "tie"}, "`curtail` cannot be combined with `on_flip` tie"),
-    "labels": ({"labels": ["A", ""]}, "a label for each side"),
+    "labels": ({"labels": ["A", ""]}, "a list with one label per side"),
     "correlation": ({"correlation": 1.5}, "between 0 and 1"),
     "ask": ({"ask": print}, "requires on_flip human"),
 }

@@ -228,11 +228,11 @@ def test_turn_events_have_their_phase() -> None:
     [
         ([], r"`phases` must be 1 to 100 phases"),
         ("opening", r"`phases` must be 1 to 100 phases"),
-        ([3], r"`phases\[0\]` must be a Phase, its name, or a dict of"),
+        ([3], r"`phases\[0\]` must be a Phase, the name of a phase, or a dict with the keys"),
         ([{"name": "a", "round": 2}], r"`phases\[0\]` must be a Phase"),
         ([{"name": "a", "rounds": 0}], r"`phases\[0\].rounds` must be between 1 and 1,000 \(got 0\)"),
         (["x\nRound 2:"], r"`name` must be 1 to 60 letters"),
-        ([{"name": "a", "speakers": [3]}], r"`phases\[0\].speakers` must be positions on the roster, from 1 to 2"),
+        ([{"name": "a", "speakers": [3]}], r"`phases\[0\].speakers` must contain positions on the roster, from 1 to 2"),
         ([{"name": "a", "asks": "all"}], r"`phases\[0\].asks` must be pairs"),
     ],
 )

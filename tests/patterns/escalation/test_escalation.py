@@ -328,8 +328,8 @@ def test_escalations_can_be_nested() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": []}, "`steps` must be a list of at least one block or function"),
-        ({"steps": "first"}, "`steps` must be a list of at least one block or function"),
+        ({"steps": []}, "`steps` must be a non-empty list of blocks or functions"),
+        ({"steps": "first"}, "`steps` must be a non-empty list of blocks or functions"),
         ({"steps": [FIRST, FIRST]}, "`steps` must have different names"),
         ({"steps": [FIRST, 3]}, r"`steps\[1\]`"),
         ({"steps": [FIRST, SECOND], "until": "consensus"}, '`until` must be "agreement", "undisputed"'),

@@ -114,7 +114,7 @@ def test_retry_prompt_has_the_text_and_the_problem(form: TransitionForm) -> None
 The debate so far:
 [Pro] Yes.
 
-What you said has been recorded, but the next speaker is not clear: nobody was named to speak next. Who should speak next? Write one line only: "Transition to Con" or "Transition to Neutral".\
+What you said has been recorded, but the next speaker is not clear: no next speaker was named. Who should speak next? Write one line only: "Transition to Con" or "Transition to Neutral".\
 """)
         },
         "tool": {
@@ -130,7 +130,7 @@ What you said has been recorded, but the next speaker is not clear: 'Pro' handed
 The debate so far:
 [Pro] Yes.
 
-What you said has been recorded, but the next speaker is not clear: 'Bob' is nobody in this debate. Answer with a JSON object: repeat what you said as its "response", and choose its "next_agent_name" from: Con, Neutral.\
+What you said has been recorded, but the next speaker is not clear: 'Bob' is not a speaker in this debate. Answer with a JSON object: repeat what you said as its "response", and choose its "next_agent_name" from: Con, Neutral.\
 """)
         },
     }[form]

@@ -397,9 +397,9 @@ def test_diffs_are_parsed_whatever_the_file_names(repository: Path) -> None:
     for name in ODD:
         place = locate(tuple(sources), file=None, line=None, end_line=None, quote=f"two = {name!r}")
         assert (place.file, place.line) == (name, 1)
-    with pytest.raises(BadFile, match="names no commits"):
+    with pytest.raises(BadFile, match="does not name any commits"):
         read_diff(Diff("HEAD\0", folder=repository))
-    with pytest.raises(BadFile, match=f"diff HEAD: cannot be read: {repository.parent} is in no git repository"):
+    with pytest.raises(BadFile, match=f"diff HEAD: cannot be read: {repository.parent} is not in a git repository"):
         read_diff(Diff("HEAD", folder=repository.parent))
 
 

@@ -169,7 +169,7 @@ def test_comments_contain_no_mentions_or_references(text: str) -> None:
         (Place(file="/etc/../x.py", line=3, found=True), "etc/x.py", 3, 3),
         (Place(file="app.py", quote="gone", found=True), "app.py", 7, 7),
         (Place(file="app.py", line=99, found=False, problem="app.py has no line 99"), "app.py", 7, 7),
-        (Place(file="none.py", line=9, found=False, problem="the material has no none.py"), "app.py", 7, 7),
+        (Place(file="none.py", line=9, found=False, problem="none.py is not in the material"), "app.py", 7, 7),
         (Place(), "app.py", 7, 7),
     ],
 )

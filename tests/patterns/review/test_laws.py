@@ -233,7 +233,7 @@ def test_findings_in_unknown_locations_are_never_confirmed(standings: list[str])
     assert nowhere.state == ("disputed" if somewhere.state == "confirmed" else somewhere.state)
 
 
-GONE = Place(file="app.py", quote="one / 0", found=False, problem="the material does not have the quote")
+GONE = Place(file="app.py", quote="one / 0", found=False, problem="the quote is not in the material")
 
 
 @given(standings_of, st.booleans())
@@ -330,7 +330,7 @@ def test_findings_in_unknown_locations_leave_a_gate_undecided(quote: str, gate: 
     draft = {"title": "T", "claim": "C", "severity": "major", "file": "app.py", "quote": quote}
     raw = run_review(Reviewers({name: [draft] for name in NAMES[:3]}, {}), names=NAMES[:3], gate=gate).output
     assert raw.gate.holds is holds
-    assert holds is not None or raw.gate.why == "the material does not have the place of F1"
+    assert holds is not None or raw.gate.why == "the location of F1 is not in the material"
 
 
 ANYTHING = st.recursive(
@@ -439,9 +439,9 @@ def test_gates_for_one_reviewer_are_rejected() -> None:
         ({"file": "util.py", "line": 2}, "b/util.py:2", None),
         ({"file": "app.py", "line": 9}, "app.py:9", "app.py has no line 9"),
         ({"file": "app.py", "line": 3, "end_line": 2}, "app.py:2-3", None),
-        ({"file": "none.py", "line": 1}, "none.py:1", "the material has no none.py"),
-        ({"line": 1}, ":1", "line 1 of which file?"),
-        ({"file": "app.py", "quote": "not there at all"}, "app.py", "the material does not have the quote"),
+        ({"file": "none.py", "line": 1}, "none.py:1", "none.py is not in the material"),
+        ({"line": 1}, ":1", "line 1 is cited without a file"),
+        ({"file": "app.py", "quote": "not there at all"}, "app.py", "the quote is not in the material"),
         ({}, "", None),
     ],
 )

@@ -138,14 +138,14 @@ def test_locations_outside_a_change_are_marked() -> None:
     assert locate_in(DIFF, file="src/auth.py", line=1).problem == "line 1 of src/auth.py is not in this change"
     assert locate_in(DIFF, file="CHANGELOG.md", line=1).problem == "CHANGELOG.md is not in this change"
     assert locate_in(FILES, file="src/load.ts", line=99).problem == "src/load.ts has no line 99"
-    assert locate_in(FILES, file="none.py", line=1).problem == "the material has no none.py"
+    assert locate_in(FILES, file="none.py", line=1).problem == "none.py is not in the material"
 
 
 def test_quotes_from_a_different_file_move_the_location() -> None:
     """A quote found in another file does not confirm the file that was named, so a note explains the move."""
     place = locate_in(FILES, file="src/load.ts", line=1, quote="return <p>{id}</p>;")
     assert (place.text, place.found) == ("app/[id]/page.tsx:2", True)
-    assert place.note == "named as src/load.ts:1, where the material does not have the quote"
+    assert place.note == "cited as src/load.ts:1, but the quote is elsewhere in the material"
     assert locate_in(FILES, file="none.py", quote="return <p>{id}</p>;").text == "app/[id]/page.tsx:2"
 
 
@@ -156,7 +156,7 @@ def test_existing_lines_are_valid_without_their_quote() -> None:
     """
     place = locate_in(FILES, file="src/load.ts", line=1, quote="nowhere to be seen")
     assert (place.text, place.found) == ("src/load.ts:1", True)
-    assert place.note == "the line exists, but the material does not have the quote"
+    assert place.note == "the line exists, but the quote is not in the material"
     assert locate_in(FILES, file="src/load.ts", quote="nowhere to be seen").found is False
 
 

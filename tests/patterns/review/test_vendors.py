@@ -75,7 +75,7 @@ def test_models_from_the_authors_vendor_are_rejected(author: Any, reviewer: str)
 def test_vendor_minimum_counts_makers_before_the_first_call() -> None:
     """Two hosts of models by the same vendor count as one."""
     one, other = Named("openai/gpt-5"), Named("openrouter/openai/gpt-oss-120b")
-    with pytest.raises(ConfigurationError, match=r"`min_vendors` is 2, and all reviewers have models by openai\."):
+    with pytest.raises(ConfigurationError, match=r"`min_vendors` is 2, but all reviewers use models by openai\."):
         run_review(one, other, min_vendors=2)
     assert (one.calls, other.calls) == (0, 0)
     assert run_review(one, Named("xai/grok-4"), min_vendors=2).answer == "nothing found"
@@ -120,7 +120,7 @@ def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--model", "openai/gpt-5", "--min-vendors", "2"], "all reviewers have models by openai"),
+        (["--model", "openai/gpt-5", "--min-vendors", "2"], "all reviewers use models by openai"),
         (["--reviewer", "A=gpt-5", "--reviewer", "B=claude-opus-4-1", "--not-vendor", "claude-sonnet-4-5"], "B has"),
         (["--min-vendors", "4"], "models by"),
         (["--not-vendor", "opnai"], "Did you mean openai"),

@@ -165,7 +165,7 @@ def test_referees_without_a_valid_report_are_failures() -> None:
 def test_endless_reports_are_rejected() -> None:
     """The report would be part of every later prompt, so the model is called again with the reason."""
     endless = {"assessments": [], "notes": "x" * 1_001}
-    with pytest.raises(SchemaViolation, match="`notes` it has 1,001 characters, and may have 1,000"):
+    with pytest.raises(SchemaViolation, match="`notes` it has 1,001 characters, but at most 1,000 are allowed"):
         bridge(max_rounds=1, on_failure="fail", **refereed()).run_sync(QUESTION, model=ScriptedModel("A", "B", endless))
 
 

@@ -203,7 +203,7 @@ async def test_only_the_first_answer_counts() -> None:
     pattern, store = debate(name="rent", debaters=make_sides(), judge=human(name="jo"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     await submit_answer(store, "it", VERDICT)
-    with pytest.raises(NotAwaited, match=r"has an answer already at rent/jo#human, and the first one stands"):
+    with pytest.raises(NotAwaited, match=r"already has an answer at rent/jo#human, and the first answer is final"):
         await submit_answer(store, "it", {**VERDICT, "winner": "against"})
     assert (await store.run("it")).status == "interrupted"
     result = await pattern.resume("it", store=store, model=Model().model)
@@ -272,10 +272,10 @@ async def test_one_of_several_open_requests_must_be_named() -> None:
     """An answer names the block or the path of its request, and an answer to an unknown request is rejected."""
     pattern, store = deliberation(name="deal", debaters=make_people("ann", "cy"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
-    with pytest.raises(NotAwaited, match=r"is waiting for several answers: say which one") as caught:
+    with pytest.raises(NotAwaited, match=r"is waiting for several answers: specify which one") as caught:
         await submit_answer(store, "it", "Yes.")
     assert len(caught.value.open) == 2
-    with pytest.raises(NotAwaited, match="is not waiting for an answer of block bob"):
+    with pytest.raises(NotAwaited, match="is not waiting for an answer from block bob"):
         await submit_answer(store, "it", "Yes.", block="bob")
     request = await submit_answer(store, "it", "Yes.", block="cy")
     assert request.block == "cy"

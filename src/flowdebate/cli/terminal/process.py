@@ -336,7 +336,7 @@ def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each k
             lines = [f"{name} {line.strip()}" for name, changes in error.differences.items() for line in changes]
             more = f" and {len(lines) - _CHANGED_LINES} more lines" if len(lines) > _CHANGED_LINES else ""
             return (
-                f"store {error.store}: run {error.run_id} was started with other options (- then, + now): "
+                f"store {error.store}: run {error.run_id} was started with different options (- then, + now): "
                 f"{'; '.join(lines[:_CHANGED_LINES])}{more}. "
                 f"flowdebate resume {error.run_id} --allow-changes resumes it anyway."
             )

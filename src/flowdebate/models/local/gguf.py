@@ -56,9 +56,9 @@ def find_local_model() -> Path:
             with path.open("rb") as file:
                 magic = file.read(4)
         except OSError as error:
-            raise ModelUnavailable(f"{_ENV} names a file that cannot be read: {path} ({error.strerror})") from error
+            raise ModelUnavailable(f"{_ENV} points to a file that cannot be read: {path} ({error.strerror})") from error
         if magic != b"GGUF":
-            raise ModelUnavailable(f"{_ENV} names a file that is not a GGUF model: {path}")
+            raise ModelUnavailable(f"{_ENV} points to a file that is not a GGUF model: {path}")
         return path
     joined = _joined_path()
     with _joining:
@@ -153,7 +153,7 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
                         file.write(block)
         hexdigest = digest.hexdigest()
         if hexdigest != sha256:
-            message = f"the installed model is not the one it claims to be: its sha256 is {hexdigest}, not {sha256}"
+            message = f"the installed model does not match its checksum: its sha256 is {hexdigest}, not {sha256}"
             raise ModelUnavailable(message)
         part.replace(target)
     except OSError as error:

@@ -214,7 +214,7 @@ def _check_proxies() -> None:
         scheme, sign, _ = address.partition("://")
         if kind in ("http", "https", "all") and sign and scheme.lower() not in _PROXIES:
             name = next((name for name in os.environ if name.lower() == f"{kind}_proxy"), f"{kind}_proxy")
-            problem = "must be a proxy address that begins with http://, https:// or socks5://"
+            problem = "must be a proxy address starting with http://, https:// or socks5://"
             raise ConfigurationError("environment", name, hide_credentials(address), problem)
 
 
@@ -227,13 +227,13 @@ def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
     import httpcore2
 
     if file and not os.access(file, os.R_OK):
-        raise ConfigurationError("environment", "SSL_CERT_FILE", file, "must be a readable file of certificates")
+        raise ConfigurationError("environment", "SSL_CERT_FILE", file, "must be a readable certificate file")
     if folder and not Path(folder).is_dir():
-        raise ConfigurationError("environment", "SSL_CERT_DIR", folder, "must be a readable folder of certificates")
+        raise ConfigurationError("environment", "SSL_CERT_DIR", folder, "must be a readable folder with certificates")
     try:
         return httpcore2.default_ssl_context()
     except OSError as error:  # the file contains no certificates, and the library's error does not name it
-        problem = f"must be a file of certificates in PEM format ({error_text(error)})"
+        problem = f"must be a certificate file in PEM format ({error_text(error)})"
         raise ConfigurationError("environment", "SSL_CERT_FILE", file, problem) from None
 
 
@@ -309,7 +309,7 @@ class PooledModel:
         check_real_calls_allowed(self.name, base_url=self.base_url)
         response = await within(self.timeout, self._answer(request))
         if request.output is not None and response.finish == "length":
-            raise OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+            raise OutputTruncated("the answer was cut off before its end: raise max_tokens")
         return response
 
     async def check_ready(self) -> None:

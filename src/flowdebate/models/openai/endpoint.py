@@ -171,7 +171,7 @@ def check_address(location: str, name: str, address: object) -> None:
     if not isinstance(address, str):
         raise ConfigurationError(location, name, type(address), "must be text")
     if _parts(address) is None:
-        hint = "In a user or password, / ? # @ are written as %2F %3F %23 %40"
+        hint = "Write / ? # @ in a user name or password as %2F %3F %23 %40"
         raise ConfigurationError(location, name, address_of(address), ADDRESS, hint=hint if "@" in address else "")
 
 

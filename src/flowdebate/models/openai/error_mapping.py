@@ -172,9 +172,9 @@ def find_unsendable(
         return None
     problem = ""
     try:
-        problem = "flowdebate does not fit the installed SDK ({}): please report it, with the versions of both"
+        problem = "flowdebate is incompatible with the installed SDK ({}): please report it with both versions"
         inspect.signature(create).bind(**parameters)
-        problem = "a parameter of the request is not JSON ({}): check ModelSettings.extra"
+        problem = "a parameter of the request cannot be encoded as JSON ({}): check ModelSettings.extra"
         json.dumps(parameters, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as reason:
         rejected = RequestRejected(f"the request was not sent: {problem.format(one_line(_safe_str(reason)))}")
@@ -230,9 +230,9 @@ def _error_of_status(
     status: int, text: str, reason: _Reason, wait: float | None, *, base_url: str, inside: bool
 ) -> ModelError:
     if status < 300:  # noqa: PLR2004 - 101 and the like
-        return MalformedResponse(f"{text}, which is not an answer")
+        return MalformedResponse(f"{text}, which is not a valid response")
     if status < 400:  # noqa: PLR2004 - redirects are not followed: they could carry the key elsewhere
-        return RequestRejected(f"{text}. Redirects are not followed: write the final base_url", status=status)
+        return RequestRejected(f"{text}. Redirects are not followed: set base_url to the final address", status=status)
     return (
         _limited(status, text, reason.words, wait)
         or _certain(status, text, reason, base_url=base_url, inside=inside)
@@ -289,7 +289,7 @@ def _limited(status: int, text: str, words: str, wait: float | None) -> ModelErr
     daily = status in _SPENT and _DAILY.search(words) is not None
     short = (wait is not None and wait <= _SHORT_WAIT) or _BY_MINUTE.search(words) is not None
     spent = money or daily or (quota and not short)
-    hint = ". The quota is used up: waiting does not help, check plan and billing" if spent else ""
+    hint = ". The quota is used up, so waiting does not help: check your plan and billing" if spent else ""
     return RateLimited(text + hint, retry_after=wait, status=status, quota_exhausted=spent)
 
 
@@ -297,7 +297,7 @@ def _address_advice(base_url: str) -> str:
     """Suggest a correction for an address that serves no API."""
     path = urlsplit(base_url).path.rstrip("/")
     if not base_url or re.search(r"/v\d", path):
-        return f"Check base_url{_at(base_url)}: it must be the address below which /chat/completions is"
+        return f"Check base_url{_at(base_url)}: it must be the address to which /chat/completions is appended"
     return f"Check base_url{_at(base_url)}: most end in /v1, such as {address_of(base_url).rstrip('/')}/v1"
 
 
@@ -360,10 +360,10 @@ def _transport(  # noqa: PLR0911 - a table
     at = _at(base_url)
     reason = one_line(_safe_str(links[-1]), secrets=secrets) if links else ""
     if _any(links, ssl.SSLCertVerificationError, aiohttp.ClientConnectorCertificateError):
-        return ModelUnavailable(f"the endpoint{at} has no certificate that can be trusted ({reason})")
+        return ModelUnavailable(f"the endpoint{at} has no trusted certificate ({reason})")
     if _any(links, aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, *httpx2("ProxyError")):
-        message = f"no connection to the endpoint{at} through the proxy that the environment names ({reason})"
-        hint = "is the proxy running? HTTPS_PROXY, HTTP_PROXY and ALL_PROXY name it, NO_PROXY the hosts without one"
+        message = f"no connection to the endpoint{at} through the proxy set in the environment ({reason})"
+        hint = "is it running? Check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY; NO_PROXY lists the hosts to reach directly"
         return ModelUnavailable(f"{message}: {hint}", transient=True)
     connecting = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, *httpx2("ConnectError"))
     # the aiohttp transport also raises ConnectTimeout for broken connections
@@ -375,14 +375,14 @@ def _transport(  # noqa: PLR0911 - a table
         message = f"no connection to the endpoint{at} ({reason or 'no answer'}): is it running?"
         return ModelUnavailable(message, transient=not hopeless)
     if _any(links, aiohttp.InvalidURL, *httpx2("InvalidURL", "UnsupportedProtocol")):
-        return ModelUnavailable(f"base_url{at} is not an address of an endpoint ({reason})")
+        return ModelUnavailable(f"base_url{at} is not a valid endpoint address ({reason})")
     if _any(links, aiohttp.ServerTimeoutError, *httpx2("ReadTimeout", "WriteTimeout", "PoolTimeout")):
         return ConnectionLost(f"the endpoint{at} went silent")
     ended = any(_ENDED.search(_safe_str(link)) for link in links)
     if not ended and _any(links, aiohttp.ClientResponseError, *httpx2("RemoteProtocolError", "DecodingError")):
         return MalformedResponse(f"the response of the endpoint{at} is not HTTP ({reason})")
     if _any(links, aiohttp.ClientError, *httpx2("TransportError", "StreamError"), ConnectionError):
-        return ConnectionLost(f"the connection{at} broke before the answer was whole ({reason or 'closed'})")
+        return ConnectionLost(f"the connection{at} broke before the answer was complete ({reason or 'closed'})")
     if _any(links, OSError):
         return ModelUnavailable(f"no connection to the endpoint{at} ({reason})", transient=True)
     return None

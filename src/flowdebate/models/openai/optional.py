@@ -355,11 +355,13 @@ class Negotiation:
             self._learned.try_last(mode)
         dropped = self.form.dropped - self._learned.dropped
         if dropped:
-            _LOGGER.info("model %s refuses %s: left out from now on", self._model, ", ".join(sorted(dropped)))
+            _LOGGER.info(
+                "model %s rejects %s, which will be omitted from now on", self._model, ", ".join(sorted(dropped))
+            )
         self._learned.dropped |= dropped
         for part in self._parts:
             if part.flag and part.name in dropped:
-                message = f"model {self._model!r} refuses {part.name}, which is left out from now on"
+                message = f"model {self._model!r} rejects {part.name}, which will be omitted from now on"
                 warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
 

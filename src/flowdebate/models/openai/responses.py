@@ -136,7 +136,7 @@ def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: b
             raise SchemaViolation([("", "the model called a tool, but none was offered")])
         return response
     if len(answers) > 1:
-        raise SchemaViolation([("", f"{len(answers)} answers came at once")])
+        raise SchemaViolation([("", f"{len(answers)} answers were returned instead of one")])
     if len(calls) > 1:  # an answer sent along with tool calls is premature: the calls come first
         return replace(response, tool_calls=tuple(call for call in calls if call.name != output.name))
     text = answers[0].arguments if answers else response.text
@@ -147,7 +147,7 @@ def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: b
     return replace(response, text=text, tool_calls=(), finish="stop", repaired=repaired)
 
 
-_NOT_ONE = (("", "the answer is not exactly one JSON object that has each of its fields once"),)
+_NOT_ONE = (("", "the answer must be exactly one JSON object without duplicate fields"),)
 
 
 Json = Any  # an object that openai constructed from a server's JSON without validation
@@ -180,7 +180,7 @@ class Reader:
         choices = getattr(completion, "choices", None)
         if not isinstance(choices, list) or not choices:
             _raise_error_inside(completion, self.secrets)
-            raise MalformedResponse(f"the answer has no choices, it has {_kind(choices)}")
+            raise MalformedResponse(f"the response must contain choices, got {_kind(choices)}")
         choice = choices[0]
         message = getattr(choice, "message", None)
         if message is None:
@@ -327,7 +327,7 @@ class Reader:
             )
         if reason is not None:
             ending = _clean(one_line(str(reason)[:_MAX_NAME_LENGTH]), self.secrets)
-            raise EmptyResponse(f"the answer has no text, and ended for the reason {ending!r}")
+            raise EmptyResponse(f"the answer has no text (finish reason {ending!r})")
 
 
 def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | None:
@@ -568,7 +568,7 @@ def _list(value: object) -> list[Json]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise MalformedResponse(f"a list was expected in the response, got {_kind(value)}")
+        raise MalformedResponse(f"the response must contain a list, got {_kind(value)}")
     return value
 
 

@@ -71,11 +71,13 @@ class CritiquePlanOptions(PlanOptions):
         panel="Judge",
         on=True,
     )
-    humans: Annotated[list[Text], explained("must be a list that names critics, the author or the judge")] | None = option(
-        "A role that a human plays: a critic's name, author or judge; repeat for each.",
-        panel="Sides",
-        flag="--human",
-        metavar="ROLE",
+    humans: Annotated[list[Text], explained("must be a list that names critics, the author or the judge")] | None = (
+        option(
+            "A role that a human plays: a critic's name, author or judge; repeat for each.",
+            panel="Sides",
+            flag="--human",
+            metavar="ROLE",
+        )
     )
     suspend: Flag | None = option(
         "Let humans answer later with flowdebate runs answer. Default: on without a terminal.", panel="Sides"

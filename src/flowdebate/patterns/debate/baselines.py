@@ -176,7 +176,10 @@ def read_baselines(value: bool | Sequence[BaselineName], *, location: str) -> tu
     wrong = isinstance(value, str) or not isinstance(value, Sequence) or any(name not in names for name in value)
     if wrong or len(set(value)) < len(value):
         raise ConfigurationError(
-            location, "baselines", value, f"must be true, false, or a list without duplicates, chosen from {join_choices(names)}"
+            location,
+            "baselines",
+            value,
+            f"must be true, false, or a list without duplicates, chosen from {join_choices(names)}",
         )
     return tuple(name for name in names if name in value)
 

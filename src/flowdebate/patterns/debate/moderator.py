@@ -350,9 +350,7 @@ def stash_moderator_decision(
         added = value.added if isinstance(value, CompletedDecision) else []
         named_count = len(output.next_speakers) - len(added)
         if named_count > maximum:
-            problem = (
-                f"names {named_count:,} turns in one round, but at most {maximum} are allowed ({_TURNS_EACH} per debater)"
-            )
+            problem = f"names {named_count:,} turns in one round, but at most {maximum} are allowed ({_TURNS_EACH} per debater)"
             raise OutputError(moderator, "a DebateModeratorOutput", [("next_speakers", problem)])
         for speaker in output.next_speakers:
             if speaker not in roster:

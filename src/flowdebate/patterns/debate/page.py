@@ -185,13 +185,13 @@ class DebatePlanOptions(OutputOptions):
     moderator: Flag | None = option(
         "A moderator opens each round, picks its speakers and may end the debate.", panel="Rounds"
     )
-    humans: Annotated[list[Text], explained("must be a list that names debaters, the judge or the moderator")] | None = (
-        option(
-            "A role that a human plays: a side's name, judge or moderator; repeat for each.",
-            panel="Sides",
-            flag="--human",
-            metavar="ROLE",
-        )
+    humans: (
+        Annotated[list[Text], explained("must be a list that names debaters, the judge or the moderator")] | None
+    ) = option(
+        "A role that a human plays: a side's name, judge or moderator; repeat for each.",
+        panel="Sides",
+        flag="--human",
+        metavar="ROLE",
     )
     suspend: Flag | None = option(
         "Let humans answer later with flowdebate runs answer. Default: on without a terminal.", panel="Sides"

@@ -177,7 +177,10 @@ def _check_earlier(earlier: object, *, location: str) -> Sequence[FindingDraft] 
         return None
     if not isinstance(earlier, (list, tuple)) or not all(isinstance(entry, FindingDraft) for entry in earlier):
         raise ConfigurationError(
-            location, "earlier", earlier, "must be a list of FindingDraft objects, such as the `unresolved` of a raw output"
+            location,
+            "earlier",
+            earlier,
+            "must be a list of FindingDraft objects, such as the `unresolved` of a raw output",
         )
     return [*earlier]
 
@@ -191,7 +194,10 @@ def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:
             )
         if not isinstance(text, str) or is_blank(text):
             raise ConfigurationError(
-                loop.location, "focus", text, "must be non-blank text, or a dict that maps reviewer names to non-blank text"
+                loop.location,
+                "focus",
+                text,
+                "must be non-blank text, or a dict that maps reviewer names to non-blank text",
             )
     return by_name
 

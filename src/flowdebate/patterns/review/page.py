@@ -53,14 +53,14 @@ class ReviewPlanOptions(PlanOptions):
         "a different provider with a key.",
         key="model",
     )
-    focus: Annotated[Text | dict[str, Text], explained("must be text, or a table that maps reviewer names to text")] | None = (
-        option(
-            "What to focus on; repeat with NAME= for a single reviewer.",
-            panel="Sides",
-            metavar="[NAME=]TEXT",
-            repeated=True,
-            read=partial(read_by_seat, flag="--focus", word="TEXT"),
-        )
+    focus: (
+        Annotated[Text | dict[str, Text], explained("must be text, or a table that maps reviewer names to text")] | None
+    ) = option(
+        "What to focus on; repeat with NAME= for a single reviewer.",
+        panel="Sides",
+        metavar="[NAME=]TEXT",
+        repeated=True,
+        read=partial(read_by_seat, flag="--focus", word="TEXT"),
     )
     gate: Text | None = option(
         'Rule on the findings, such as "no confirmed blocker" or "no confirmed major or worse": exit code 4 if it does '

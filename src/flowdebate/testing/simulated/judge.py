@@ -102,7 +102,7 @@ def read_view(request: ModelRequest) -> SimView:
         enums = [choice["enum"] for choice in (winner, *winner.get("anyOf", ())) if "enum" in choice]
         names = tuple(name for name in enums[0] if name is not None) if enums else ()
     if not names:
-        message = "a simulated judge answers with `scores` or a `winner`: the request asks for neither"
+        message = "a simulated judge answers with `scores` or a `winner`, but the request asks for neither"
         raise MalformedResponse(message, block=request.block)
     system = "\n".join(str(message["content"]) for message in request.messages if message["role"] == "system")
     entries = _read_entries(str(request.messages[-1]["content"]), names)
@@ -380,16 +380,21 @@ def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[
     """Return a function from the number of places to the term for each place."""
     if isinstance(value, (int, float)):
         if not _is_number(value):
-            raise ConfigurationError("SimJudge()", field, value, "must be a number, or one for each position")
+            raise ConfigurationError(
+                "SimJudge()", field, value, "must be a number, or a list with one number per position"
+            )
         return lambda places: [value * (places - 1 - place) / max(1, places - 1) for place in range(places)]
     values = list(value)
     if not all(map(_is_number, values)):
-        raise ConfigurationError("SimJudge()", field, value, "must be a number, or one for each position")
+        raise ConfigurationError("SimJudge()", field, value, "must be a number, or a list with one number per position")
 
     def expand(places: int) -> list[float]:
         if len(values) != places:
             raise ConfigurationError(
-                "SimJudge()", field, value, f"must be a number, or one for each of {places} positions"
+                "SimJudge()",
+                field,
+                value,
+                f"must be a number, or a list with one number for each of the {places} positions",
             )
         return [float(number) for number in values]
 

@@ -145,9 +145,13 @@ class JudgeOptions:
         self._check_answer(by_letter=by_letter)
         if self.curtail and self.on_flip != "average":
             sentence = f"{{curtail}} cannot be combined with {{on_flip}} {self.on_flip}: "
-            raise ConflictingOptions(_WHERE, ("curtail", "on_flip"), sentence + "`on_flip` needs the ballots of both orders")
+            raise ConflictingOptions(
+                _WHERE, ("curtail", "on_flip"), sentence + "`on_flip` needs the ballots of both orders"
+            )
         person = self.on_flip == "human" and callable(self.ask)
-        self._require(self.ask is None or person, "ask", "must be a function of (request), and requires `on_flip` human")
+        self._require(
+            self.ask is None or person, "ask", "must be a function of (request), and requires `on_flip` human"
+        )
         if not isinstance(self.labels, bool):
             several = isinstance(self.labels, Sequence) and not isinstance(self.labels, str)
             is_named = several and all(isinstance(label, str) and label.strip() for label in self.labels)
@@ -155,12 +159,22 @@ class JudgeOptions:
         check_number(_WHERE, minimum=0, maximum=1, optional=True, correlation=self.correlation)
 
     def _check_answer(self, *, by_letter: bool) -> None:
-        self._require(by_letter or self.decided_by != "log_odds", "decided_by", "cannot be log_odds unless the judge answers by letter")
         self._require(
-            not (by_letter and self.curtail), "curtail", "cannot be combined with answers by letter, whose log-odds have no bound"
+            by_letter or self.decided_by != "log_odds",
+            "decided_by",
+            "cannot be log_odds unless the judge answers by letter",
+        )
+        self._require(
+            not (by_letter and self.curtail),
+            "curtail",
+            "cannot be combined with answers by letter, whose log-odds have no bound",
         )
         uses_letters = not isinstance(self.labels, (bool, str))
-        self._require(not (by_letter and uses_letters), "labels", "cannot be set if the judge answers by letter: the letters are the labels")
+        self._require(
+            not (by_letter and uses_letters),
+            "labels",
+            "cannot be set if the judge answers by letter: the letters are the labels",
+        )
         self._require(
             not (self.answer_form == "letter" and self.tools),
             "tools",
@@ -173,7 +187,7 @@ class JudgeOptions:
         weighed = rubric is None or (isinstance(rubric, dict) and 0 < len(rubric) <= MAX_CRITERIA)
         for name, weight in (rubric or {}).items() if weighed else ():
             weighed = weighed and isinstance(name, str) and bool(name.strip()) and is_number(weight, maximum=MAX_WEIGHT)
-        problem = f"must map 1 to {MAX_CRITERIA} names to weights greater than 0 and at most {MAX_WEIGHT:,}"
+        problem = f"must contain 1 to {MAX_CRITERIA} names, with weights greater than 0 and at most {MAX_WEIGHT:,}"
         self._require(weighed, "criteria", problem)
         self._require(rubric is None or self.form == "scores", "criteria", "requires the answer form scores")
         check_number(_WHERE, minimum=0, optional=True, min_log_odds=self.min_log_odds)
@@ -197,7 +211,7 @@ class JudgeOptions:
         if self.quorum is not None:
             check_count(_WHERE, quorum=self.quorum)
             panel_size = max(len(self.panel), 1)
-            self._require(self.quorum <= panel_size, "quorum", f"must be at most {panel_size}, the number of models on the panel")
+            self._require(self.quorum <= panel_size, "quorum", f"must be at most {panel_size}, the number of models")
 
     def _require(self, valid: bool, option: str, problem: str) -> None:  # noqa: FBT001 - what is required
         if not valid:
