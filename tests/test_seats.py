@@ -238,7 +238,7 @@ def test_a_council_without_members_uses_all_vendors(vendor_stubs: Found) -> None
     for vendor in vendor_stubs.values():
         vendor.say = answer_ranking
     with pytest.warns(
-        FlowDebateWarning, match=r"openai/gpt-5\.6-luna, anthropic/.*, gemini/.*, ollama/gemma3 are asked"
+        FlowDebateWarning, match=r"openai/gpt-5\.6-luna, anthropic/.*, gemini/.*, ollama/gemma3 are used"
     ):
         result = council(name="rent").run_sync(QUESTION)
     assert {name: len(set(models)) for name, models in requested_models(vendor_stubs).items()} == dict.fromkeys(
@@ -268,7 +268,7 @@ def test_one_vendor_for_all_roles_is_reported(vendor_stubs: Found, monkeypatch: 
     assert line.startswith("Model: openai/gpt-5.6-luna everywhere")
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
-    with pytest.raises(ModelUnavailable, match="no model is set up"):
+    with pytest.raises(ModelUnavailable, match="no model is configured"):
         debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")], model="each")
     assert not any(vendor.asked for vendor in vendor_stubs.values())
 
@@ -399,7 +399,7 @@ def test_a_role_without_a_model_is_an_error_before_any_call(
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
     block = debate(name="rent", debaters=sides, max_rounds=1, model={"debater": "ollama/gemma3"})
-    with pytest.raises(ModelUnavailable, match="no model is set up") as failed:
+    with pytest.raises(ModelUnavailable, match="no model is configured") as failed:
         block.run_sync(QUESTION)
     assert failed.value.block == "rent-judge"
     for wrong, sentence in (("openai:gpt-5", "Did you mean openai/gpt-5"), ("each", "only a pattern has roles")):

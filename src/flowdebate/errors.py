@@ -408,7 +408,7 @@ class LostToThinking(OutputTruncated):
             return
         first_step = "set max_tokens (currently unset)" if room is None else f"raise max_tokens ({room:,})"
         super().__init__(
-            f"the model used its whole token limit for thinking{used} and wrote no answer: {first_step}, or lower effort",
+            f"the model used its token limit for thinking{used} and wrote no answer: {first_step}, or lower effort",
             **asker,
         )
 
@@ -795,7 +795,7 @@ class DeadLetter(StoreError):
         self.recoveries = recoveries
         super().__init__(
             store,
-            f"run {run_id} has crashed its process {recoveries} times in a row without progress and will not be resumed; "
+            f"run {run_id} has crashed its process {recoveries} times in a row without progress and is not resumed; "
             "it can still be read, or resumed with retry_dead_letter=True",
         )
 

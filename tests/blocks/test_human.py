@@ -188,7 +188,7 @@ async def test_asking_without_a_store_is_an_error() -> None:
     async def asks(value: object, ctx: Any) -> Any:
         return await ann(value, ctx.child("ann", f"{ctx.path}/ann"))
 
-    with pytest.raises(ConfigurationError, match="Give the run a store, so that it can be suspended"):
+    with pytest.raises(ConfigurationError, match="Pass a store, so that the run can be suspended"):
         await asks.run("Rents?", store=False)
 
 

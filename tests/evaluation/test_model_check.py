@@ -311,7 +311,7 @@ async def test_recordings_answer_other_requests_with_the_same_parts(tmp_path: Pa
         request = ModelRequest(messages=[{"role": "system", "content": "Other words."}, *text], block="mine")
         assert (await ask(model, request)).text == "Trams carry more people."
         warm = replace(request, settings=ModelSettings(temperature=1))
-        with pytest.warns(FlowDebateWarning, match="refuses temperature"):
+        with pytest.warns(FlowDebateWarning, match="rejects temperature"):
             response = await ask(model, warm)
         assert response.flags == ("other_model", "without_temperature")
         seed = replace(request, settings=ModelSettings(extra={"seed": 1}))

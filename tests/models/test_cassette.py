@@ -171,7 +171,11 @@ BAD = [
     Bad("another format", b'{"format": "vcr"}\n', "line 1: the file is not a cassette"),
     Bad("a list", b"[1]\n", "line 1: the file is not a cassette"),
     Bad("deep nesting", b"[" * 100_000, "line 1: not valid JSON"),
-    Bad("another version", change_line(1, version=2), "line 1: the cassette has format 2, and only 1 can be read"),
+    Bad(
+        "another version",
+        change_line(1, version=2),
+        "line 1: the cassette has format 2, but only format 1 is supported",
+    ),
     Bad("no version", b'{"format": "flowdebate.cassette", "model": 1}\n', "line 1: `model`"),
     Bad("a header alone", LINES[0] + b"\n", "line 2: "),
     Bad("a last line that is cut off", CASSETTE[:-20], "line 6: is not JSON"),
@@ -198,7 +202,7 @@ BAD = [
     Bad(
         "an error without its facts",
         change_line(6, error={"kind": "Refused", "message": "x"}),
-        "`error` has no `reason`, which Refused needs",
+        "`error` has no `reason`, which Refused requires",
     ),
     Bad(
         "an unknown notice",

@@ -200,7 +200,7 @@ async def test_a_program_gets_only_named_variables(
 @pytest.mark.parametrize("env", ["GH_TOKEN", ["GH_TOKEN=secret"], ["*"], [3]])
 def test_environment_variables_are_named_individually(env: Any) -> None:
     """Values and patterns are rejected, and the error does not reveal the value."""
-    with pytest.raises(ConfigurationError, match="names of environment variables") as refused:
+    with pytest.raises(ConfigurationError, match="list of environment variable names") as refused:
         CliModel(command=["cat"], env=env)
     assert "secret" not in str(refused.value)
 
@@ -469,8 +469,8 @@ FAILURES: list[tuple[str, Any, Any, str]] = [
         ProviderFailed,
         "exit code 3: Segmentation fault",
     ),
-    ("claude", "print('Update available! Run npm i')", MalformedResponse, "cannot be read"),
-    ("gemini", "print('{\"response\": ')", MalformedResponse, "cannot be read"),
+    ("claude", "print('Update available! Run npm i')", MalformedResponse, "could not be parsed"),
+    ("gemini", "print('{\"response\": ')", MalformedResponse, "could not be parsed"),
     ("claude", {"type": "result", "result": "  "}, EmptyResponse, "no text"),
     ("claude", "sys.stdout.write('x' * 17_000_000)", ResponseTooLarge, "16,000,000 bytes"),
 ]

@@ -79,7 +79,7 @@ async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
 
 async def test_a_rejected_effort_is_omitted(vendor_servers: dict[VendorName, Vendor]) -> None:
     """Only the provider knows which of its models think. The answer is marked, and a single warning is emitted."""
-    with pytest.warns(FlowDebateWarning, match="'gpt-4o' refuses effort"):
+    with pytest.warns(FlowDebateWarning, match="'gpt-4o' rejects effort"):
         answered = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
     second = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
     assert ["without_effort" in response.flags for response in (answered, second)] == [True, True]

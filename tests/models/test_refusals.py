@@ -213,7 +213,7 @@ async def test_a_debate_continues_without_a_rejected_part(case: OptionalPart, tr
                 "m", base_url=server.base_url, api_key="k", transport=transport, settings=case.settings, retry=None
             )
             if case.warns and number == 0:
-                with pytest.warns(FlowDebateWarning, match=f"'m' refuses {case.warns}") as warned:
+                with pytest.warns(FlowDebateWarning, match=f"'m' rejects {case.warns}") as warned:
                     result = await run_debate(model)
                 assert len(warned) == 1
             else:

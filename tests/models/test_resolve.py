@@ -337,8 +337,9 @@ def test_imports_open_no_connection() -> None:
 def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, local_servers: Servers) -> None:
     """The error lists where the library looked, what it found, and all solutions, never just one provider's key."""
     local_servers.answers = {"lmstudio": answer}
-    ways = r"^no model is configured: neither FLOWDEBATE_MODEL nor the key of a provider is set, no local server has a model"
-    ways += r"( \(lmstudio is running, but has none\))?, and the local.*OPENAI_API_KEY, ANTHROPIC_API_KEY and others.*Ollama"
+    ways = r"^no model is configured: neither FLOWDEBATE_MODEL nor the key of a provider is set, no local"
+    ways += r" server has a model( \(lmstudio is running, but has none\))?, and the local.*"
+    ways += r"OPENAI_API_KEY, ANTHROPIC_API_KEY and others.*Ollama"
     with pytest.raises(ModelUnavailable, match=ways) as caught:
         resolve_model(None)
     empty = answer in (b'{"data": null}', b'{"data": {}}', list_models("a\nb"))

@@ -87,8 +87,8 @@ SPEAKERS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a name that is no string": ({"name": 7}, ".name", "must be text"),
     "a role that is no string": ({"name": "a", "role": 7}, ".role", "must be text"),
     "a block that is none": ({"name": "a", "block": "b"}, ".block", "a block or a function"),
-    "an unknown key": ({"name": "a", "rôle": "y"}, "", "a dict with name"),
-    "no dict": ({}, "", "a dict with name"),
+    "an unknown key": ({"name": "a", "rôle": "y"}, "", "a dict with the keys name"),
+    "no dict": ({}, "", "a dict with the keys name"),
     **{
         f"the same name {how}": ({"name": name}, ".name", "by more than case or invisible characters")
         for how, name in {
@@ -128,7 +128,7 @@ def test_only_debaters_in_a_debate_have_stances(pattern: str) -> None:
     error = rejection_of(pattern, **{field: [{"name": "a", **keys}, speaker(pattern, "b")]})
     assert error.field == f"{field}[0]"
     assert error.problem.startswith(
-        "must be a dict with name, stance, and" if debating else "must be a dict with name, and"
+        "must be a dict with the keys name, stance, and" if debating else "must be a dict with the keys name, and"
     )
     if debating:
         for blank in ("", "\t"):
@@ -213,7 +213,7 @@ ABSENT = {
     ("debate", "synthesizer"): "None (the default), False (none), a block, or a function",
     ("round_robin", "referee"): "True (the default), None or False (none), a block, or a function",
     ("deliberation", "moderator"): "None (the default), False (none), a block, or a function",
-    ("council", "chair"): "a block or a function",
+    ("council", "chair"): "a block, or a function",
     ("critique", "author"): "None (the default), a block, or a function",
     ("critique", "judge"): "None (the default), a block, or a function",
     ("review", "merger"): "None (the default), False (none), a block, or a function",

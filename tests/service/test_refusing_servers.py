@@ -52,7 +52,7 @@ def check_command(part: str, refusal: tuple[int, Any]) -> None:
     assert [entry["text"] for entry in document["raw"]["transcript"]] == ["Homes first.", "Build more."]
     assert document["raw"]["verdict"]["verdict"] == "Both are right."
     refuses_effort = part == "reasoning_effort"
-    assert (b"refuses effort" in problems) == refuses_effort
+    assert (b"rejects effort" in problems) == refuses_effort
     assert document.get("remarks") == (["staged answered 3 calls " + NOTE] if refuses_effort else None)
 
 

@@ -142,7 +142,7 @@ def test_links_pipes_and_folders_without_text_are_rejected(tmp_path: Path) -> No
     for name, why in (
         ("in/out.txt", "link to a file outside its folder"),
         ("pipe", "is not a file"),
-        ("bare", "without any file"),
+        ("bare", "without readable files"),
     ):
         with pytest.raises(BadFile, match=why):
             read_sources([name], folder=tmp_path)

@@ -226,7 +226,7 @@ def _seat_models(
 def _warn_about_rounds(spec: PatternSpec[OptionsT], options: OptionsT, *, location: str) -> None:
     if spec.many_rounds is not None and options.max_rounds > spec.many_rounds and not options.has_planned_rounds:
         warnings.warn(
-            f"{location}: max_rounds={options.max_rounds} is high: debaters tend to agree after {spec.many_rounds} "
+            f"{location}: max_rounds={options.max_rounds}: debaters tend to agree after {spec.many_rounds} "
             f"rounds, and each turn sends the whole transcript; use max_rounds <= {spec.many_rounds}",
             FlowDebateWarning,
             stacklevel=5,

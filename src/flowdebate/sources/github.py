@@ -427,8 +427,8 @@ class GitHub:
             case 403 if method != "GET":
                 return BadFile(
                     self._name,
-                    f"{reply}: this token has no write access. Give the job `permissions: pull-requests: write`. For forks, "
-                    "the token of a `pull_request` event can only read",
+                    f"{reply}: this token has no write access. Give the job `permissions: pull-requests: write`. For "
+                    "forks, the token of a `pull_request` event can only read",
                 )
             case 404:
                 return BadFile(self._name, f"{reply}: it does not exist, or the token in GITHUB_TOKEN cannot access it")

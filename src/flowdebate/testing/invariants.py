@@ -288,7 +288,8 @@ def reports_failures(run: Played) -> Problems:
         return
     losses, failures = list(run.raw.losses), run.events(RoleFailed)
     if Counter(loss.name for loss in losses) != Counter(event.name for event in failures):
-        yield f"the losses concern {[loss.name for loss in losses]}, but the events concern {[event.name for event in failures]}"
+        affected = [event.name for event in failures]
+        yield f"the losses concern {[loss.name for loss in losses]}, but the events concern {affected}"
     if run.complete and losses and "complete" in (run.raw.status, run.view.status):
         yield f"the run is {run.view.status!r} and its output {run.raw.status!r} despite {len(losses)} losses"
     inside = sum(isinstance(event, RoleFailed) for event in run.view.events) > len(failures)

@@ -122,11 +122,11 @@ def test_custom_blocks_can_hand_over_in_text_or_fields(value: Any) -> None:
 BAD = [
     ("Well.", "nobody was named"),
     ({"response": "Well.", "next_agent_name": "Pro"}, "'Pro' handed over to itself"),
-    ({"response": "Well.", "next_agent_name": ["Con", "Neutral"]}, "is nobody"),
+    ({"response": "Well.", "next_agent_name": ["Con", "Neutral"]}, "is not a speaker"),
     ({"response": "Well.", "next_agent_name": None}, "nobody was named"),
-    (Answer("Well.", 7), "'7' is nobody"),
-    (Answer("Well.", Unprintable()), "is nobody"),
-    ("Well.\nTransition to Bob", "'Bob' is nobody"),
+    (Answer("Well.", 7), "'7' is not a speaker"),
+    (Answer("Well.", Unprintable()), "is not a speaker"),
+    ("Well.\nTransition to Bob", "'Bob' is not a speaker"),
 ]
 
 

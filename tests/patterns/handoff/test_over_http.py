@@ -87,7 +87,7 @@ CASES = [
         id="a name of another type",
         form="tool",
         reply=completion_with_calls(encode_fields(SAID, 5)),
-        problem="'5' is nobody",
+        problem="'5' is not a speaker",
     ),
     Case(
         id="nothing said",

@@ -119,7 +119,9 @@ class Human(Block[Any, Any]):
             except OutputError as error:
                 request, number = replace(request, problem=one_line(error_text(error))), number + 1
         if self._ask is None:
-            hint = "Pass a store, so that the run can be suspended: run(…, store=…); or a function that asks: human(…, ask=…)"
+            hint = (
+                "Pass a store, so that the run can be suspended: run(…, store=…); or pass a function: human(…, ask=…)"
+            )
             raise ConfigurationError(
                 f"human {self.name!r}", "store", None, "is required for a human without an `ask` function", hint=hint
             )

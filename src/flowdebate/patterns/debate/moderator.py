@@ -350,7 +350,8 @@ def stash_moderator_decision(
         added = value.added if isinstance(value, CompletedDecision) else []
         named_count = len(output.next_speakers) - len(added)
         if named_count > maximum:
-            problem = f"names {named_count:,} turns in one round, but at most {maximum} are allowed ({_TURNS_EACH} per debater)"
+            allowed = f"at most {maximum} are allowed ({_TURNS_EACH} per debater)"
+            problem = f"names {named_count:,} turns in one round, but {allowed}"
             raise OutputError(moderator, "a DebateModeratorOutput", [("next_speakers", problem)])
         for speaker in output.next_speakers:
             if speaker not in roster:
