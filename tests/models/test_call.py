@@ -110,7 +110,7 @@ async def test_an_unusable_answer_is_an_error_with_model_and_block(case: Case) -
 async def test_invalid_log_probabilities_are_malformed(logprobs: Any) -> None:
     """Each choice needs a finite log-probability, and other keys are not allowed."""
     request = replace(question(), choices=("A", "B"))
-    with pytest.raises(MalformedResponse, match="log-probability of each of"):
+    with pytest.raises(MalformedResponse, match="log-probability for each of"):
         await ask(Returning(ModelResponse(text="A", logprobs=logprobs)), request)
     for usable in (None, {"A": -0.5, "B": -1.0}):
         response = ModelResponse(logprobs=usable)

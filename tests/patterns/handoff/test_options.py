@@ -120,10 +120,10 @@ def test_custom_blocks_can_hand_over_in_text_or_fields(value: Any) -> None:
 
 
 BAD = [
-    ("Well.", "nobody was named"),
+    ("Well.", "no next speaker"),
     ({"response": "Well.", "next_agent_name": "Pro"}, "'Pro' handed over to itself"),
     ({"response": "Well.", "next_agent_name": ["Con", "Neutral"]}, "is not a speaker"),
-    ({"response": "Well.", "next_agent_name": None}, "nobody was named"),
+    ({"response": "Well.", "next_agent_name": None}, "no next speaker"),
     (Answer("Well.", 7), "'7' is not a speaker"),
     (Answer("Well.", Unprintable()), "is not a speaker"),
     ("Well.\nTransition to Bob", "'Bob' is not a speaker"),
