@@ -83,7 +83,7 @@ def test_run_id_conflicts_are_rejected() -> None:
         assert len(on.bodies) == calls
     assert (result.exit_code, other.exit_code, alone.exit_code, nowhere.exit_code) == (2, 2, 2, 2)
     assert "Run rents already exists. To continue it, add --resume.\n" in result.stderr
-    assert "run rents was started with other options" in other.stderr
+    assert "run rents was started with different options" in other.stderr
     assert "--resume requires --run-id ID, the run to continue.\n" in alone.stderr
 
 

@@ -343,7 +343,7 @@ def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, local_s
     with pytest.raises(ModelUnavailable, match=ways) as caught:
         resolve_model(None)
     empty = answer in (b'{"data": null}', b'{"data": {}}', list_models("a\nb"))
-    assert ("lmstudio answers" in str(caught.value)) is empty
+    assert ("lmstudio is running" in str(caught.value)) is empty
 
 
 def test_the_local_model_is_the_last_default(local_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
