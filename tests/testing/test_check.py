@@ -148,7 +148,7 @@ def test_endless_runs_without_calls_are_found(block: Any) -> None:
     broken = check_error(lambda: rent(block), max_seconds=0.3)
     assert broken.promise == "ends_within_rounds"
     line = block.__code__.co_firstlineno + 3
-    assert f"no end after 0.3 seconds: it is at test_check.py:{line}, in {block.__name__}" in str(broken)
+    assert f"the run did not end within 0.3 seconds: it is at test_check.py:{line}, in {block.__name__}" in str(broken)
 
 
 def test_slow_checks_estimate_their_duration(monkeypatch: pytest.MonkeyPatch) -> None:
