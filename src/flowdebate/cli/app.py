@@ -23,7 +23,7 @@ _WIDEST = 100
 
 
 class _Entry(NamedTuple):
-    """Command with the import path of its function."""
+    """Command and the import path of its function."""
 
     place: str
     line: str

@@ -107,7 +107,7 @@ class FinishedBatch:
     """Signal that interrupted the batch."""
 
     def ending(self, *, incomplete: bool) -> Ending:
-        """Return the command's ending; it is `incomplete` if a result is missing."""
+        """Return the command's ending, marked `incomplete` if a result is missing."""
         return Ending(
             signal=self.signal,
             failed=self.summary.failed,

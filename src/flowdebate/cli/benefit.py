@@ -322,8 +322,8 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
 class EvaluationPlans(Plans):
     """Plans for debates on a data set, with baselines; `rows` are the original rows.
 
-    The positions are either the row's choices, shuffled among the debaters because data sets often list the correct one
-    first, or the positions of the named debaters. If `baselines` is None, every baseline that can differ from the
+    The positions are those of the named debaters, or else the row's choices. Choices are shuffled among the debaters
+    because data sets often list the correct one first. If `baselines` is None, every baseline that can differ from the
     others is used. Raises BadFile for a row whose correct answer is not among its positions.
     """
 

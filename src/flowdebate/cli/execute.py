@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _STARTS_WITHIN = 2.0
-"""Time in seconds that an interrupted run has to reach a point where it can be stopped and resumed later."""
+"""Seconds an interrupted run has to reach a point where it can stop and be resumed later."""
 POLL = 0.5
 """Seconds between checks on another process's run; a turn takes several seconds, and each check is one small query."""
 
@@ -338,7 +338,7 @@ def finish(  # noqa: C901 - one thing to write after the other
 # Advice on stderr
 
 _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_letter": " --retry-dead-letter"}
-"""Options for resuming a run that reached a limit; limits on calls and tokens apply to the run from its start."""
+"""Options for resuming a run that reached a limit; limits on calls and tokens count from the start of the run."""
 _WHY = {
     "left_behind": "The process of the run is gone. ",
     "rejected": "No worker can execute the run in its current state. ",

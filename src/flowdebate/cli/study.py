@@ -146,7 +146,7 @@ def compare(  # noqa: PLR0913 - the options of the command
 
 @contextmanager
 def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Make errors from `compare_all` name the flag, or for empty cells (`blanks`) the row in the file at `path`."""
+    """Make errors from `compare_all` name the flag or, for empty cells (`blanks`), the row in the file at `path`."""
     try:
         yield
     except ConfigurationError as error:

@@ -28,7 +28,7 @@ BallotPath: TypeAlias = str | PathLike[str]
 
 
 def _read_text(value: object) -> object:
-    """Read a cell as text; an empty cell becomes None, and a number a string."""
+    """Read a cell as text; an empty cell becomes None, and a number becomes a string."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{value:g}"
     return value.strip() or None if isinstance(value, str) else value

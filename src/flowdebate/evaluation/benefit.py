@@ -70,8 +70,8 @@ class PairedComparison(WireModel):
     """Debate accuracy minus baseline accuracy, with the bounds of Newcombe's interval for paired proportions."""
     worst: float
     best: float
-    """Lowest and highest possible difference: on every question whose debate failed, only the baseline or only the
-    debate is assumed to be right.
+    """Lowest and highest possible difference, assuming that only the baseline or only the debate was right on every
+    question whose debate failed.
     """
     clusters: int
     """Number of independent groups of questions."""
@@ -282,7 +282,7 @@ def _compare(
 def _compare_with(
     name: BaselineName, items: Sequence[BenefitItem], confidence: float, tests: int, undecided: Undecided
 ) -> tuple[PairedComparison, float]:
-    """Compute a comparison's counts, interval and test, and the largest gain that it does not exclude.
+    """Compute a comparison's counts, interval and test, and the largest gain not ruled out.
 
     The gain is adjusted for the number of `tests`.
     """

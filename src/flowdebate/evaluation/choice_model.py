@@ -33,7 +33,7 @@ class ChoiceFit(NamedTuple):
     clusters: int
 
     def interval(self, index: int, *, confidence: float) -> tuple[float | None, float | None]:
-        """Return the bounds of a coefficient's interval by Student's t; both are None if there is no standard error."""
+        """Return the bounds of a coefficient's interval (Student's t); both are None if there is no standard error."""
         value, error = self.coefficients[index], self.errors[index]
         if error is None:
             return None, None
@@ -127,7 +127,7 @@ def _identified(columns: Floats) -> bool:
 
 
 def _separated(columns: Floats, shares: Floats) -> bool:
-    """Return whether some direction makes all choices more likely, so the best coefficients are infinite."""
+    """Return whether some direction makes all choices more likely, so that the best coefficients are infinite."""
     import numpy as np
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
 

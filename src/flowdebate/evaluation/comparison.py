@@ -222,9 +222,9 @@ class Comparison(InNotebooks, WireModel):
     sides: list[ComparedSide]
     judges: list[JudgeSummary]
     kappa: float | None
-    """Fleiss' kappa for the judges over the orders; None if there is only one judge or if undefined."""
+    """Fleiss' kappa for the judges over the orders; None if undefined or if there is only one judge."""
     alpha: float | None
-    """Krippendorff's alpha for the same ratings; None if there is only one judge or if undefined."""
+    """Krippendorff's alpha for the same ratings; None if undefined or if there is only one judge."""
     verdict: str
     reasoning: str
     """Reasoning from the clearest ballot for the winner; it refers to texts by that ballot's labels."""

@@ -45,7 +45,7 @@ _PAIR = 2
 
 
 class ComparedSystem(WireModel):
-    """A system's results over all rows with one of its texts."""
+    """A system's results over all rows that contain one of its texts."""
 
     name: str
     rows: int
@@ -124,7 +124,7 @@ class ComparisonTable(InNotebooks, WireModel):
     rows: int
     """Number of compared rows."""
     systems: list[ComparedSystem]
-    """Compared systems, sorted by wins with the most first."""
+    """Compared systems, sorted by wins in descending order."""
     judges: list[ComparingJudge]
     kappa: float | None
     """Fleiss' kappa for the judges' winners; None if there is only one judge."""

@@ -34,7 +34,7 @@ STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != 
 
 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Complete `options` with the ones implied by their depth.
+    """Complete `options` with those implied by the depth.
 
     Depth "auto" includes the speakers of all its steps, and raises ConfigurationError for a pattern that cannot end
     early.

@@ -140,7 +140,7 @@ class Document(InNotebooks, WireModel):
     GOES_ON: ClassVar[bool] = False
     """True if a finished run of the pattern can be continued."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
-    """Paths in the raw output to durations, which could only be measured during the original run."""
+    """Paths of durations in the raw output; these could only be measured during the original run."""
     pattern: str
     format: str | None = None
     """The debate's format; omitted if the pattern has no formats."""
@@ -191,7 +191,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def last_calls(self) -> int:
-        """Typical number of calls after the last turn, which produce the result."""
+        """Typical number of calls made after the last turn to produce the result."""
         return 1
 
     @property
@@ -288,7 +288,7 @@ class Document(InNotebooks, WireModel):
         return None if reason is None else f"Rounds: {self.raw.rounds}, {self.describe_reason(reason)}"
 
     def about(self) -> Callable[[str, str | None], str]:
-        """Return a function to choose the text next to a speaker's name.
+        """Return a function that chooses the text next to a speaker's name.
 
         The function returns its argument unless the page header already shows it.
         """

@@ -75,7 +75,7 @@ class AllowedModels:
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def default_models(self) -> list[str]:
-        """Return the models for "each": every configured vendor's default model, or the first one allowed."""
+        """Return the models for "each": each configured vendor's default or first allowed model."""
         names, installed = self.names, list_available_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]

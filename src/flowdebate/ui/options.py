@@ -717,7 +717,7 @@ class OutputOptions(PlanOptions):
 
 
 def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Reach | None]]:  # noqa: ANN401 - any type
-    """Find every string in `value`, which has the type `kind`, and what each may refer to according to its type."""
+    """Find every string in `value`, a value of type `kind`, and what each may refer to according to its type."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type decides

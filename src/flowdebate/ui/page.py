@@ -136,7 +136,7 @@ class PatternPage(ABC):
         raise NotImplementedError
 
     def defaults(self, options: Any, speakers: Sequence[Any]) -> PlanValues:  # noqa: ANN401, ARG002 - of the patterns
-        """Return the front ends' defaults, included in plans so everyone can see them."""
+        """Return the front ends' defaults; plans include them so that everyone can see them."""
         return {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
@@ -146,11 +146,11 @@ class PatternPage(ABC):
         return options
 
     def fitting(self, options: PlanOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns
-        """Return the proposed `speakers`, limited to as many as the options allow."""
+        """Return as many of the proposed `speakers` as the options allow."""
         return tuple(speakers)
 
     def settled(self, plan: Plan) -> PlanValues:  # noqa: ARG002 - the pattern's own plan
-        """Return the options determined only when the run starts, for its stored plan."""
+        """Return the options that are only determined when the run starts, for use in its stored plan."""
         return {}
 
     def check(self, plan: Plan) -> None:

@@ -71,7 +71,7 @@ class Plan:
     models: Mapping[str, Model | str] | None
     """Models keyed by intent; None to read them from the environment."""
     seats: Mapping[str, Model | str]
-    """Models keyed by role, for roles with their own."""
+    """Models keyed by role, for roles that have their own."""
     first: Model | str | None = None
     """Default model if the roster is a list of models and no default is set."""
     dealt: Any = None
@@ -582,9 +582,10 @@ def _models_of(run: StoredRun) -> str | dict[str, str] | None:
 
 
 def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return URLs, paths and programs in an imported run's plan, keyed by option, except `given` ones.
+    """Return the URLs, paths and programs in an imported run's plan, keyed by option.
 
-    The user has to confirm them before the run is resumed. Empty for a run started in this store.
+    Options replaced by `values` are left out. The user has to confirm the rest before the run is resumed. Empty for a
+    run started in this store.
     """
     if not run.header.foreign or run.header.plan is None:
         return {}

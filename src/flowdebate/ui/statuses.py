@@ -22,7 +22,7 @@ State: TypeAlias = Literal[
     "rejected",
     "dead_letter",
 ]
-"""A stored run's status as shown to users: `StoredStatus`, or "left_behind" for a running one whose process is gone."""
+"""A stored run's status as shown to users: `StoredStatus`, or "left_behind" for a running run whose process is gone."""
 
 
 @dataclass(frozen=True, slots=True)

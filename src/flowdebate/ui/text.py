@@ -25,7 +25,7 @@ _JOINERS = "\u200c\u200d"
 _JOINED = frozenset({"Lo", "Lm", "Mn", "Mc", "So", "Sk"})
 """Categories of characters that may be joined: letters and marks in scripts that use joiners, and emoji."""
 _FIRST_JOINED = "\u0600"
-"""First character of the scripts that use joiners; next to characters before it, a joiner can only hide something."""
+"""First code point of the scripts that use joiners; next to a lower code point, a joiner can only hide something."""
 
 
 def printable(text: str) -> str:

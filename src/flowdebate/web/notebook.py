@@ -310,8 +310,8 @@ _FACTS = 200
 # Summaries of evaluations, and of values without a page
 
 _ROWS = 100
-"""Maximum number of rows in a table; further rows are merely counted, because people mail notebooks and put them under
-version control.
+"""Maximum number of rows in a table; further rows are only counted, to keep notebooks small enough to mail or to put
+under version control.
 """
 _CELL, _SENTENCE = 300, 2_000
 """Maximum lengths of a cell and of a sentence, in characters."""

@@ -106,7 +106,7 @@ async def _rows(
 async def _batch_row(
     store: Store, filters: dict[str, Any], first: StoredRun, after: tuple[float, str] | None
 ) -> list[StoredRun]:
-    """Return a batch's runs for the row at its newest run; empty if an earlier page already lists the batch.
+    """Return a batch's runs, to be shown in place of its newest run; empty if an earlier page lists the batch.
 
     `first` is the newest run of the batch after the position `after`.
     """

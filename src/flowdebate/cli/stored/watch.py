@@ -1,4 +1,4 @@
-"""`flowdebate runs watch`: follow a run of another process, or show a finished one."""
+"""`flowdebate runs watch`: follow a run in another process, or show a finished one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def watch(
     markdown: opt.Markdown = None,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Watch a run of another process, or a finished one. Ctrl-C ends the view, not the run.
+    """Watch a run in another process, or a finished one. Ctrl-C ends the view, not the run.
 
     The page is the same as for the run's own command; contributions appear once they are complete.
     """

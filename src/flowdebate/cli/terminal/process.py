@@ -261,8 +261,8 @@ class Interrupts:
 _SIGINT, _SIGPIPE = 2, 13
 """Signal numbers; some systems do not define the names."""
 _CHANGED_LINES = 6
-"""Maximum number of lines shown for a changed prompt. Hundreds may differ, but these are enough to identify the option,
-and fit on a small terminal.
+"""Maximum number of lines shown for a changed prompt. Hundreds of lines may differ, but this many are enough to
+identify the option and fit on a small terminal.
 """
 
 

@@ -273,7 +273,9 @@ _TAB = "    "
 _LEADING = 24
 """Maximum number of spaces at the beginning of a line."""
 _WIDE = 2
-"""Cell width of characters between which lines may break, since Chinese and Japanese have no spaces between words."""
+"""Cell width of wide characters. Lines may break between any two of them, since Chinese and Japanese put no spaces
+between words.
+"""
 _NARROWEST = 20
 """Minimum width for wrapping, in columns; narrower lines would be harder to read than unwrapped ones."""
 
@@ -282,8 +284,8 @@ class TextFlow:
     """Writer of a single text; every line begins with `indent`, so no line can be mistaken for the page's own.
 
     `width` returns the current number of columns; None disables wrapping. `first` replaces `indent` on the first line.
-    A line's width is the sum of its characters' widths, because terminals combine characters differently, but never use
-    more columns. Consecutive blank lines are collapsed into one.
+    A line's width is the sum of its characters' widths: terminals combine characters differently, but never use more
+    columns than that. Consecutive blank lines are collapsed into one.
     """
 
     def __init__(

@@ -44,8 +44,8 @@ class LivePage:
     A fragment is an element with an id. It is either appended to the element `at`, or replaces the element with the
     same id. `news` returns the fragments since the last call as a message, and `whole` returns all of them for viewers
     who connect later. `link` is the URL of the run's steps, and `manual` the base URL of the documentation. A `public`
-    page shows the contributions, but neither the record nor any failures, because error messages may contain server
-    addresses; its result appears only on the finished page.
+    page shows the contributions, but omits the record and all failures, because error messages may contain server
+    addresses. The result then appears only on the finished page.
     """
 
     def __init__(self, document: Document | None, *, link: str = "", manual: str = "", public: bool = False) -> None:

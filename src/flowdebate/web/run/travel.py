@@ -235,8 +235,8 @@ class Course:
 def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
     """Pair the steps of two runs by round and turn rather than by name; `fork` specifies which run is the fork.
 
-    Steps that exist only in the other run are placed after their predecessor there. If the runs have no steps in
-    common, every step is shown.
+    Steps that exist only in the other run are placed after the step that precedes them there. If the runs have no steps
+    in common, every step is shown.
     """
     pairs: list[Pair | Same] = []
     for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _are_equal(*pair)):
