@@ -70,7 +70,7 @@ def test_efforts_are_in_the_first_line_and_the_stored_plan() -> None:
         (["max"], "low, medium or high"),
         (["jugde=low"], "Did you mean judge"),
         (["judge="], "ROLE=LEVEL"),
-        (["low", "high"], "given once"),
+        (["low", "high"], "given only once"),
     ],
 )
 def test_invalid_efforts_and_roles_are_rejected(effort: list[str], message: str) -> None:
