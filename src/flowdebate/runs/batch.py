@@ -371,7 +371,7 @@ class Batch(Generic[OutT, RawT]):
         return self._tally.summary(self._in_progress.values())
 
     async def all(self) -> BatchResult[OutT, RawT]:
-        """Wait for all runs; return the items in the order of the questions, with their summary."""
+        """Wait for all runs, and return the items in question order, with their summary."""
         items = [item async for item in self]
         return BatchResult(sorted(items, key=lambda item: item.index), self.summary)
 
@@ -439,7 +439,7 @@ class Batch(Generic[OutT, RawT]):
                     self._check_stored(self._make_run(self._make_job(index, row)))
 
     def _check_stored(self, run: Run) -> None:
-        """Raise RunChanged if the stored run was started with a header different from that of `run`."""
+        """Raise RunChanged if the stored run's header differs from the header of `run`."""
         assert self._store is not None  # noqa: S101 - `run` is durable
         assert run.journal is not None  # noqa: S101 - as above
         then, now = self._stored[run.run_id].header, run.journal.header
@@ -470,7 +470,7 @@ class Batch(Generic[OutT, RawT]):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            error = failure  # the run was cancelled from inside, so the item counts as failed
+            error = failure  # the job was cancelled from within the run, so the item counts as failed
         except Exception as failure:
             if self._raises or (isinstance(failure, RunChanged) and failure.run_id == job.run_id):
                 add_note(failure, f"in run {job.run_id}, question {job.index} of the batch")
@@ -585,7 +585,7 @@ def _check(
 class WorkerPool(Generic[JobT, DoneT]):
     """Pool that runs at most `size` jobs at once; `results` yields their return values as they complete.
 
-    A job starts when a worker is free and at most `size` results are unread. The first failure, whether of a job or of
+    A job starts when a worker is free and at most `size` results are unread. The first failure, whether in a job or in
     the iterator that supplies the jobs, cancels all other jobs, and is raised after the results that preceded it.
     """
 

@@ -40,7 +40,7 @@ def escape_path_segment(name: str) -> str:
 
 @dataclass(slots=True, eq=False, repr=False)
 class SequencerHandle:
-    """State of the nearest enclosing sequencer with a state, available as `ctx.sequencer`."""
+    """Handle to the nearest enclosing sequencer that has state, available as `ctx.sequencer`."""
 
     name: str
     state: Any
@@ -52,7 +52,7 @@ class SequencerHandle:
     deadline: float | None = field(default=None, init=False)
     """Deadline of the sequencer's current round, on the event loop's clock; None if it has no deadline."""
     derived: dict[object, Any] = field(default_factory=dict, init=False)
-    """Cache of values derived from the history, such as its rendering, to be extended by later steps."""
+    """Cache of values derived from the history, such as its rendering; later steps extend them."""
 
     def update(self, **changes: object) -> None:
         """Replace fields of a pydantic, dataclass or dict state; raise ConfigurationError for an unknown field."""
@@ -76,7 +76,7 @@ class SequencerHandle:
 
 
 class SequencerView:
-    """Read-only view of a protected sequencer for the block named `block`, in which the state is frozen."""
+    """Read-only view of a protected sequencer, with frozen state, for the block named `block`."""
 
     __slots__ = ("_block", "_handle")
     _block: str
@@ -133,7 +133,7 @@ class Scope:
 
     @property
     def handle(self) -> SequencerHandle:
-        """The sequencer's handle for its own steps, with write access even to a protected state."""
+        """The sequencer's handle for its own steps, with write access even to protected state."""
         if self.sequencer is None:
             message = "there is no enclosing sequencer with a state"
             raise AttributeError(message)
@@ -176,7 +176,7 @@ class Context:
 
     @property
     def sequencer(self) -> SequencerHandle | SequencerView:
-        """Nearest enclosing sequencer with a state: `ctx.sequencer.state.round`; a pattern's sequencer is read-only."""
+        """Nearest enclosing sequencer that has state, as in `ctx.sequencer.state.round`; a pattern's is read-only."""
         handle = self.scope.sequencer
         if handle is None:
             message = f"block {self.block!r} is not inside a sequencer with a state"
@@ -195,12 +195,12 @@ class Context:
 
     @property
     def usage(self) -> Usage:
-        """Usage by the run's calls so far."""
+        """Usage of the run's calls so far."""
         return self.run.usage
 
     @property
     def random(self) -> Random:
-        """Random number generator, seeded with the run's seed and this path so that its draws are reproducible."""
+        """Random number generator seeded from the run's seed and this path, so that its draws are reproducible."""
         if self._random is None:
             self._random = Random(f"{self.run.seed}:{self.path}")  # noqa: S311 - repeatable on purpose
         return self._random
@@ -247,7 +247,7 @@ class Context:
         return await self.run.step(name if count == 1 else f"{name}#{count}", call, returns=returns, failures=failures)
 
     async def decide(self, call: Callable[[], Awaitable[T]], *, returns: object = None) -> T:
-        """Record a decision made by the application's code at this path, on which the run depends.
+        """Record a decision that the application's code makes at this path.
 
         A resumed run uses the recorded decision; if none is recorded, the code decides again. `returns` is the type of
         the decision if it is not plain JSON data.

@@ -229,7 +229,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
 
 
 class _Starts:
-    """Queue for starting at most one run per turn of an event loop, so that other work gets done in between."""
+    """Queue that starts at most one run per event loop turn, so that other work gets done in between."""
 
     def __init__(self) -> None:
         self.starting = False
@@ -250,7 +250,7 @@ _STARTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Starts] = WeakKeyDictiona
 
 
 async def _start_in_turn() -> None:
-    """Wait until no other run starts in this event loop turn, because preparing a first prompt takes milliseconds."""
+    """Wait for a turn of the event loop in which no other run starts: preparing a first prompt takes milliseconds."""
     loop = asyncio.get_running_loop()
     starts = _STARTS.get(loop)
     if starts is None:
@@ -358,8 +358,8 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
 
 
 _CHECK_EVERY = 0.5
-"""Interval in seconds at which a waiting thread wakes up; otherwise, it would miss an interrupt just before
-its wait.
+"""Interval in seconds at which a waiting thread wakes up; otherwise, it would miss an interrupt that arrives just
+before the wait.
 """
 
 

@@ -37,7 +37,7 @@ class StoreOptions:
 
     store: StoreChoice = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels by which to find the run again."""
+    """Labels for finding the run again."""
     plan: Mapping[str, Any] | None = None
     """JSON data from which the application can rebuild its block."""
 
@@ -159,7 +159,7 @@ def _summarise_question(value: object) -> str:
 
 def list_model_names(model: ModelChoice) -> str:
     """Return the models' names as text, for the fingerprint."""
-    if model is None:  # the model comes from the environment, which may differ on the machine resuming the run
+    if model is None:  # the model comes from the environment, which may differ on the machine that resumes the run
         return DEFAULT_MODEL
     if isinstance(model, str):
         return model
@@ -180,7 +180,7 @@ def name_models(model: ModelChoice) -> dict[str, str] | None:
 
 
 def models_of(store: Store, header: RunHeader) -> ModelResolver:
-    """Return the models with which a run was started; a single name is the environment's model."""
+    """Return the models that a run was started with; a single name stands for the environment's model."""
     names = header.model
     if isinstance(names, str):
         return ModelResolver(environment=names)

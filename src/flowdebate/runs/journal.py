@@ -201,7 +201,7 @@ class Journal:
             await self.store.intend(self.run_id, key, "human", request)
 
     async def commit(self, key: str, kind: StepKind, body: str) -> None:
-        """Record the result of the step `key`, which is durable on return even if the caller is cancelled."""
+        """Record the result of the step `key` durably before returning, even if the caller is cancelled."""
         # Wall clocks can be set back, and other machines' clocks may be slow.
         self._clock = max(self._clock, time.time() + self._ahead)
         if not self.owned:
@@ -304,8 +304,8 @@ class Journal:
         try:
             await self.store.finish(self.run_id, status, outcome)
         except StoreError as error:
-            # A run whose answers may be lost must not end as complete; "failed" and "interrupted" do not claim that it
-            # did.
+            # A run whose answers may be lost must not end as complete; the statuses "failed" and "interrupted" make no
+            # such claim.
             if isinstance(error, StoreLost) and status not in ("failed", "interrupted"):
                 raise
             message = f"run {self.run_id} ended as {status!r}, which could not be recorded: {error}"

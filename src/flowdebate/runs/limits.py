@@ -82,8 +82,8 @@ class Limits:
     queues.
     """
     prices: Prices | None = None
-    """Prices of tokens; None for prices from `genai-prices`, if installed. A price table takes precedence
-    over these.
+    """Prices of tokens; None to use those from `genai-prices`, if installed. A price table takes precedence over
+    `genai-prices`.
     """
 
     def __post_init__(self) -> None:
@@ -323,7 +323,7 @@ class Account:
                 raise ConfigurationError("Service", f"{location}.{field}", None, problem)
         self.name: str = "all runs" if owner is None else repr(owner)
         self.limits = limits
-        # Without a token limit, no tokens would be counted.
+        # Without a token limit, the budget would not count tokens.
         self._pricing = Budget(replace(limits, tokens=limits.tokens or maxsize))
         self._store = store
         self._daily = owner is not None

@@ -28,7 +28,7 @@ class Observer(RunObserver):
     """
 
     def run(self, run: RunView, labels: dict[str, str], /) -> AbstractContextManager[RunObserver]:
-        """Return a context around the run, yielding an observer for the run's agents, calls, tools and events.
+        """Return a context around the run; it yields an observer for the run's agents, calls, tools and events.
 
         `labels` are the labels of the stored run; labels added to a new run are stored with it.
         """

@@ -32,7 +32,7 @@ class Records:
     listeners: list[Callable[[object], None]] = field(default_factory=list)
     """Callbacks for each event; text is streamed only if there is at least one."""
     observe: Callable[[object], None] | None = None
-    """Callback for each recorded event, for the run's observer, which does not need streamed text."""
+    """Callback that passes each recorded event to the run's observer, which does not need streamed text."""
     calls: dict[int, CallStarted] = field(default_factory=dict)
     """Model calls in progress, reported to readers who join later."""
     saved_states: dict[str, Any] = field(init=False)
@@ -133,7 +133,7 @@ class ResourcePlace:
 
 
 class _SavedStates(dict[str, Any]):
-    """The session's resource states when the run started, from which resources are opened; writes go to the session."""
+    """The session's resource states when the run started, used to open resources; writes go to the session."""
 
     def __init__(self, session: dict[str, Any]) -> None:
         super().__init__(session)

@@ -230,7 +230,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.result()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until the run has ended, however it ended, or until `seconds` have passed."""
+        """Wait until the run has ended, for whatever reason, or until `seconds` have passed."""
         await asyncio.wait({self._task}, timeout=seconds)
 
     def listen(self, listener: Callable[[object], None]) -> None:
@@ -256,7 +256,9 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
 
 
 class RunEvents:
-    """The run's events in order, for one reader: `async for event in handle.follow()`. They end with the run."""
+    """The run's events in order, for one reader: `async for event in handle.follow()`. The iteration ends
+    with the run.
+    """
 
     def __init__(self, run: Run, task: asyncio.Task[Any]) -> None:
         unread: asyncio.Queue[object] = asyncio.Queue()

@@ -68,7 +68,7 @@ _NO_LIMITS = Limits()
 
 
 RUN_LOGGER = logging.getLogger("flowdebate.runs")
-"""Logger for runs. Its records contain no content from runs; a record's fields are its attributes."""
+"""Logger for runs. Its records contain no content from runs; their fields are available as attributes of the record."""
 
 _NOTHING = nullcontext()
 
@@ -84,17 +84,17 @@ class RunObserver:
     def call(
         self, started: CallStarted, request: ModelRequest, /
     ) -> AbstractContextManager[Callable[[ModelResponse], object] | None]:
-        """Return a context around a model call and all its attempts, yielding a callback for the response."""
+        """Return a context around a model call and all its attempts; it yields a callback for the response."""
         del started, request
         return _NOTHING
 
     def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Callable[[str], object] | None]:
-        """Return a context around a tool's execution, yielding a callback for the result."""
+        """Return a context around a tool's execution; it yields a callback for the result."""
         del call, path
         return _NOTHING
 
     def event(self, event: object, /) -> None:
-        """Handle an event of the run; the first event and live-only events are not passed to it."""
+        """Handle an event of the run; this method is not called for the first event or for live-only events."""
 
 
 _UNOBSERVED = RunObserver()
@@ -146,7 +146,7 @@ class Run:
     journal: Journal | None = None
     """Journal of the run's steps; None if the run has no store."""
     observe: Observing | None = None
-    """Observer factory of the run; None if it is not observed."""
+    """Factory for the run's observer; None if the run is not observed."""
 
     status: RunStatus = field(default="running", init=False)
     failure: BaseException | None = field(default=None, init=False)

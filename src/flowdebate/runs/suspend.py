@@ -45,7 +45,9 @@ class HumanRequest:
 
     @property
     def to_read(self) -> str:
-        """Render `shown` and the sources as plain text, short sources in full and others by name and length."""
+        """Render `shown` and the sources as plain text, with short sources in full and the others by name
+        and length.
+        """
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @property
@@ -102,8 +104,8 @@ def read_answer(body: str) -> tuple[Any, bool]:
 class Suspended(BaseException):
     """Exception that suspends the run until `requests` are answered.
 
-    The run ends with the status "awaiting", and can be resumed. The class is not a subclass of `Exception`, so neither
-    patterns' failure policies nor blocks' `except` clauses catch it.
+    The run ends with the status "awaiting", and can be resumed. The class is not a subclass of `Exception`, so it is
+    not caught by patterns' failure policies or blocks' `except` clauses.
     """
 
     def __init__(self, requests: Sequence[HumanRequest]) -> None:

@@ -59,8 +59,9 @@ class ActiveRuns:
     """Handles of the runs executed by this process, and a channel for each followed run.
 
     At most `max_concurrency` runs are executed at once, and at most `owner_concurrency` per owner. Up to `max_queued`
-    more wait for their turn: runs with the lowest priority value come first, and owners take turns. For each run in
-    another process, a `follower` reads the journal every `poll` seconds, as long as `continuation` returns True.
+    more wait for their turn: runs with the lowest priority value come first, and owners take turns within the same
+    priority. For each run in another process, a `follower` reads the journal every `poll` seconds, as long as
+    `continuation` returns True.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class ActiveRuns:
         return None if handle is None or handle.done() else handle
 
     async def wait_for_change(self, seconds: float) -> None:
-        """Wait until a run starts or ends in this process, but at most `seconds`."""
+        """Wait until a run starts or ends in this process, but for at most `seconds`."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
 

@@ -22,7 +22,7 @@ from flowdebate.runs.result import RunHandle
 
 # At most 25 updates per second, as documented in docs/service.md, so that pages are not rendered for each token.
 _PACE = 0.04
-"""Minimum interval in seconds between pieces of streamed text, for all readers."""
+"""Minimum interval in seconds between updates with streamed text, for all readers."""
 _START = b""
 
 
@@ -90,7 +90,7 @@ class _Text:
 
 
 class Channel:
-    """Events of one run, for any number of readers: a single log, and a position in it for each reader.
+    """Events of one run for any number of readers: a single log, with a position for each reader.
 
     A slow reader does not delay the others, and additional readers require no copies. The log contains a call's text
     only while the model is writing it; later readers find the text in the answer's event.
@@ -118,7 +118,7 @@ class Channel:
 
     @classmethod
     def of(cls, handle: RunHandle[Any]) -> Self:
-        """Create the channel of a run executed by this process, open from the run's first event to its end."""
+        """Create the channel for a run executed by this process; it is open from the run's first event to its last."""
         channel = cls()
         handle.listen(channel.publish)
         handle.on_end(channel.end)
@@ -166,7 +166,7 @@ class Channel:
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
         """Add all events of a run executed by another process, and its calls in progress.
 
-        Readers receive only the new events, but start again if the order of the earlier ones has changed.
+        Readers receive only the new events, but start over if the order of the earlier ones has changed.
         """
         recorded = [item.event for item in self.log if isinstance(item, Update) and item.mark is not None]
         if [_sort(event) for event in recorded] != [_sort(event) for event in _marked(events)][: len(recorded)]:
@@ -181,7 +181,7 @@ class Channel:
         for event in events:
             self._append(event)
         now = {call.path: call for call in calls}
-        # A call keeps its number, by which readers recognize it.
+        # A call keeps its number, because readers identify the call by it.
         self.calls = {path: self.calls.get(path) or self._numbered(call) for path, call in now.items()}
         self._notify()
 
@@ -220,7 +220,7 @@ class Channel:
         return [item.event for item in self.log if isinstance(item, Update)]
 
     async def read(self, after: str | None = None) -> AsyncGenerator[Update]:
-        """Yield the run's updates to its end, starting at its beginning or after the mark `after`."""
+        """Yield the run's updates until it ends, starting at its beginning or after the mark `after`."""
         self.readers += 1
         try:
             while self._may_be_replayed(after):

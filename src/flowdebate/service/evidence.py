@@ -24,7 +24,7 @@ from flowdebate.ui.document import Document
 from flowdebate.ui.plan import pattern_of_run, plan_of
 
 Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
-"""Outcome of checking whether something in a run follows from its journal; "unknown" if it could not be checked."""
+"""Outcome of checking whether part of a run follows from its journal; "unknown" if it could not be checked."""
 
 UNCHECKED = ("votes of readers", "dates and durations", "the id and the seed", "tokens and costs", "words of errors")
 """Parts of an export that are not derived from the journal, so the export's author may have put anything there."""
@@ -42,7 +42,7 @@ class Finding(WireModel):
     problems: tuple[str, ...] = ()
     """Descriptions of the problems: differences, or reasons why nothing was checked."""
     answers: int = 0
-    """Number of recorded answers from models and humans."""
+    """Number of recorded answers given by models and humans."""
     unchecked: tuple[str, ...] = UNCHECKED
     """Parts of the run that no check covers, such as readers' votes."""
 

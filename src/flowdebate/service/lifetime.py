@@ -68,7 +68,7 @@ _HOUR, _DAY = 3_600.0, 86_400.0
 
 
 class Recovery:
-    """Background recovery of runs, within the limit on concurrent runs; it tries again every `poll` seconds."""
+    """Background recovery of runs, within the limit on concurrent runs; it retries every `poll` seconds."""
 
     def __init__(self, store: Store, recipes: Recipes, active: ActiveRuns, *, poll: float) -> None:
         self._store = store
@@ -78,7 +78,9 @@ class Recovery:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, resume: Callable[[str], Awaitable[RunState]], *, keep_days: float | None) -> None:
-        """Resume unfinished runs; with `keep_days`, also delete runs unchanged for that long, now and every hour."""
+        """Resume unfinished runs; with `keep_days`, also delete runs that have not changed for that long, now and every
+        hour.
+        """
         self._task = self._active.in_background(self._resume_all(resume))
         if keep_days is not None:
             self._active.in_background(self._delete_old(keep_days * _DAY))

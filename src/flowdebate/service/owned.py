@@ -29,7 +29,7 @@ T = TypeVar("T")
 def _of_owner(
     method: Callable[Concatenate[Service, str, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[OwnedService, str, P], Coroutine[Any, Any, T]]:
-    """Wrap a `Service` method that handles a single run in a check of the run's owner."""
+    """Wrap a `Service` method that handles a single run, so that it checks the run's owner first."""
 
     @wraps(method)
     async def checked(self: OwnedService, run_id: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -40,7 +40,7 @@ def _of_owner(
 
 
 class OwnedService:
-    """Runs in `service` that belong to `owner`; no operation finds any other owner's runs.
+    """Runs in `service` that belong to `owner`; no operation finds other owners' runs.
 
     The class has the methods of `Service`. Callers cannot set the label `owner`, which always names this owner.
     """
@@ -89,7 +89,7 @@ class OwnedService:
         labels: Mapping[str, str] | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> Sequence[Any]:
-        """Propose the speakers for a new run of this owner."""
+        """Propose the speakers for this owner's new run."""
         return await self._service.propose_sides(pattern, question, labels=self._labels(labels), **options)
 
     async def ask_model(

@@ -24,7 +24,7 @@ from flowdebate.ui.models import AllowedModels, Policies, with_policies
 from flowdebate.ui.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan, with_sides
 
 CheckOptions: TypeAlias = "Callable[[Any], None]"
-"""Function to check a plan's options; it raises ConfigurationError for options not available to the caller."""
+"""Function to check a plan's options; it raises ConfigurationError for options that the caller may not use."""
 
 _BEGIN = "Service.begin()"
 _OPTIONS = "options"
@@ -289,7 +289,7 @@ class Recipes:
 
     def _registered(self, run: StoredRun) -> str | None:
         plan = run.header.plan or {}
-        # Workers store their pattern's name under the same key under which plans store a built-in pattern's name.
+        # Workers store their pattern's name under the key that plans use for a built-in pattern's name.
         name = plan.get("registered", plan.get("pattern") if "workers" in plan else None)
         if name is None and not plan:  # the run was started by a program, and only its block identifies the pattern
             name = next(

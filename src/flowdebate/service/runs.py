@@ -36,7 +36,7 @@ from flowdebate.ui.steps import Fork
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
-    """Return the archive for runs with these labels: their owner's, or that of all runs without an owner."""
+    """Return the archive for runs with these labels: their owner's archive or, without an owner, the shared one."""
     if OWNER not in labels:
         return stored_archive(store)
     # Names in a store must be short and printable, whereas user names may be neither.
@@ -170,7 +170,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[OpenStore]:
     """Open the store at `location`, a file or a URL; None means FLOWDEBATE_STORE, or the user's data directory.
 
     Raises ConfigurationError for an invalid location, and for a missing file unless the store may be `new`. Nothing is
-    read or created yet.
+    read or created at this point.
     """
     from flowdebate.store.address import parse_address
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
@@ -328,7 +328,7 @@ async def delete_run(store: Store, run_id: str) -> None:
 
 
 async def delete_old_runs(store: Store, before: float) -> int:
-    """Delete runs that are not in progress and have not changed since `before`; return their number."""
+    """Delete runs that are not in progress and have not changed since `before`; return how many were deleted."""
     number = 0
     # A run's last change is never before its creation, so this finds all old runs.
     async for run in each_run(store, before=(before, ""), brief=True):

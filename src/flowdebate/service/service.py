@@ -94,11 +94,11 @@ class Service(Readership):
     `owner_concurrency` per owner; `max_queued` more may wait for their turn. With `workers`, runs of the patterns known
     to the workers are executed by worker processes. Runs in other processes are followed through their journals, which
     are read every `poll` seconds if they have changed. With `recover`, runs left unfinished by one process are resumed
-    by `recover()` in the next one; with `keep_days`, this method also deletes runs unchanged for that many days, now
-    and every hour. `observe` traces the runs executed by this process; workers have their own observers. `allow_models`
-    lists the models, or patterns such as "openai/*", allowed in options and stored plans (empty: only the configured
-    models). None allows all models, except in an HTTP or MCP server, where it allows only the configured ones. A `Plan`
-    created by this program may name any model.
+    by `recover()` in the next one; with `keep_days`, `recover()` also deletes runs that have not changed for that many
+    days, now and every hour. `observe` traces the runs executed by this process; workers have their own observers.
+    `allow_models` lists the models, or patterns such as "openai/*", allowed in options and stored plans (empty: only
+    the configured models). None allows all models, except in an HTTP or MCP server, where it allows only the configured
+    ones. A `Plan` created by this program may name any model.
 
     All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use the service as an async
     context manager, or call `close`.
@@ -405,7 +405,9 @@ class Service(Readership):
         return self._state_of(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
-        """Raise BudgetReached if the budget is used up, except for a repeated request whose run has already started."""
+        """Raise BudgetReached if the budget is used up; repeated requests for a run that has already started are
+        exempt.
+        """
         accounts = self._accounts.of(labels)
         if accounts and run_id is not None:
             with suppress(RunNotFound):
@@ -583,8 +585,8 @@ class Service(Readership):
     async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
         """Follow a run to its end, starting at its first event or after the mark `after`.
 
-        The run may be in progress here or in another process, or already be over. If another process is executing it,
-        its journal is read, and text arrives only once it is complete.
+        The run may be in progress here or in another process, or may already be over. If another process is executing
+        it, its journal is read, and text arrives only once it is complete.
         """
         async with aclosing(self._active.follow(run_id, after)) as updates:
             async for update in updates:
@@ -789,7 +791,7 @@ class Service(Readership):
         """Resume the runs that match all filters accepted by `runs`; the default `limit` is 200.
 
         Without `status`, all runs that stopped early are resumed; dead letters require `retry_dead_letter`. If this
-        service executes the runs itself, it starts as many as its limits allow.
+        service executes the runs itself, it starts only as many as its limits allow.
         """
         states = RESUMABLE if status is None else (status,)
         change = partial(self.resume, retry_dead_letter=retry_dead_letter)

@@ -48,7 +48,9 @@ class PendingInput(WireModel):
 
     @property
     def to_read(self) -> str:
-        """Render `shown` and the sources as plain text: short ones in full, others by name and length."""
+        """Render `shown` and the sources as plain text, with short sources in full and the others by name
+        and length.
+        """
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @classmethod
@@ -67,12 +69,12 @@ class PendingInput(WireModel):
 
 
 class RunSummary(WireModel):
-    """Summary of a run's result, on one line."""
+    """One-line summary of a run's result."""
 
     speakers: tuple[str, ...] = ()
     """Speakers, in the order of their first turns."""
     decision: str | None = None
-    """Winner with the winning stance, or other decision, on one line; None if there is none."""
+    """The winner and the winning stance, or another decision, on one line; None if there is none."""
     models: tuple[str, ...] = ()
     """Models called in this run."""
     cost: float | None = None

@@ -20,7 +20,7 @@ _TO_END = 15.0
 
 
 class EndingServer(uvicorn.Server):
-    """Uvicorn server whose process ends after a signal even if the event loop is stuck; runs continue from the store.
+    """Uvicorn server that exits after a signal even if the event loop is stuck; the store allows its runs to continue.
 
     `patience` is the time in seconds that it may spend waiting while it stops.
     """
@@ -31,12 +31,12 @@ class EndingServer(uvicorn.Server):
         self._deadline: threading.Timer | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop as uvicorn does, but within five seconds."""
+        """Begin to stop, as uvicorn does, but within five seconds."""
         self._end_after(_TO_BEGIN, sig)
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop as uvicorn does, but within a time limit."""
+        """Stop, as uvicorn does, but within a time limit."""
         if self._deadline is not None:
             self._end_after(self._patience + _TO_END, signal.SIGTERM)
         try:
@@ -48,7 +48,7 @@ class EndingServer(uvicorn.Server):
     def _end_after(self, seconds: float, number: int) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        # The exit code with which shells report a signal.
+        # The exit code that shells use to report a signal.
         self._deadline = threading.Timer(seconds, os._exit, (128 + number,))
         self._deadline.daemon = True
         self._deadline.start()

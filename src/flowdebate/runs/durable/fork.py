@@ -131,11 +131,11 @@ class _Parent:
 
 
 class ForkJournal(Journal):
-    """Journal of a fork: steps not recorded yet are copied from the parent if they are the same there.
+    """Journal of a fork: a step that is not recorded yet is copied from the parent if the parent has a matching one.
 
-    Model calls are the same if the request and the model are equal; human answers, if the requests are equal. Side
+    Model calls match if both the request and the model are equal; human answers match if the requests are equal. Side
     effects and provider failures have no request, so they are reused as long as no earlier step differs. Stop
-    conditions are evaluated again. A reused step is recorded in the fork before any later one, so the fork is
+    conditions are evaluated again. A reused step is recorded in the fork before any later step, so the fork is
     self-contained.
     """
 
@@ -157,7 +157,7 @@ class ForkJournal(Journal):
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:
         row = super().find(key, request)
         inherited = self._find_in_parent(key, request, model)
-        if row is not None:  # a resumed fork differs from its parent wherever it did before
+        if row is not None:  # a resumed fork diverges from its parent at the same step as before
             self._differs = self._differs or inherited is None or row.body != inherited.body
             return row
         if inherited is not None:
@@ -255,7 +255,7 @@ def fork_header(
         edited_body(rows_by_key[place], edit)
     first = min((rows_by_key[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
     before = [row.at or 0.0 for row in rows if row.body is not None and (first is None or (row.seq or 0) < first)]
-    # A fork of a fork starts on the original run's clock, by which its answers are dated.
+    # A fork of a fork starts on the original run's clock, because its answers are dated by that clock.
     began_at = (header.parent or {}).get("began_at", header.created_at)
     return replace(
         header,

@@ -40,9 +40,9 @@ _SPINS, _PAUSE, _MAX_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
 seconds of its first wait, its longest wait, and all waits together.
 """
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
-"""Regular expression matching a fingerprint line listing the run's models by intent."""
+"""Regular expression matching a fingerprint line that assigns a model to an intent."""
 _OVERRIDING = "override: "
-"""Prefix of the line listing the models if one model replaced all others."""
+"""Prefix of the fingerprint's model names if one model replaced all others."""
 _ENDED = (*COMPLETE, "interrupted", "limit", "failed", "awaiting")
 
 
@@ -57,7 +57,7 @@ class Replay:
     events: Sequence[object]
     """Events so far, including `RunFinished` if the run has ended."""
     calls: Sequence[CallStarted]
-    """Calls that the run makes next; they are in progress if a process is executing the run."""
+    """Calls that the run makes next, or is making now if a process is executing it."""
     failure: FlowDebateError | None
     """The run's error, if the replay raised it too."""
     parked: Sequence[str]
@@ -114,7 +114,7 @@ class News:
     """True if `events` contains all of the run's events, rather than only new ones."""
     events: Sequence[object]
     calls: Sequence[CallStarted]
-    """Calls that the run makes next; they are in progress if a process is executing the run."""
+    """Calls that the run makes next, or is making now if a process is executing it."""
 
 
 class Follower:
@@ -200,9 +200,10 @@ def _start_replay(
 
 def _emit_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
     """Emit the events at the end of the journal that only the executing process knows about."""
-    for path in () if stored.owned else [*run.records.held_events]:  # what concurrent branches have emitted so far
+    # events that concurrent branches have emitted so far
+    for path in () if stored.owned else [*run.records.held_events]:
         run.records.release(path)
-    for place in [*journal.parked]:  # the run would continue here, and count these calls itself
+    for place in [*journal.parked]:  # if the run continued here, it would count these calls itself
         run.count_failed(place)
 
 
@@ -286,7 +287,7 @@ def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinishe
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Replayed(Run):
-    """Run that reports the requests to its models, and does not repeat warnings."""
+    """Run that reports its requests to models and does not repeat warnings."""
 
     is_replay: ClassVar[bool] = True
     journal: _ReadOnlyJournal
@@ -388,7 +389,7 @@ class _ReadOnlyJournal(Journal):
 
 
 class _NoModels(ModelResolver):
-    """Placeholder for a run's models, with their names and profiles, which influence the next steps."""
+    """Placeholder for a run's models: it has only their names and profiles, because the next steps depend on them."""
 
     __slots__ = ("_real_models",)
 
@@ -405,7 +406,7 @@ class _NoModels(ModelResolver):
 
 
 def _models_of(store: Store, header: RunHeader, profile: Profile) -> ModelResolver:
-    """Return the models with which the run was started; for model objects, only the names are known."""
+    """Return the models that the run was started with; for model objects, only the names are known."""
     names = header.fingerprint.get("model", DEFAULT_MODEL)
     if header.model is not None or names == DEFAULT_MODEL:
         return models_of(store, header)

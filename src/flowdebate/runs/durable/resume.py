@@ -260,7 +260,7 @@ async def load_existing(
 
 async def _take(store: Store, run_id: str) -> StoredRun:
     """Take ownership of the run; release it if the caller is cancelled in the meantime."""
-    # The write completes even if its caller is cancelled, which would leave the run owned by a process unaware of it.
+    # The write completes even if its caller is cancelled; the run would then be owned by a process unaware of it.
     taking = asyncio.ensure_future(store.take(run_id))
     cancelled = await wait_uncancelled(taking)
     if cancelled is not None and taking.exception() is None:
