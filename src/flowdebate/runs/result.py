@@ -256,8 +256,9 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
 
 
 class RunEvents:
-    """The run's events in order, for one reader: `async for event in handle.follow()`. The iteration ends
-    with the run.
+    """A reader's iterator over the run's events, in order: `async for event in handle.follow()`.
+
+    The iteration ends with the run.
     """
 
     def __init__(self, run: Run, task: asyncio.Task[Any]) -> None:

@@ -45,9 +45,7 @@ class HumanRequest:
 
     @property
     def to_read(self) -> str:
-        """Render `shown` and the sources as plain text, with short sources in full and the others by name
-        and length.
-        """
+        """Render `shown` and the sources as plain text: short sources in full, the others by name and length."""
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @property

@@ -78,9 +78,7 @@ class Recovery:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, resume: Callable[[str], Awaitable[RunState]], *, keep_days: float | None) -> None:
-        """Resume unfinished runs; with `keep_days`, also delete runs that have not changed for that long, now and every
-        hour.
-        """
+        """Resume unfinished runs; with `keep_days`, also delete runs unchanged for that long, both now and hourly."""
         self._task = self._active.in_background(self._resume_all(resume))
         if keep_days is not None:
             self._active.in_background(self._delete_old(keep_days * _DAY))

@@ -405,9 +405,7 @@ class Service(Readership):
         return self._state_of(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
-        """Raise BudgetReached if the budget is used up; repeated requests for a run that has already started are
-        exempt.
-        """
+        """Raise BudgetReached if the budget is used up, unless a repeated request's run has already started."""
         accounts = self._accounts.of(labels)
         if accounts and run_id is not None:
             with suppress(RunNotFound):
@@ -667,7 +665,7 @@ class Service(Readership):
             check_not_repeated(await self.store.steps(run_id), run_id, answer, store=self.store.name)
         await submit_answer(self.store, run_id, answer, place=place, by=by)
         if resume and not await open_requests(self.store, run_id):
-            with suppress(BudgetReached):  # the answer is recorded, so whoever gave it need not know
+            with suppress(BudgetReached):  # the answer is recorded, so its author need not see this error
                 return await self.resume(run_id)
         return await self._state(run_id)
 
