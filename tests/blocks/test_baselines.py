@@ -226,7 +226,7 @@ def test_revisions_stay_within_the_debates_tokens(argument: int, answer: int, tu
 
 
 async def test_revisions_see_only_their_own_answer() -> None:
-    """A changed answer changes the vote, and a failed revision keeps the previous answer."""
+    """A changed answer changes the vote. If a revision fails, the previous answer is kept."""
     votes = {1: "for", 2: "against", 3: "against", 4: ProviderFailed("away", status=500)}
     voters = Voters(lambda number, _: votes[number], argument=15)
     (baseline,) = (await town(baselines_of("revision", max_samples=4)).run(QUESTION, model=voters.model)).output
@@ -270,7 +270,7 @@ async def test_each_role_drafts_with_its_own_model() -> None:
 
 
 async def test_drafts_are_requested_concurrently() -> None:
-    """No answer is returned until all of them have been requested."""
+    """The model returns no draft until all of the drafts have been requested."""
     gate, call_count = asyncio.Event(), 0
 
     async def answer(request: ModelRequest) -> dict[str, str]:
@@ -405,7 +405,7 @@ async def test_baselines_are_visible_only_as_events() -> None:
 
 
 def test_baselines_are_sorted_and_validated() -> None:
-    """True stands for all and False for none.
+    """`True` selects all baselines and `False` none.
 
     The error for an unknown or repeated name mentions the option.
     """

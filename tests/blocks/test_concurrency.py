@@ -129,7 +129,7 @@ def test_first_failure_cancels_the_others_and_is_raised_unchanged(count: int, da
 
 
 async def test_first_failure_in_declared_order_is_raised() -> None:
-    """The order in time does not matter, so the exception does not depend on the event loop.
+    """It does not matter which failure occurs first, so the exception does not depend on the event loop.
 
     Other failures become notes.
     """
@@ -271,7 +271,7 @@ async def test_second_cancellation_still_waits_for_children() -> None:
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("max_concurrency", [False, True])
 def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurrency: bool) -> None:  # noqa: FBT001
-    """Exceptions such as `SystemExit` are neither grouped nor rescued, and the siblings end."""
+    """Exceptions such as `SystemExit` are not grouped or rescued, and the siblings end."""
     stage = Stage()
     runs: list[Any] = []
 

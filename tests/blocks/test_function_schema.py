@@ -224,7 +224,7 @@ def without(word, count=3, ratio=0.5, loud=False, tags=(), note=None, names=[], 
 
 
 def test_defaults_determine_missing_annotations() -> None:
-    """A parameter without a default is text."""
+    """A parameter without an annotation or a default is a string."""
     properties = function_schema(without).parameters["properties"]
     assert {name: properties[name].get("type") for name in properties} == {
         "word": "string",
@@ -275,7 +275,7 @@ def described(first: str, second: int = 0, third: str = "") -> None:  # noqa: D4
 
 
 def test_description_is_the_text_before_the_arguments() -> None:
-    """A parameter description that has several lines is joined into one."""
+    """A parameter description that spans several lines is joined into one."""
     spec = function_schema(described)
     assert spec.description == snapshot("""\
 Say what it does

@@ -206,7 +206,7 @@ def items_with_credits(cells: Mapping[tuple[float, float, float], int]) -> list[
 
 
 def test_equally_good_votes_rule_out_a_gain() -> None:
-    """The debate beats one call but not the vote, and the summary begins with the latter."""
+    """The debate beats one call but not the vote, and the summary begins with the vote."""
     report = benefit_report(
         items_with_credits({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2})
     )
@@ -337,7 +337,7 @@ def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
 def test_unknown_costs_are_not_estimated() -> None:
     """Without token counts, the number of calls is reported.
 
-    Without calls, the cost is unknown.
+    If that is missing too, the cost is unknown.
     """
     for update, words in (
         ({"tokens": None}, "it cost 5.0 times the calls."),
@@ -422,7 +422,7 @@ CHANGES: list[tuple[dict[str, list[str]], str]] = [
 
 @pytest.mark.parametrize(("answers", "words"), CHANGES)
 def test_summary_without_a_truth_reports_changes_and_cost(answers: dict[str, list[str]], words: str) -> None:
-    """A single run without a known truth shows no more than that."""
+    """A single run without a known truth cannot show more than that."""
     baselines: Any = {name: MethodAnswer(answer=texts, calls=1, tokens=100) for name, texts in answers.items()}
     benefit = BenefitItem(debate=MethodAnswer(answer=["yes"], calls=5, tokens=940), baselines=baselines)
     cost = ": 9.4 times one call." if "single" in answers else "."

@@ -356,7 +356,7 @@ def test_fair_panels_are_rarely_accused_with_many_tests() -> None:
 
 
 def test_one_result_among_many_tests_is_not_a_finding() -> None:
-    """P = .04 among four tests supports neither "favors" nor "no slot bias found"."""
+    """A p-value of .04 among four tests supports neither "favors" nor "no slot bias found"."""
     cast = [[ballot("ab", "a", model="m"), ballot("ba", "ab"[at % 2], model="n")] for at in range(37)]
     cast += [[ballot("ba", "a", model="m"), ballot("ab", "ab"[at % 2], model="n")] for at in range(23)]
     report = full_audit(cast, resamples=0)
@@ -445,6 +445,6 @@ def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
     ],
 )
 def test_statistics_on_empty_input_are_rejected(call: Any, message: str) -> None:
-    """The error states the permitted values instead of being a division by zero."""
+    """The error states the permitted values, whereas a division by zero would explain nothing."""
     with pytest.raises(ConfigurationError, match=message):
         call()

@@ -167,7 +167,7 @@ def test_incomparable_choices_are_rejected(choices: Any) -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(900)
 def test_false_alarms_are_rare_with_ten_questions() -> None:
-    """At most 6 % of 1,000 audits raise a false alarm, although real effects are found.
+    """At most 6 % of 1,000 audits raise a false alarm, while real effects are still found.
 
     The rates are listed in `docs/judges.md`.
     """

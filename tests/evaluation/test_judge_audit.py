@@ -61,7 +61,7 @@ def all_figures(report: JudgeAudit) -> list[JudgeFigures]:
 
 
 def test_always_picking_the_first_side_has_extreme_figures() -> None:
-    """No item is consistent and all prefer the first slot, so PC is 0 and PF is -1."""
+    """No item is consistent, and the first slot always wins, so PC is 0 and PF is -1."""
     report = audit([[ballot("ab", "a"), ballot("ba", "b")]] * 3)
     assert report.position_consistency is not None
     assert report.preference_fairness is not None
@@ -197,7 +197,7 @@ def test_side_names_do_not_matter(cast: list[list[JudgeBallot]]) -> None:
 
 @given(items)
 def test_mirroring_negates_preference_fairness(cast: list[list[JudgeBallot]]) -> None:
-    """If all orders are reversed, PF changes its sign, the slots trade places, and all other figures stay equal."""
+    """If all orders are reversed, PF changes sign, the slots trade places, and all other figures stay the same."""
     mirrored = [[vote.model_copy(update={"order": vote.order[::-1]}) for vote in item] for item in cast]
     for figure, mirror in zip(all_figures(audit(cast)), all_figures(audit(mirrored)), strict=True):
         assert figure.position_consistency == mirror.position_consistency

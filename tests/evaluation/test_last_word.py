@@ -58,7 +58,7 @@ def test_judges_without_a_preference_are_not_accused() -> None:
 
 @pytest.mark.parametrize(("liked", "words"), [(2, "favors the last word: it won 30 of 30"), (0, "is against the last")])
 def test_last_word_is_tested_separately_with_more_sides(liked: int, words: str) -> None:
-    """With three sides, the even rate is one in three, and the sentence says so."""
+    """With three sides, the rate expected by chance is one in three, and the sentence says so."""
     orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 10
     report = full_audit([ballots(order[liked], *order)[:1] for order in orders], spoken=orders)
     assert report.last_word is not None
@@ -133,9 +133,9 @@ def test_last_word_is_in_the_command_output_and_the_json_document(capsys: pytest
 
 
 def test_mirrored_ballots_cancel_a_strong_last_word_bias() -> None:
-    """The log-odds are simulated as quality N(0, 1), a last word of 1 and noise N(0, .5).
+    """The log-odds are simulated as the sum of a quality N(0, 1), a last-word effect of 1 and noise N(0, .5).
 
-    One debate, two mirrored debates and two alike are compared.
+    The test compares a single debate, a mirrored pair and two debates in the same order.
     """
     np = pytest.importorskip("numpy")
     draw = np.random.default_rng(20261122)

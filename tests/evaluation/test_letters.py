@@ -129,7 +129,7 @@ def test_length_alone_wins_only_without_a_fit() -> None:
 
 
 def test_local_model_fit_matches_its_weights_and_the_default_prompt() -> None:
-    """Other weights with the same name have no fit, and neither has any other prompt."""
+    """There is no fit for other weights with the same name or for any other prompt."""
     [(slope, threshold)] = FITTED.values()
     fit = LetterFit(per_log_length=slope, min_log_odds=threshold)
     assert [ballot.fit for ballot in judge_debate(length_judge(WEIGHTS)).judging.ballots] == [fit, fit]

@@ -50,6 +50,6 @@ def test_hits_name_the_kind_of_fault(title: str, *, is_named: bool) -> None:
 
 
 def test_benchmarks_need_a_review() -> None:
-    """Rates that are not based on data would be meaningless, so they are rejected."""
+    """Without a review, the rates would not be based on any data."""
     with pytest.raises(ConfigurationError):
         review_benchmark([])

@@ -143,7 +143,7 @@ def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
 
 
 def test_intervals_have_a_width_without_variation() -> None:
-    """The interval for 60 of 60 ends at the Clopper-Pearson lower bound, and varying figures are resampled by item."""
+    """The interval for 60 of 60 ends at the Clopper-Pearson lower bound. Figures that vary are resampled by item."""
     report = full_audit([[FIRST], [MIRRORED[0]]] * 30)
     first, last = report.slots[0].places
     end = 0.025 ** (1 / 60)
@@ -174,7 +174,7 @@ def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data
 
 
 def test_required_sample_sizes_match_the_test() -> None:
-    """From this sample size on, the power suffices, and the stored table equals a new computation."""
+    """From this sample size on, the power suffices, and the stored table matches a new computation."""
     assert [smallest_n(rate) for rate in (0.6, 0.7, 0.8)] == [210, 54, 23]
     for rate in (0.6, 0.7, 0.8, 0.95):
         n = smallest_n(rate)
@@ -207,7 +207,7 @@ def test_invalid_arguments_are_rejected(call: object, message: str) -> None:
 
 @pytest.mark.parametrize(("n", "chance"), [(1, 0.5), (50, 0.999), (1_000, 1 / 3), (20_000, 0.5), (5, 1.0), (3, 0.0)])
 def test_binomial_probabilities_match_scipy(n: int, chance: float) -> None:
-    """The smallest probabilities would vanish in a difference between two sums."""
+    """Computed as the difference between two sums, the smallest probabilities would be lost to rounding."""
     stats = pytest.importorskip("scipy.stats")
     assert binomial_chances(n, chance) == pytest.approx(stats.binom.pmf(range(n + 1), n, chance), rel=1e-10, abs=1e-290)
 

@@ -134,7 +134,7 @@ async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedB
 
 
 async def test_all_designs_assign_positions_alike() -> None:
-    """Designs must differ in nothing else, and the right position speaks first in only some of the questions."""
+    """Designs must not differ in anything else. The right position speaks first in only some of the questions."""
     experiment = study(designs={"together": primes_design("single"), "in_turn": primes_design(order="declared")})
     dealt = {(case.design, case.item): case.positions for case in experiment.cases}
     assert all(dealt["together", case.item] == dealt["in_turn", case.item] for case in experiment.cases)
@@ -162,7 +162,7 @@ async def test_killed_studies_have_the_same_results_as_uninterrupted_ones(tmp_pa
 
 @pytest.mark.parametrize("seed", slow_but_first([1, 2]))
 def test_studies_killed_twenty_times_have_the_same_table(tmp_path: Path, seed: int) -> None:
-    """The study is killed with SIGKILL during debates, baselines and noise, and the whole report must be equal."""
+    """Despite SIGKILL during debates, baselines and noise, the report must equal that of an uninterrupted study."""
     reports = []
     for kills in (0, 20):
         folder = tmp_path / str(kills)
@@ -279,7 +279,7 @@ async def test_interrupted_controls_finish_before_any_debate(tmp_path: Path) -> 
 async def test_noise_partners_do_not_depend_on_the_time_of_calls(slices: list[int], at_once: int) -> None:
     """The partner is the next question to be debated.
 
-    Without a store, the last one is lost.
+    Without a store, an interrupted study may lose the last question's partner.
     """
     noisy = study(noise=True, designs={"together": primes_design()}, primary=("together", "noise"))
     items = [case.item for case in noisy.cases]
@@ -429,7 +429,7 @@ def test_unfinished_studies_conclude_only_by_e_value() -> None:
 def test_finished_stages_of_a_study_are_reported_separately() -> None:
     """Both methods in a comparison must have answered all questions, even if other designs are incomplete.
 
-    The other comparisons are adjusted for all planned tests, including those without answers.
+    The other comparisons are adjusted for all planned tests, including those that have no answers yet.
     """
     _, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     designs = {"together": primes_design("self_consistency", "single"), "in_turn": primes_design()}
@@ -478,7 +478,7 @@ def test_report_shows_who_abandoned_the_truth() -> None:
 
 
 def test_report_shows_how_often_a_judge_favors_the_first_text() -> None:
-    """A debate is one observation.
+    """A debate counts as one observation.
 
     Undecided ballots and debates with three sides do not count.
     """

@@ -150,7 +150,8 @@ def test_generated_answers_give_the_same_figures_as_the_report(seed: int) -> Non
 def test_page_matches_the_output_of_its_script() -> None:
     """The page uses as many answers as it states, because later ones may have been added.
 
-    Until a comparison has all its answers, only its e-value can conclude, since it may be checked at any time.
+    Until a comparison has all its answers, only its e-value allows a conclusion, since an e-value may be checked at any
+    time.
     """
     text = PAGE.read_text("utf-8")
     line_counts = {

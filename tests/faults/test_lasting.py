@@ -173,7 +173,7 @@ async def test_a_rejected_mode_is_not_tried_again() -> None:
 
 
 async def test_model_errors_have_no_unrelated_context() -> None:
-    """Python would otherwise chain the error to a later one with other causes."""
+    """A model error raised inside an `except` block must not be attributed to the exception being handled there."""
     async with ChatServer({"m": answer(b"{oops")}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         for on_text in (None, lambda _: None):
@@ -214,7 +214,7 @@ async def test_an_unread_prompt_leaks_no_descriptor(transport: Transport) -> Non
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_certificates_are_verified_after_a_redirect_to_https(transport: Transport) -> None:
-    """Exceptions made for plain HTTP do not apply to TLS."""
+    """A model that was first used over plain HTTP must still verify certificates."""
     async with ChatServer() as plain, ChatServer(tls=self_signed()) as secure:
         model = OpenAIModel("m", retry=None, transport=transport, api_key="none")
         before = os.environ.get("OPENAI_BASE_URL")

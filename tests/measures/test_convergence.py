@@ -173,7 +173,7 @@ def test_convergence_survives_serialization() -> None:
     ids=case_id,
 )
 def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) -> None:
-    """Both thresholds are shares, diverging must be below converged, and at least one proposal is required."""
+    """The thresholds must be shares, with `diverging` below `converged`, and at least one proposal is required."""
     with pytest.raises(ConfigurationError) as caught:
         convergence(options.pop("now", {"a": "x"}), **options)
     assert caught.value.field == field

@@ -33,7 +33,9 @@ def test_winner_with_consensus_gains_from_two_equal_agents() -> None:
 
 @pytest.mark.parametrize(("consensus", "gain"), [(True, 13.645), (False, 24.312)], ids=["consensus", "none"])
 def test_lower_rated_winners_gain_more_without_consensus(consensus: bool, gain: float) -> None:  # noqa: FBT001
-    """A 1400 that beats a 1600 gets two thirds of the points with consensus and all of them without."""
+    """An agent rated 1400 that beats one rated 1600 gets two thirds of the points with consensus and all of them
+    without.
+    """
     changes = elo_changes({"low": 1400, "high": 1600}, winner="low", consensus=consensus)
     assert changes == pytest.approx({"low": gain, "high": -gain}, abs=5e-4)
 
@@ -59,7 +61,7 @@ def test_order_of_agents_does_not_matter(agents: list[str], consensus: bool, dat
 
 @given(names, st.data())
 def test_winners_without_consensus_lose_nothing(agents: list[str], data: st.DataObject) -> None:
-    """Nobody else gains anything either, and with consensus the others lose less."""
+    """Nobody else gains anything, and with consensus the others lose less."""
     before = draw_ratings(agents, data)
     winner = data.draw(st.sampled_from(agents))
     alone = elo_changes(before, winner=winner, consensus=False)
@@ -115,7 +117,7 @@ def test_voters_without_outcomes_have_no_calibration() -> None:
 
 @given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
 def test_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
-    """A calibration is between 0 and 1, and it multiplies a vote by between a half and one and a half."""
+    """A calibration is between 0 and 1, and it multiplies a vote by a factor between 0.5 and 1.5."""
     factor = calibration(outcomes)
     random.shuffle(outcomes)
     assert factor is not None

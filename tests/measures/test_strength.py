@@ -54,7 +54,7 @@ def test_more_agreement_never_has_a_weaker_grade(
 ) -> None:
     """Whatever the number of voters, grades follow the order of shares.
 
-    Both split and contested mean that there is no majority.
+    Both "split" and "contested" mean that there is no majority.
     """
     shares, words = zip(
         *(

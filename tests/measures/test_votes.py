@@ -112,7 +112,10 @@ def test_winner_leads_with_a_quorum(election: Election) -> None:
 
 @given(elections())
 def test_rules_require_a_share_of_all_voters(election: Election) -> None:
-    """More than half, two thirds, or all are required, to which failed and spoiled votes do not contribute."""
+    """Depending on the rule, more than half, two thirds, or all of the votes are required.
+
+    Failed and spoiled votes do not count toward the threshold.
+    """
     result = election.count()
     if election.rule == "weighted" or result.winner is None:
         return
@@ -133,7 +136,7 @@ def test_stricter_rules_imply_weaker_ones(election: Election) -> None:
 
 @given(elections(), st.data())
 def test_failed_votes_never_create_a_consensus(election: Election, data: st.DataObject) -> None:
-    """Without a vote, no consensus arises that did not exist with it, unless the vote was for another proposal."""
+    """Removing a vote never creates a consensus, unless the vote was for another proposal."""
     if not election.ballots:
         return
     missing_ballot = data.draw(st.sampled_from(election.ballots))

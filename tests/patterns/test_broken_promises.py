@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("broken", BREAKS, ids=lambda broken: broken.promise)
 def test_each_promise_has_lines_that_can_be_broken(broken: Break, tmp_path: Path) -> None:
-    """Each promise is checked by removing lines, so these must exist and leave valid Python once they are gone."""
+    """Each promise is checked by removing lines of code: they must exist, and the remaining code must be
+    valid Python.
+    """
     sources = break_promise(broken, tmp_path)
     for name in (broken.file, *(name for name, _, _ in broken.beside)):
         ast.parse((sources / "flowdebate" / name).read_text(encoding="utf-8"))

@@ -151,7 +151,7 @@ def test_custom_blocks_can_fill_deliberation_roles() -> None:
 
 
 def test_rounds_without_a_moderator_have_no_closing_step() -> None:
-    """With `moderator=False`, the deliberation ends after its number of rounds and has no decision."""
+    """With `moderator=False`, the deliberation ends after the configured number of rounds and has no decision."""
     assert "deal-close-round" not in str(outline(deal(moderator=False)))
     model = ScriptedModel("In.", "Out.")
     output = deal(moderator=False, max_rounds=1).run_sync("Invest?", model=model).output
@@ -181,7 +181,7 @@ bridge
 
 
 def test_referee_follows_the_turns_of_each_round() -> None:
-    """The referee is inside the loop, but it can neither choose the speakers nor end the loop."""
+    """The referee is inside the loop, but it cannot choose the speakers or end the loop."""
     assert str(outline(bridge(**refereed()))).splitlines()[4:-1] == snapshot(
         [
             "  → tap bridge-turn-ada",

@@ -227,7 +227,7 @@ HANDED = [f"{text}\n\nTransition to {name}" for text, name in zip(SAID, ("Ben", 
     ids=["debate", "round_robin", "handoff"],
 )
 async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -> None:
-    """Models were reported to repeat themselves, so the result, the stored run and the document's notes say so."""
+    """Models have been reported to repeat themselves, so the result, the stored run and the document's notes say so."""
     store = MemoryStore()
     result = await pattern.run("Office?", model=ScriptedModel(*replies), store=store, run_id="r")
     remark = f"The same words stand in 3 contributions, by Ada, Ben: {REPEATED}"
@@ -238,7 +238,7 @@ async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -
 
 
 async def test_short_or_different_texts_are_not_repetitions() -> None:
-    """Two texts that merely begin in the same way are not a repetition either."""
+    """Two texts that merely begin the same way are not a repetition either."""
     block = debate(name="x", debaters=SIDES, max_rounds=2, judge=lambda _: VERDICT, synthesizer=False)
     replies = ["I agree.", "I agree.", f"{REPEATED} Twice.", REPEATED]
     assert (await block.run("Office?", model=ScriptedModel(*replies))).remarks == ()

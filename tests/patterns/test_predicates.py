@@ -79,7 +79,7 @@ def test_any_function_of_the_context_can_be_a_predicate(pattern: str, predicate:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_numpy_bools_are_valid(pattern: str) -> None:
-    """A predicate that measures similarity may compare arrays."""
+    """A predicate that compares arrays returns NumPy's own bool type."""
     numpy = pytest.importorskip("numpy")
     raw = build(pattern, lambda ctx: numpy.float64(ctx.sequencer.state.round) > 1).run_sync(QUESTION).raw
     assert raw.stop_reason == "predicate"

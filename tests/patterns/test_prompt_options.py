@@ -270,7 +270,7 @@ def test_speaker_instructions_reach_only_its_blocks(name: str) -> None:
 
 @pytest.mark.parametrize("blank", ["", "  ", lambda: None, lambda _: ""])
 def test_blank_instructions_leave_no_heading(blank: Any) -> None:
-    """A function may return nothing for a turn."""
+    """A function may return `None` for a turn."""
     slot = (lambda _: None) if callable(blank) else blank
     for request in requests_of(ROLES["debate"][0](instructions=slot)):
         assert INSTRUCTIONS not in request.messages[0]["content"]

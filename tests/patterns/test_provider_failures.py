@@ -279,7 +279,9 @@ def _raising_block(error: Exception) -> Callable[[object], str]:
 @each_turn
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
 def test_application_errors_are_never_skipped(pattern: str, turn: str, on_failure: str) -> None:
-    """Exceptions in blocks and models reach the caller unchanged, as does a missing key, without a fallback."""
+    """Exceptions in blocks and models reach the caller unchanged, as does the error for a missing key. No fallback is
+    used.
+    """
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
     bug, no_key = KeyError("a bug"), AuthenticationFailed("there is no API key")
@@ -417,7 +419,10 @@ async def test_late_answers_do_not_fail_queued_speakers(pattern: str) -> None:
 @pytest.mark.parametrize("queues", [False, True], ids=["answers", "queues"])
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "handoff"])
 async def test_rounds_have_a_deadline_over_all_their_turns(pattern: str, *, queues: bool) -> None:
-    """The current and the remaining turns fail, while decisions do not, and the next round has a new deadline."""
+    """After the deadline, the current and remaining turns fail, but decisions do not.
+
+    The next round has a new deadline.
+    """
     talkers, pending = Talkers(), ["bob"]
 
     async def hang_once(request: ModelRequest) -> Any:

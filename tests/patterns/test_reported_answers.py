@@ -112,7 +112,7 @@ async def test_thinking_is_not_part_of_the_answer(text: str, stream: bool) -> No
 
 
 async def test_streamed_thoughts_are_withdrawn() -> None:
-    """A server was reported to omit the opening tag, so the thought can be recognized only when it ends."""
+    """One server has been reported to omit the opening tag, so the thought can be recognized only when it ends."""
     async with ChatServer({}, otherwise=Reported(THINKING["a02 no opening tag"])) as server:
         block = debate(name="work", debaters=SIDES, synthesizer=False, max_rounds=1)
         handle = block.start("Where?", model=OpenAIModel("m", base_url=server.base_url))
@@ -190,7 +190,7 @@ async def test_labels_before_a_turn_are_removed(text: str) -> None:
 
 
 async def test_other_speakers_turns_are_removed_and_noted() -> None:
-    """A model was reported to concede on behalf of the other side."""
+    """A model has been reported to concede on behalf of the other side."""
     result = await run(Reported(f"{ARGUMENT}\n\n[{OFFICE}]\nI concede everything.", always=False))
     assert result.output.transcript[0].text == ARGUMENT
     assert [(cut.name, cut.other) for cut in result.raw.cut_answers] == [("Ada", "Ben")]

@@ -342,7 +342,7 @@ async def test_late_fallback_models_see_no_more_than_the_others() -> None:
 
 
 async def test_losses_are_in_turn_order() -> None:
-    """The failure that occurs first belongs to a later turn."""
+    """In this test, the failure that occurs first belongs to a later turn."""
     slow = {"ann": 2, "bea": 0, "cid": 1}
 
     async def answer(request: ModelRequest) -> Any:
@@ -362,7 +362,7 @@ async def test_losses_are_in_turn_order() -> None:
 
 
 def test_blocks_cannot_write_to_the_transcript_in_any_order() -> None:
-    """Simultaneous speakers would not see the change, so writing is an error that names the block."""
+    """Simultaneous speakers would not see the change, so writing raises an error that names the block."""
 
     def meddle(_: object, ctx: Context) -> str:
         ctx.resources.transcript.set(ctx.resources.transcript.state)

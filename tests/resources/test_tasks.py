@@ -237,7 +237,7 @@ def test_earliest_task_is_claimed_first(work: Watched) -> None:
 
 
 def test_assigned_tasks_are_only_for_their_assignee(work: Watched) -> None:
-    """Nobody else can get an assigned task, even by id, while a task without an assignee is for anybody."""
+    """Nobody else can claim an assigned task, even by id, but anybody can claim a task without an assignee."""
     work.tasks.add_task("for pro", id="pro", assignee="pro")
     work.tasks.add_task("for anybody", id="any")
     with pytest.raises(IllegalTransition, match=r"cannot claim task 'pro': it is for 'pro', not for 'con'"):
@@ -409,7 +409,10 @@ def test_listeners_may_change_the_collection() -> None:
 
 
 def test_raising_listeners_get_all_events() -> None:
-    """The exception reaches the caller after all events have been delivered, and both change and listener remain."""
+    """The exception reaches the caller after all events have been delivered.
+
+    The change stays in place, and the listener stays registered.
+    """
     calls: list[str] = []
 
     def hates(event: TaskChanged) -> None:

@@ -100,7 +100,7 @@ async def test_a_run_has_started_when_start_returns() -> None:
 async def test_a_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
     """Runs that have not started yet can be cancelled too.
 
-    Iteration ends, awaiting raises `CancelledError`, and the events agree.
+    Iteration ends, awaiting raises `CancelledError`, and the events show the same status.
     """
     handle = counting_block(5).start(0)
     for _ in range(steps):
@@ -127,7 +127,7 @@ async def test_cancelling_a_finished_run_changes_nothing() -> None:
 
 
 async def test_a_cancelled_waiter_cancels_the_run() -> None:
-    """Nothing else waits for the run, so `asyncio.timeout` around `await handle` ends it."""
+    """Nothing else is waiting for the run, so `asyncio.timeout` around `await handle` ends it."""
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def hang(_: object) -> None:
@@ -180,7 +180,7 @@ def test_start_requires_a_running_loop() -> None:
 
 
 async def test_a_run_is_cancelled_when_its_loop_closes() -> None:
-    """The caller's loop closes, so its runs end and report this."""
+    """When the caller's loop closes, its runs end and report this."""
 
     def other_loop() -> RunHandle[Any]:
         async def leave() -> RunHandle[Any]:

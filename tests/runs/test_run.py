@@ -320,7 +320,7 @@ def test_runs_of_a_block_are_independent(recipe: Pipeline, values: list[int]) ->
 
 
 async def test_an_unreferenced_run_is_garbage_collected() -> None:
-    """No reference cycle may include a run, so that many runs do not depend on the garbage collector."""
+    """A run must not be part of a reference cycle, so that its memory is freed without the garbage collector."""
     rent = debate(name="rent", debaters=[Debater("a", "for"), Debater("b", "against")], max_rounds=1, synthesizer=False)
     verdict = {"verdict": "v", "winner": "for", "reasoning": "r"}
     result = await rent.run("Q?", model=ScriptedModel("one", "two", verdict), session={"held": (witness := Boom())})
@@ -364,7 +364,7 @@ async def test_a_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
 
 
 async def test_a_model_can_start_nested_runs() -> None:
-    """A model is not a block and therefore has no context for a call."""
+    """Unlike a block, a model has no context for calling other blocks."""
     inner = generator(name="inner", prompt="Say it.")
 
     async def answer(_: ModelRequest) -> str:

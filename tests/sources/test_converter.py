@@ -127,7 +127,7 @@ def test_child_processes_are_reused_and_replaced_after_a_fault(converter: Conver
 
 @pytest.mark.slow
 def test_slow_documents_do_not_block_others() -> None:
-    """Ten documents never finish while somebody is waiting for another one."""
+    """Ten documents never finish loading while a caller is waiting for another one."""
     converter = Converter(seconds=4.0)
     problems: list[str] = []
 

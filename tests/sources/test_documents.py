@@ -394,7 +394,7 @@ def test_hidden_slides_are_omitted_and_empty_ones_named(tmp_path: Path) -> None:
 
 
 def test_notebooks_consist_of_their_cells_and_outputs(tmp_path: Path) -> None:
-    """Images are left out, because a reader cannot use their base64."""
+    """Images are left out, because a reader could not use the base64 data."""
     picture = {"output_type": "display_data", "data": {"image/png": "AAAA" * 9_000, "text/plain": ["<Figure>"]}}
     table = {"output_type": "display_data", "data": {"text/html": "<table></table>"}}
     error = {"output_type": "error", "traceback": ["\x1b[31mValueError\x1b[0m: no"]}
@@ -424,7 +424,7 @@ def test_hidden_page_text_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-16-be"])
 def test_byte_order_marks_determine_the_encoding(tmp_path: Path, encoding: str) -> None:
-    """Notepad and PowerShell write such files."""
+    """Notepad and PowerShell write files with a byte order mark."""
     mark = codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b""
     assert read(tmp_path, "a.txt", mark + "The price rosé.\n".encode(encoding)).text == "The price rosé.\n"
 
@@ -461,7 +461,7 @@ def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
 
 
 def test_missing_extras_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the file is inside a folder, the folder is read without it for this reason."""
+    """A file in a folder is skipped, and the missing extra is given as the reason."""
     for module in ("mammoth", "pypdfium2"):
         monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "docs").mkdir()

@@ -115,7 +115,10 @@ def test_files_ignored_by_the_enclosing_repository_are_not_read(folder: Path) ->
 def test_invalid_source_files_are_named_with_the_reason(
     tmp_path: Path, name: str, content: bytes | None, why: str
 ) -> None:
-    """The name is quoted verbatim before anything else happens, even that of an enclosing folder or a link."""
+    """The file is rejected before anything else happens.
+
+    The error quotes its name verbatim, even if the problem is an enclosing folder or a link.
+    """
     for secret in (".ssh/config", "me/.docker/notes/config", ".env"):
         (tmp_path / secret).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / secret).write_text("canary")

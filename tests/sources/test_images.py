@@ -165,7 +165,7 @@ def test_durable_runs_keep_the_image_in_their_journal(chart: Path, tmp_path: Pat
 
 
 def test_budgets_count_the_tokens_of_an_image() -> None:
-    """The characters of the base64 do not count."""
+    """The characters of the base64 data do not count."""
     from flowdebate.models import ModelRequest
 
     parts = [{"type": "text", "text": "four"}, {"type": "image_url", "image_url": {"url": "x" * 1_000_000}}]

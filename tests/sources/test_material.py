@@ -217,7 +217,7 @@ def test_compared_texts_are_shown_unchanged() -> None:
 
 
 def test_arguments_are_still_escaped() -> None:
-    """Text by another model is escaped by pattern, which also covers unlisted and future tokens."""
+    """Text written by another model is escaped by a general pattern, which also covers unlisted and future tokens."""
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:

@@ -80,7 +80,7 @@ def test_passages_fill_their_budget() -> None:
 def test_readers_share_sources_that_are_too_long(readers: int, room: int, files: int) -> None:
     """No reader exceeds its budget.
 
-    All of them get the best half, and the other halves overlap only if nothing else is left.
+    Half of each budget goes to the best passages, and the other halves overlap only if nothing else is left.
     """
     sources = tuple(Source.of(f"f{number:02}.py", f"limit_{number} = {number}\n" * 60) for number in range(files))
     shares = [find_passages(sources, ["What is the limit?"], room, share=(one, readers)) for one in range(readers)]
@@ -163,7 +163,7 @@ def test_turns_see_the_best_passages_of_long_sources(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["debate", "consensus"])
 def test_resumed_runs_use_the_recorded_passages(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new search might give other results, but then an answer would no longer match its prompt."""
+    """A new search might find different passages, and then an answer would no longer match its prompt."""
     talkers, calls = Talkers(), 0
 
     def failing(request: ModelRequest) -> Any:

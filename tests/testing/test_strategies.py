@@ -143,7 +143,7 @@ def test_valid_decisions_validate_and_name_only_debaters(decision: Any) -> None:
 
 @pytest.mark.parametrize("roster", [["x", "y"], [{"name": "x", "stance": "s"}], [Debater("x", "s")]], ids=repr)
 def test_rosters_can_be_names_dicts_or_debaters(roster: Any) -> None:
-    """Decisions can be drawn if only the names are known."""
+    """Decisions can be drawn even if only the names are known."""
     speaking = drawn(moderator_decisions(roster), lambda decision: bool(decision.get("next_speakers")))
     assert set(speaking["next_speakers"]) <= {"x", "y"}
 

@@ -81,7 +81,7 @@ def test_marked_names_and_nothing_else_are_hidden(key: str, marked: str) -> None
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
 def test_a_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
-    """The search ignores sentence structure and is independent of the library, so it has other weaknesses."""
+    """The search is independent of the library and ignores sentence structure, so it has different weaknesses."""
     hidden, rest = ALIASES[key].hide(strip_marks(marked)).text, _MARK.sub(" … ", marked)
     for name in ROSTERS[key].names:
         assert count_occurrences(name, hidden) == count_occurrences(name, rest)

@@ -154,7 +154,7 @@ def test_a_half_open_circuit_allows_two_trials_at_once() -> None:
 
 @given(at=st.integers(0, 3 * CALLS - 1))
 def test_cancellation_does_not_count_as_a_failure(at: int) -> None:
-    """A trial call that never ended would block the circuit for good."""
+    """If a cancelled trial call never ended, it would block the circuit for good."""
     clock = Clock(100.0)
     breakers = Breakers(failures=1, successes=1, clock=clock)
 

@@ -87,7 +87,7 @@ def test_a_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
 
 
 def test_invalid_structured_answers_are_failures() -> None:
-    """A critique without a severity and a vote with a confidence of 700 are two examples."""
+    """For example, a critique without a severity or a vote with a confidence of 700 is a failure."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique" and call.agent == "bob":

@@ -79,7 +79,7 @@ def test_votes_without_valid_ballots_have_no_verdict(choice: str | None) -> None
 
 
 def test_ties_are_verdicts() -> None:
-    """A tie is a result, because all agents voted and disagreed."""
+    """A tie is a result: all agents voted, and they disagreed."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None

@@ -68,7 +68,7 @@ def test_agents_may_call_tools_before_answering() -> None:
 
 
 def test_options_do_not_reach_custom_blocks_or_judges() -> None:
-    """A generator in an agent's role and the judges are configured with options that belong to them."""
+    """Judges, and generators in an agent's role, have options of their own."""
     calls: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -426,7 +426,7 @@ def test_valid_options_build_a_debate(options: dict[str, Any]) -> None:
 
 
 def test_reserved_resource_keys_are_rejected() -> None:
-    """The block would replace the debate's audit trail with one of its own."""
+    """A block with such a key would replace the debate's audit trail with its own."""
 
     @handler(name="own", resources={"audit": create_task_collection("mine", key="audit")})
     def own(request: Any) -> str:

@@ -149,7 +149,7 @@ def test_each_round_has_its_own_time_limit(phase: str) -> None:
 
 
 def test_the_default_policy_skips_failed_agents() -> None:
-    """The pipeline on which this pattern is based also waits 90 seconds for each agent."""
+    """Each agent has 90 seconds per turn, as in the pipeline on which this pattern is based."""
     assert FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0) == CONSENSUS_FAILURES
 
 

@@ -237,7 +237,7 @@ def test_star_replaces_a_hub_that_cannot_criticize() -> None:
 
 
 def test_agents_without_a_proposal_still_criticize_and_vote() -> None:
-    """The missing proposal itself can be neither criticized nor voted for."""
+    """The missing proposal itself cannot be criticized or voted for."""
 
     def lost(call: Call) -> Any:
         return ConnectionLost("gone") if call == Call("proposal", "bob") else None

@@ -215,7 +215,7 @@ def test_all_votes_are_counted(written: list[str], custom: bool) -> None:  # noq
 
 @given(name=st.text(min_size=1, max_size=12), other=st.text(min_size=1, max_size=12))
 def test_escaped_names_match_their_agent(name: str, other: str) -> None:
-    """Prompts show names between brackets and escape commas and brackets in them, and a model copies what it sees."""
+    """Prompts show names in brackets, with any commas or brackets escaped, and models copy what they see."""
     assume(name != other and tag_name(name) != other)
     assert find_name(tag_name(name), [name, other]) == name
     assert find_name(name, [other, name]) == name
@@ -356,7 +356,7 @@ def test_tie_rule_chooses_a_tied_agent(answer: Any) -> None:
 
 @pytest.mark.parametrize("answer", ["cy", "nobody", "", None, 7, {"choice": ["ann"]}, {}])
 def test_invalid_tie_breaks_are_losses(answer: Any) -> None:
-    """An unknown name breaks no tie, and neither does a value that is not a name.
+    """An unknown name, or a value that is not a name, does not break a tie.
 
     `None` counts as no answer.
     """

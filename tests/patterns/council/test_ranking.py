@@ -52,7 +52,10 @@ def count_neighbors(count: int, scope: str) -> Counter[tuple[str, str]]:
 
 @pytest.mark.parametrize("count", range(2, 41))
 def test_answers_are_neighbors_at_most_once_without_self_review(count: int) -> None:
-    """A strong answer would otherwise always lower the same neighbor. Of N (N - 1) pairs, N (N - 2) occur."""
+    """Otherwise, a strong answer would always make the same neighbor look worse.
+
+    Of N (N - 1) pairs, N (N - 2) occur.
+    """
     pairs = count_neighbors(count, "others")
     assert len(pairs) == count * (count - 2)
     assert set(pairs.values()) <= {1}

@@ -317,7 +317,7 @@ TEXTS = st.text(st.sampled_from("ab .!?…。！」\"')\n1e"), max_size=60) | st
 
 @given(TEXTS, st.integers(1, 4), TEXTS, st.booleans())
 def test_truncated_texts_are_prefixes(text: str, limit: int, begins: str, unfinished: bool) -> None:  # noqa: FBT001
-    """Only unfinished text loses its end, in any language, and truncating it again changes nothing."""
+    """In any language, only unfinished text loses its end, and truncating the result again changes nothing."""
     cut = first_sentences(text, limit, begins=begins, unfinished=unfinished)
     assert text.startswith(cut)
     assert not isinstance(cut, CutOff) or unfinished

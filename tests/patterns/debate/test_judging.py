@@ -151,7 +151,7 @@ def test_on_flip_determines_the_winner_after_a_flip(on_flip: Any) -> None:
 
 
 def test_ties_include_all_leaders() -> None:
-    """One ballot for a side and one for both sides are a flip: the scores are equal, and nobody wins."""
+    """A ballot for one side and a tied ballot count as a flip: the scores are equal, and nobody wins."""
 
     def score(order: list[str], _: ModelRequest) -> Scores:
         return {side: 50 + 20 * (side == "for") * (order[0] == "for") for side in order}

@@ -111,7 +111,7 @@ def test_mirror_reverses_the_order_and_is_in_the_output() -> None:
 
 @pytest.mark.parametrize("on_flip", ["average", "abstain", "tie"])
 def test_judges_who_favor_the_last_word_have_no_winner(on_flip: Any) -> None:
-    """The mirror has another winner, so the shares are even and the rule for flips decides."""
+    """The mirror has a different winner, so the shares are equal and the rule for flips decides."""
     result = rent(judge=JudgeOptions(schedule="swap", on_flip=on_flip)).run_sync(QUESTION, model=model(second_opener))
     verdict = result.raw.verdict
     assert (result.raw.first_verdict.winner, result.raw.mirrored.verdict.winner) == ("against", "for")

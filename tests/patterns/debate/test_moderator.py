@@ -125,7 +125,7 @@ def test_omitting_a_side_requires_a_reason(reason: str | None) -> None:
 
 
 def test_a_reason_does_not_silence_a_side_awaiting_its_reply() -> None:
-    """Ben has answered Anna, so a round for Ben alone would leave her without a reply."""
+    """Ben has answered Anna, so a round for Ben alone would leave her without a chance to reply."""
     alone = decision("ben", done=True, reason="Anna has said enough.")
     model = ScriptedModel(decision("anna", "ben"), "A1", "B1", alone, "B2", "A2", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
@@ -184,7 +184,10 @@ def test_moderator_prompts_have_the_stances_and_round_count(given_to: str) -> No
 
 @pytest.mark.parametrize("key", ["next_speakers", "nextSpeakers"])
 def test_empty_speaker_lists_require_done(key: str) -> None:
-    """If a model decides this, the declared order is used instead; if a function does, an `OutputError` is raised."""
+    """If a model returns an empty list without `done`, the declared order is used instead.
+
+    If a function does so, an `OutputError` is raised.
+    """
     result = _rent().run_sync(QUESTION, model=by_role(decide=lambda _: decision()))
     assert all(entry.fallback for entry in result.raw.moderator_decisions)
     assert all("may be empty only with done=true" in loss.error for loss in result.raw.losses)

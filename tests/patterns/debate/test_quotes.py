@@ -379,5 +379,5 @@ def test_words_are_found_at_their_first_position(source: list[str], data: st.Dat
 
 
 def test_quotes_inside_one_long_word_are_not_found() -> None:
-    """The quote matches from each letter on, but no letter in the middle begins a word."""
+    """The letters match at many positions, but none of these matches begins and ends at a word boundary."""
     assert [quote.status for quote in verify_quotes('"aaa aaa aaa"', {"r": "a" * 100})] == ["unverified"]

@@ -123,7 +123,7 @@ def test_templates_for_a_different_role_are_rejected() -> None:
 
 
 def test_unbound_judges_take_the_options_of_the_debate() -> None:
-    """Binding must give the same judge as configuring it with `JudgeOptions`."""
+    """Binding a judge must have the same result as configuring it with `JudgeOptions`."""
     assert requests_to_role("judge", judge=create_judge(schedule="swap")) == requests_to_role("judge", judge="swap")
     assert "[anna" in str(requests_to_role("judge", judge=create_judge(), anonymize_transcript=False))
     assert "[anna" not in str(requests_to_role("judge", judge=create_judge()))

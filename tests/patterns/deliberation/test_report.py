@@ -195,7 +195,7 @@ def test_contradictory_statuses_do_not_settle() -> None:
     "nothing", ["none", "None.", "N/A", "(none)", "**none**", "null", "-", "\N{EM DASH}", " \n ", "No decision yet."]
 )
 def test_decisions_equivalent_to_none_become_none(nothing: str) -> None:
-    """Models write "none" or "n/a" where they should leave the decision out, as text and as structured values."""
+    """Instead of leaving the decision out, models write "none" or "n/a", both in text and in structured answers."""
     assert parse_report(f"SUMMARY: x\nSTATUS: CONTINUE\nDECISION: {nothing}").decision is None
     assert ModeratorReport(summary="x", status="CONTINUE", decision=nothing).decision is None
 

@@ -184,7 +184,7 @@ def test_later_steps_see_earlier_answers() -> None:
 
 
 def test_each_step_has_an_event_and_a_token_count() -> None:
-    """Tokens used by checks are counted separately, and together with the steps' tokens they add up to the run's."""
+    """Tokens used by checks are counted separately; together with the steps' tokens, they add up to the run's total."""
 
     def reply(request: ModelRequest) -> ModelResponse:
         usage = Usage(calls=1, prompt_tokens=90, cached_tokens=0, completion_tokens=10)

@@ -61,7 +61,7 @@ SAID = "Machines err."
 )
 @pytest.mark.parametrize("gap", ["\n", "\n\n", " ", "\r\n"], ids=repr)
 def test_markers_can_be_decorated(gap: str, marker: str) -> None:
-    """Case, quotes, brackets, Markdown and a final period are the only accepted decorations."""
+    """A marker may differ in case or have quotes, brackets, Markdown or a final period, but nothing else."""
     if gap == " " and marker[0] in "-#>3":
         return  # bullets and numbers only occur at the beginning of a line
     assert read_transition(f"{SAID}{gap}{marker}", ROSTER) == Transition(text=SAID, name=CON)

@@ -285,7 +285,7 @@ def test_empty_findings_are_excluded_and_reported_in_every_format(vendor_stubs: 
 
 
 def test_uncommitted_changes_are_the_default(repository: Path, vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """If there are no changes either, an error is raised before any call."""
+    """If there are no uncommitted changes, an error is reported before any call."""
     nothing = review("--diff")
     assert nothing.exit_code == 5
     assert "has no changes" in nothing.stderr

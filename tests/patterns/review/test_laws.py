@@ -154,7 +154,9 @@ def test_order_of_reviewers_does_not_matter(
 def test_findings_raised_by_all_reviewers_are_merged(
     draft: dict[str, Any], count: int, other: str, further: dict[str, list[Any]]
 ) -> None:
-    """The finding is confirmed without an examination, whatever the other findings and the models."""
+    """The finding is confirmed without an examination, whatever the other findings are and whichever models
+    are used.
+    """
     names, common = NAMES[:count], {**draft, "suggestion": "As all of them say."}
     reviewers = Reviewers({name: [*further.get(name, ()), common] for name in names}, {})
     raw = run_review(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
@@ -238,7 +240,7 @@ GONE = Place(file="app.py", quote="one / 0", found=False, problem="the quote is 
 
 @given(standings_of, st.booleans())
 def test_findings_from_an_earlier_review_count_until_resolved(standings: list[str], gone: bool) -> None:  # noqa: FBT001 - drawn
-    """An earlier review never weakens a finding, which only a majority or a missing location can resolve."""
+    """An earlier review never weakens a finding; only a majority or a missing location can resolve it."""
     place = GONE if gone else Place()
     finding = decide_one(["raised", *standings], place=place, earlier=True)
     without = decide_one(["raised", *standings], place=place)

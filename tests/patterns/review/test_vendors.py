@@ -56,7 +56,7 @@ def run_review(*models: Named, run_model: Any = None, **options: Any) -> Any:
     ],
 )
 def test_a_models_maker_is_its_vendor(model: str, maker: str) -> None:
-    """The same model may be served by several hosts, which are not its vendor."""
+    """A model may be served by several hosts, but these are not its vendor."""
     assert maker_of(model) == maker
 
 
@@ -127,7 +127,7 @@ def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )  # fmt: skip
 def test_command_without_suitable_models_fails(command: Any, options: list[str], message: str) -> None:
-    """The exit code is 2, and no recording has been started."""
+    """The exit code is 2, and no recording is started."""
     result = command(*options)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())

@@ -200,9 +200,9 @@ def _event_fields(event: Any) -> tuple[Any, ...]:
 def test_debates_and_panels_have_equal_turns_tasks_and_events(
     roster: list[str], script: list[Any], rounds: int, quorum: int, failing: str, until: Any
 ) -> None:
-    """The debate has a custom judge.
+    """The test compares them for arbitrary texts, failures and ways of ending.
 
-    Texts, failures and the way the run ends are arbitrary.
+    The debate has a custom judge.
     """
     on_failure: Any = StandIn(looping_model(["instead"])) if failing == "stand-in" else failing
     options: dict[str, Any] = {

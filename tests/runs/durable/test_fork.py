@@ -186,7 +186,7 @@ async def test_a_killed_fork_is_resumed_without_its_parent() -> None:
 
 
 async def test_an_imported_fork_reuses_nothing_from_this_store() -> None:
-    """The author of an imported file can choose any id, so a run in this store may have the parent's."""
+    """The author of an imported file can choose any id, so an unrelated run in this store may have the parent's id."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     await two_sides().fork("first", model=recording_model(calls), store=store, fork_id="fork")

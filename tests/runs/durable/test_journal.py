@@ -176,7 +176,7 @@ async def test_a_call_in_flight_can_be_an_error() -> None:
 
 
 async def test_a_failed_call_is_retried_when_the_run_is_resumed() -> None:
-    """A failed call is not uncertain, because its end is recorded, and its requests count."""
+    """The end of a failed call is recorded, so its outcome is not uncertain. Its requests still count."""
     store, first = MemoryStore(), Counting(stop=2, failure=ProviderFailed("down", status=503))
     with pytest.raises(ProviderFailed):
         await rent_debate().run("Cap rents?", model=first.model, store=store, run_id="it")
@@ -439,7 +439,7 @@ async def test_a_run_survives_a_failure_to_store_its_end() -> None:
     "body", ["", "{", "[]", "{}", '{"kind": "told", "name": "X"}', '{"text": 1, "finish": "stop"}']
 )
 async def test_an_unreadable_record_is_reported_with_its_path(body: str) -> None:
-    """Whoever wrote the record, no call is made, and nothing is made up."""
+    """No matter who wrote the record, no call is made, and no data is invented."""
     store, copy = MemoryStore(), MemoryStore()
     await generator(name="ask").run("q", model=ScriptedModel("a"), store=store, run_id="it")
     (step,) = await store.steps("it")
