@@ -33,8 +33,9 @@ def test_winner_with_consensus_gains_from_two_equal_agents() -> None:
 
 @pytest.mark.parametrize(("consensus", "gain"), [(True, 13.645), (False, 24.312)], ids=["consensus", "none"])
 def test_lower_rated_winners_gain_more_without_consensus(consensus: bool, gain: float) -> None:  # noqa: FBT001
-    """An agent rated 1400 that beats one rated 1600 gets two thirds of the points with consensus and all of them
-    without.
+    """An agent rated 1400 has beaten one rated 1600.
+
+    With consensus, it gets two thirds of the points, and without consensus, it gets all of them.
     """
     changes = elo_changes({"low": 1400, "high": 1600}, winner="low", consensus=consensus)
     assert changes == pytest.approx({"low": gain, "high": -gain}, abs=5e-4)

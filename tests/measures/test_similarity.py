@@ -38,7 +38,7 @@ def test_similarities_are_symmetric_matrices_of_shares(backend: str, texts: list
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts, st.data())
-def test_order_of_texts_only_affects_the_order_of_results(backend: str, texts: list[str], data: st.DataObject) -> None:
+def test_order_of_texts_affects_only_the_order_of_results(backend: str, texts: list[str], data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(texts))))
     matrix = MEASURES[backend](texts)
     assert MEASURES[backend]([texts[place] for place in order]) == [[matrix[i][j] for j in order] for i in order]

@@ -75,7 +75,7 @@ def test_order_of_ballots_and_voters_does_not_matter(election: Election, data: s
 
 
 @given(elections(), st.data())
-def test_order_of_choices_only_affects_the_order_of_results(election: Election, data: st.DataObject) -> None:
+def test_order_of_choices_affects_only_the_order_of_results(election: Election, data: st.DataObject) -> None:
     choices = data.draw(st.permutations(election.choices))
     one, other = election.count(), election.count(choices=choices)
     excluded = {"tied", "reason"}

@@ -279,8 +279,9 @@ def _raising_block(error: Exception) -> Callable[[object], str]:
 @each_turn
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
 def test_application_errors_are_never_skipped(pattern: str, turn: str, on_failure: str) -> None:
-    """Exceptions in blocks and models reach the caller unchanged, as does the error for a missing key. No fallback is
-    used.
+    """Exceptions in blocks and models reach the caller unchanged, as does the error for a missing key.
+
+    No fallback is used.
     """
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)

@@ -319,7 +319,7 @@ def test_runs_of_a_block_are_independent(recipe: Pipeline, values: list[int]) ->
     asyncio.run(scenario())
 
 
-async def test_an_unreferenced_run_is_garbage_collected() -> None:
+async def test_an_unreferenced_run_is_freed_at_once() -> None:
     """A run must not be part of a reference cycle, so that its memory is freed without the garbage collector."""
     rent = debate(name="rent", debaters=[Debater("a", "for"), Debater("b", "against")], max_rounds=1, synthesizer=False)
     verdict = {"verdict": "v", "winner": "for", "reasoning": "r"}

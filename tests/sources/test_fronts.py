@@ -114,7 +114,7 @@ def test_stdin_can_be_a_question_or_a_source(folder: Path) -> None:
     assert "Only one of QUESTION and --source can be -" in " ".join(both_piped.stderr.split())
 
 
-def test_plan_files_name_files_relative_to_them(folder: Path) -> None:
+def test_source_paths_are_relative_to_the_plan_file(folder: Path) -> None:
     """The working directory makes no difference.
 
     The texts may also be written in the plan.

@@ -61,7 +61,7 @@ async def test_correct_and_confident_voters_gain_weight(kind: str) -> None:
     }
 
 
-async def test_votes_without_recorded_outcomes_weigh_by_rating() -> None:
+async def test_votes_without_recorded_outcomes_are_weighted_by_rating() -> None:
     archive = Archive()
     await run_debate(archive)
     await reset_ratings(archive)

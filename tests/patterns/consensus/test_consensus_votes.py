@@ -298,7 +298,7 @@ def _rated_archive(**ratings: Rating) -> Archive:
     return Archive(ratings=store)
 
 
-def test_votes_weigh_by_archive_ratings() -> None:
+def test_votes_are_weighted_by_archive_ratings() -> None:
     """The ELO rating and calibration count as they do in `vote_weight`, and unknown agents have a weight of 1.
 
     Weights from the application take precedence.

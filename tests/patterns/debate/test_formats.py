@@ -102,7 +102,7 @@ def test_equal_numbers_of_swayed_listeners_have_no_winner(votes: Any, winner: st
     assert verdict_of(cast, ["tea", "coffee"]).winner == winner
 
 
-def test_custom_formats_are_one_declaration() -> None:
+def test_custom_formats_need_only_one_declaration() -> None:
     """`debate()` accepts a custom format immediately, and all front ends accept it once it has been registered."""
     trial = Format(name="mock_trial", purpose="Trying a case.", phases=["opening", Phase("questions", asks="pairs")])
     assert {entry.phase for entry in run_debate(trial).raw.transcript} == {"opening", "questions"}

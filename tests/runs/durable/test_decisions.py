@@ -94,8 +94,9 @@ async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
 
 @pytest.mark.parametrize("calls", [1, 100], ids=["stops later", "goes on later"])
 async def test_the_budget_example_keeps_its_number_of_rounds(calls: int) -> None:
-    """The run is killed during the judge's call and resumed with a different budget, but it gets no
-    additional round.
+    """The run is killed during the judge's call and resumed with a different budget.
+
+    It keeps the rounds that were paid for and gets no others.
     """
     store, rounds = MemoryStore(), list[str]()
     killed = True
