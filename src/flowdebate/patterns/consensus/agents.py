@@ -1,4 +1,7 @@
-"""Default blocks for agents and judges, and the calls made in each phase, guarded by a circuit breaker per agent."""
+"""Default blocks for agents and judges, and the calls made in each phase.
+
+A circuit breaker guards each agent's calls.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def create_conclusive_judge(
 ) -> Generator[JudgeAnswer]:
     """Create the block `{name}-judge`.
 
-    The block takes a `StopRequest` and returns a `JudgeAnswer`, stating whether the discussion is conclusive.
+    The block takes a `StopRequest` and returns a `JudgeAnswer` that states whether the discussion is conclusive.
     """
     return create_block(f"{name}-judge", None, output_schema=JudgeAnswer, template=template, **options)
 
@@ -188,7 +191,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Phase(Generic[QuestionT, AnswerT]):
-    """Base class for phases with simultaneous calls to all agents.
+    """Base class for phases that call all agents simultaneously.
 
     Subclasses define the questions, default blocks and answers of a phase.
     """
@@ -201,7 +204,7 @@ class Phase(Generic[QuestionT, AnswerT]):
     form: ClassVar[type[WireModel] | None] = None
     """Answer schema for the default blocks, or None for plain text."""
     has_length: ClassVar[bool] = False
-    """True if the option `length` limits answers; schemas have their own limits."""
+    """True if the `length` option limits answers; schemas set their own limits."""
 
     def __init__(self, loop: Loop[ConsensusOptions]) -> None:
         self.loop = loop
@@ -226,7 +229,7 @@ class Phase(Generic[QuestionT, AnswerT]):
         raise NotImplementedError
 
     def create_block(self, agent: Persona, stand_in: Model | str | None = None) -> Block[Any, Any]:
-        """Return the block for `agent`: a custom block, the default one, or a fallback with the model `stand_in`."""
+        """Return the block for `agent`: a custom block, the default one, or a fallback using the model `stand_in`."""
         loop = self.loop
         if is_custom(agent.block) and stand_in is None:
             return loop.custom_speaker(agent)
@@ -287,11 +290,11 @@ class AgentCalls(Block[QuestionT, None]):
                 raise
             speakers = speakers[1:]
             lose(refusal, "stand_in" if speakers else "skipped")
-            if not speakers:  # no agent is called, so the audit trail contains neither a turn nor a task
+            if not speakers:  # no agent is called, so the audit trail contains no turn and no task
                 return
 
         async def speak(speaker: Block[Any, Any], task: TurnTask) -> object:
-            counts: bool | None = None  # cancelled calls and application errors count neither as success nor as failure
+            counts: bool | None = None  # cancelled calls and application errors count as neither success nor failure
             try:
                 answer = await ask(speaker, question, ctx, failures)
                 read = partial(phase.read, answer, speaker.name, question, ctx)

@@ -165,7 +165,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
     archive = loop.options.archive
     if archive is None:
         return Feedback(positions=positions, flips=changed, moments=moments(output, changed))
-    # lets the archive recognize a debate reported again by a resumed run
+    # lets the archive recognize a debate that a resumed run reports again
     debate = f"{ctx.run_id}:{ctx.scope.handle.path}"
     past = _past_debate(debate, output, at=ctx.now())
     patterns, records = _find_patterns(output), _make_records(loop.names, output, changed)
@@ -240,7 +240,7 @@ class _ArchiveWriter:
         return True
 
     async def rate(self, debate: str, output: ConsensusOutput, names: Sequence[str]) -> bool:
-        """Update the agents' ratings and return True, unless there is no winner or the archive fails."""
+        """Update the agents' ratings; return False if there is no winner or the archive fails."""
         if output.winner is None:
             return False
         try:
@@ -264,7 +264,7 @@ def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
         revised = {proposal.agent for proposal in one.revisions}
         for critique in one.critiques:
             helped = output.consensus_reached and critique.target == output.winner and critique.target in revised
-            # matched by position, since nothing else connects suggestions with issues
+            # matched by position, since nothing else connects suggestions to issues
             for issue, suggestion in zip_longest(critique.issues, critique.suggestions[: len(critique.issues)]):
                 tallies.setdefault((issue, suggestion or ""), Counter()).update(uses=1, successes=int(helped))
     return [

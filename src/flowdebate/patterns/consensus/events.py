@@ -1,4 +1,4 @@
-"""Events of a consensus debate, and their wire form, using the names of the pipeline on which this pattern is modeled.
+"""Events of a consensus debate, and their wire form, named as in the pipeline that this pattern is modeled on.
 
 A debate also emits the events common to all patterns: rounds, turns and failed roles.
 """
@@ -127,7 +127,7 @@ _TOLD = (
 
 
 class WireEvents:
-    """Translator of a run's events into plain data, using the names of the pipeline on which this pattern is modeled.
+    """Converter from a run's events to plain data, named as in the pipeline that this pattern is modeled on.
 
     The events are `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus` and `debate_end`,
     plus `stage`, `poll_vote` and `agent_failure`. Each event has the `path` of its debate and a gapless `sequence`

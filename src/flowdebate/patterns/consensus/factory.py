@@ -237,7 +237,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
         .tap_each(AgentCalls(voting), over=voting.ask)
         .tap(step("count-votes", partial(count_votes, tie_judge)))
     )
-    # runs share circuit breakers passed as an option; by default, each run creates its own
+    # runs share circuit breakers if they are passed as an option; by default, each run creates its own
     breakers = options.breakers
     circuits = HeldResource(key=BREAKERS, make=Breakers if breakers is None else lambda: breakers)
     return (
@@ -307,7 +307,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             status = "limit" if state.tally is None else "no_verdict"
         output = cast("ConsensusOutput", self._loop.make_output(ctx, status))
         if output.tally is not None:
-            problems = list(state.problems)  # for example, failure to read the ratings
+            problems = list(state.problems)  # for example, a failure to read the ratings
             try:
                 output = output.model_copy(update={"analytics": analyze(output, time.perf_counter() - start_time)})
             except Exception as error:  # noqa: BLE001 - the answer is there already

@@ -234,7 +234,7 @@ class ConsensusDocument(Document):
         return Entry(name=proposal.agent, about="", text=proposal.text, quotes=self.quoted(place))
 
     def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
-        """List the failures in a phase, either for one round or for all of them."""
+        """List the failures in a phase, for one round or for all rounds."""
         failed = (loss for loss in self.raw.losses if loss.phase == phase and number in (None, loss.round))
         return (_failed(loss.name, phase, loss.target, loss.error, loss.instead) for loss in failed)
 

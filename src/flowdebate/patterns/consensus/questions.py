@@ -18,7 +18,7 @@ from .schemas import Critique, HumanCritique, JudgeAnswer, Proposal, RevisionAns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Base class for all questions, the input to agents' and judges' blocks."""
+    """Base class for all questions; a question is the input to an agent's or a judge's block."""
 
     kind: ClassVar[str]
     answer: ClassVar[object] = None

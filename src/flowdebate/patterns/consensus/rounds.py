@@ -142,7 +142,7 @@ async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 
     # recorded because a custom function could choose differently when the run is resumed
     chosen_edges = await (ctx.decide(choose, returns=list[Edge]) if callable(options.topology) else choose())
-    # skip validation, which would copy the lists, although they grow with each answer
+    # skip validation: it would copy the lists, which have to grow in place with each answer
     opened = ConsensusRound.model_construct(
         round=number, edges=chosen_edges, critiques=[], revisions=[], enough=[], convergence=None
     )
@@ -236,9 +236,9 @@ class Revising(Phase[RevisionRequest, tuple[Proposal, bool]]):
 
 
 def _sort_critiques(ctx: Context) -> list[Critique]:
-    """Sort this round's critiques in the order of its (critic, target) pairs.
+    """Sort this round's critiques by its (critic, target) pairs.
 
-    Order of arrival would make prompts vary between runs.
+    If they were in order of arrival, prompts would vary between runs.
     """
     latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}
@@ -251,8 +251,8 @@ def _sort_critiques(ctx: Context) -> list[Critique]:
 async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Measure the similarity of the proposals and decide whether to end the rounds.
 
-    They end if the proposals have converged, if most agents expect no further change, or if the budget does not allow
-    for another round.
+    The rounds end if the proposals have converged, if most agents expect no further change, or if the budget does not
+    allow another round.
     """
     ctx.scope.handle.deadline = None
     enter(ConsensusStage.CONVERGENCE_CHECK, ctx)
@@ -282,7 +282,7 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     is_custom = not type(similarity).__module__.startswith("flowdebate.")
     measurement = await ctx.decide(measured, returns=Convergence) if is_custom else await measured()
     state.rounds[-1] = latest.model_copy(update={"convergence": measurement})
-    # only the first reason is recorded, so check those that cost no calls before asking the judge and the poll
+    # only the first reason is recorded, so check those that cost no calls before calling the judge or holding the poll
     if measurement.status == "converged" and bounds.convergence is not None:
         end_early(ctx, "convergence", f"similarity {measurement.similarity:.2f} ({measurement.backend})")
     elif len(latest.enough) * 2 > len(live):
@@ -355,7 +355,7 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
 class Voting(Phase[VoteRequest, Ballot]):
     """Phase in which every agent, with or without a proposal of its own, votes for the best one.
 
-    If a poll ended the rounds, its ballots count, and no agent is called again.
+    If a poll ended the rounds, its ballots are used, and no agent is called again.
     """
 
     name: ClassVar[AgentPhase] = "vote"

@@ -177,7 +177,7 @@ class ConsensusRound(WireModel):
     revisions: list[Proposal] = Field(default_factory=list)
     """Revisions made in this round, in declared order."""
     enough: list[str] = Field(default_factory=list)
-    """Agents expecting no change from another round."""
+    """Agents that expect no change from another round."""
     poll: list[Ballot] = Field(default_factory=list, exclude_if=lambda poll: not poll)
     """Votes in the poll after this round, if there was one."""
     convergence: Convergence | None = None
@@ -253,7 +253,7 @@ class Analytics(WireModel):
     insights: list[str] = Field(default_factory=list)
     """Suggestions made by several critics, and the debate's effect on the proposals."""
     relationships: list[Relationship] = Field(default_factory=list)
-    """Relationships between all agents with any interaction, in both directions."""
+    """Relationships between all agents that interacted, in both directions."""
 
 
 MomentKind = Literal["reversal", "clash", "deadlock", "breakthrough", "conversion", "comeback", "upset"]
@@ -298,8 +298,8 @@ class Feedback(WireModel):
 class ConsensusState(PatternState):
     """State of a consensus debate, available as `ctx.sequencer.state`.
 
-    Lists and dicts grow in place as answers arrive, since copying them would make up a large part of a debate's cost;
-    blocks see frozen copies.
+    Lists and dicts grow in place as answers arrive, since copying them would account for much of a debate's cost.
+    Blocks see frozen copies.
     """
 
     stages: list[StageReached] = Field(default_factory=list)
@@ -342,7 +342,7 @@ class ConsensusState(PatternState):
 
 
 class ConsensusOutput(PatternOutput):
-    """Output of a consensus debate, and at the same time its raw output."""
+    """Output of a consensus debate, which also serves as its raw output."""
 
     subject_field: ClassVar[str] = "task"
 
@@ -369,8 +369,8 @@ class ConsensusOutput(PatternOutput):
     early_end: EarlyEnd | None = None
     """Reason for ending the rounds before `max_rounds`, or None if they were not ended early."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """Permanently failed calls, truncated proposals, and invalid votes. Failures of agents have a `phase` and precede
-    failures of judges.
+    """Permanently failed calls, truncated proposals, and invalid votes. Agents' failures have a `phase` and precede
+    judges' failures.
     """
     stages: list[StageReached]
     analytics: Analytics | None = None

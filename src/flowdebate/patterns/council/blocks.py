@@ -1,4 +1,4 @@
-"""Default blocks of a council: a member giving its opinion, a member reviewing the others, and the chair."""
+"""Default blocks for a council: a member that gives its opinion, a member that reviews the answers, and the chair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `council()` factory: validation of its options, and its steps in order."""
+"""The `council()` factory: it validates the options and assembles the steps in order."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, CouncilOutput]:
-    """Build a council, whose members answer and review each other: `await pattern.run("Ship today?")`.
+    """Build a council, whose members also review each other's answers: `await pattern.run("Ship today?")`.
 
-    All members answer at the same time, then rank each other's answers, identified only by letters. The chair reads
+    All members answer at the same time, then rank each other's answers, identified only by letters. The chair reads the
     answers, reviews and ranking, and writes the final answer. A council of N members makes 2N + 1 calls. `result.raw`
     is the `CouncilOutput`.
 

@@ -212,7 +212,7 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
     >>> sorted(order[0] for order in orders.values())
     ['ann', 'bea', 'cid']
     """
-    drawn = sorted(names)  # sorted, so that the draw depends on the seed but not on the order of `names`
+    drawn = sorted(names)  # sorted so that the draw depends on the seed but not on the order of `names`
     random.shuffle(drawn)
     count = len(drawn)
     steps = _distinct_steps(count)

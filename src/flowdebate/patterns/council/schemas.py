@@ -77,7 +77,7 @@ CouncilTranscript: TypeAlias = "StateResource[TranscriptState[CouncilEntry]]"
 def create_council_transcript() -> CouncilTranscript:
     """Create a transcript to share between a council and custom blocks, under the key `"transcript"`.
 
-    The transcript is empty until the chair has answered, since it would reveal names to earlier readers.
+    The transcript stays empty until the chair has answered, because it would otherwise reveal names.
     """
     return StateResource(key="transcript", initial=TranscriptState[CouncilEntry])
 
@@ -110,8 +110,8 @@ class CouncilRank(WireModel):
     reviews: Annotated[int, Field(ge=1)]
     """Number of reviews that rank the answer."""
     self_preference: float | None = None
-    """Mean rank given by the others minus the rank given by the author, with `review="all"`. If the difference is above
-    0, the author ranks the answer higher than the others do. It is None if either rank is missing.
+    """Mean rank from the others minus the author's own rank, with `review="all"`. A positive value means that the
+    author ranks the answer higher than the others do; None means that either rank is missing.
     """
 
 
@@ -214,7 +214,7 @@ class ReviewRequest:
         return self.question
 
     def task_for_human(self) -> str:
-        """Describe the answers and the task, for a human reviewer."""
+        """Describe the answers and the task to a human reviewer."""
         return f"The answers:\n{render_answers(self.answers)}\n\nRank all of them, from the best to the worst."
 
     def answer_schema(self) -> type[WireModel]:
@@ -246,7 +246,7 @@ class ChairRequest:
         return self.question
 
     def task_for_human(self) -> str:
-        """Describe the answers, the reviews, the ranking and the task, for a human chair."""
+        """Describe the answers, the reviews, the ranking and the task to a human chair."""
         return f"{render_work(self.question, self.answers, self.reviews, self.ranking)}\n\nWrite the council's answer."
 
 

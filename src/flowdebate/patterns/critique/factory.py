@@ -1,4 +1,4 @@
-"""The `critique()` factory: validation of its options, and its steps in order."""
+"""The `critique()` factory: it validates the options and assembles the steps in order."""
 
 from __future__ import annotations
 

@@ -75,7 +75,10 @@ def create_author(
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-author` to answer the question or, given a `RevisionRequest`, revise its answer."""
+    """Create the block `{name}-author`.
+
+    The block answers the question or, given a `RevisionRequest`, revises its answer.
+    """
 
     def turn(wording: Wording[AuthorTemplate], value: object, ctx: Context) -> str:
         texts = wording.template
@@ -111,7 +114,7 @@ class CriticTemplate(Template):
         f"Question: {{question}}\n\n{_HOW_TO_READ_ANSWER}\n\nThe answer:\n{{answer}}",
         uses("question", lines=["answer"]),
     )
-    """What the critic is given: the question and the answer."""
+    """Material for the critic: the question and the answer."""
     criticize: str = part(
         "Say what is wrong with this answer, the most serious faults first. For each claim, give:\n"
         "- Claim: what is wrong, in one or two sentences.\n"

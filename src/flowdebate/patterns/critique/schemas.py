@@ -27,7 +27,7 @@ does not follow; the answer omits something required by the question.
 """
 Ruling = Literal["holds", "does_not_hold", "cannot_tell"]
 Outcome = Literal["stands", "revised", "rejected"]
-"""Decision on the answer: no claim holds, the author has revised it, or a claim holds and there is no revision."""
+"""Decision on the answer: it stands if no claim holds; otherwise, it is revised or, without a revision, rejected."""
 StopReason = Literal["no_answer", "no_claims", "ruled", "not_ruled", "revised"]
 """Reason why a critique ended: there was no answer, there was no claim, the judge ruled, the judge did not rule, or the
 author revised the answer.
@@ -144,7 +144,7 @@ class RevisionRequest(CritiqueInput):
     """The upheld claims."""
 
     def task_for_human(self) -> str:
-        """Describe the answer, the claims and the task, for a human author."""
+        """Describe the answer, the claims and the task to a human author."""
         from .prompts import render_answer, render_claims
 
         answer = f"Your answer:\n{render_answer(self.answer or '')}\n\nThese claims about it hold:"
@@ -187,7 +187,7 @@ class CritiqueOutput(PatternOutput):
     answer: str | None = None
     """Final answer, whether original or revised. It is None if the answer was rejected or if there was no answer."""
     outcome: Outcome | None = None
-    """Decision on the answer, or None if the run could not decide, leaving the answer unchecked."""
+    """Decision on the answer, or None if the run reached no decision and the answer remains unchecked."""
     original: str | None = None
     """The answer before any revision."""
     is_given: bool = False
@@ -246,7 +246,7 @@ class ClaimsRequest:
         return self.question
 
     def task_for_human(self) -> str:
-        """Describe the answer and the task, for a human critic."""
+        """Describe the answer and the task to a human critic."""
         from .prompts import render_answer
 
         return (
@@ -277,7 +277,7 @@ class RulingsRequest:
         return self.question
 
     def task_for_human(self) -> str:
-        """Describe the answer, the claims and the task, for a human judge."""
+        """Describe the answer, the claims and the task to a human judge."""
         from .prompts import render_answer, render_claims
 
         return (

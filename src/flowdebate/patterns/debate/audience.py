@@ -64,7 +64,7 @@ def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
 
 
 class Audience(Block[Any, Any]):
-    """Block for the simultaneous vote of all listeners.
+    """Block in which all listeners vote simultaneously.
 
     The vote before the debate runs as a tap, and the vote after it returns the verdict.
     """
@@ -94,7 +94,7 @@ class Audience(Block[Any, Any]):
         self._blocks = blocks
 
     def _system(self, value: object, ctx: Context) -> str:
-        # identical for all listeners, and so is the transcript: a server with a prefix cache processes both only once
+        # identical for all listeners, as is the transcript, so a server with a prefix cache processes both only once
         return (
             f"You are in the audience of a debate.\n\nQuestion: {quoted(question_of(value, ctx))}\n\n{HOW_TO_READ}\n\n"
             "Vote for the position that you yourself believe is right, going by your own experience and by what you "

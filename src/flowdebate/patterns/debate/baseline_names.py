@@ -1,4 +1,7 @@
-"""Names of the baselines of a debate, in a module that commands can import without loading the whole pattern."""
+"""Names of a debate's baselines.
+
+They are in a separate module so that commands can import them without loading the whole pattern.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ samples as fit in the debate's token budget; or a vote among first drafts, each 
 budget.
 """
 Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
-"""Unit in which the budget for self-consistency and revision equals the debate's usage.
+"""Unit in which the budget for self-consistency and revision is matched to the debate's usage.
 
 A debate reads more than it writes, whereas self-consistency writes more than it reads. Because output tokens cost more
 than input tokens, self-consistency is the more expensive of the two at equal token counts.

@@ -32,7 +32,7 @@ class MethodAnswer(WireModel):
     """Answer to one question from a debate or a baseline, together with its cost."""
 
     answer: list[str]
-    """Positions named in the answer: several in a tie, none if the answer names no position."""
+    """Positions named in the answer: several in a tie, possibly none."""
     calls: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[int, Field(ge=0)] | None = None
     """Number of tokens, or None if the server does not report it."""

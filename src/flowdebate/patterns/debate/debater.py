@@ -407,7 +407,7 @@ class DebaterPrompt:
         return assignment is not None and assignment.kind is not None
 
     def may_quote(self, ctx: Context) -> bool:
-        """Check whether turns may repeat earlier turns; the default templates for small models never request it."""
+        """Check whether turns may repeat earlier turns; the default templates for small models never ask for this."""
         return self.template(ctx) is not CONCISE_DEBATER
 
     def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:

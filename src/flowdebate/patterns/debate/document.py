@@ -88,7 +88,7 @@ class DebateDocument(RoundsDocument):
         if mirrored is None or number != max(self.rounds()):
             return
         yield mirror_heading()
-        # its verdict is already included in the verdict on both debates
+        # the mirrored debate's verdict is already included in the combined verdict
         bare = mirrored.model_copy(update={"verdict": None})
         page = DebateDocument.model_construct(  # skip validation, which would require a verdict
             status=mirrored.status, debaters=self.debaters, max_rounds=self.max_rounds, raw=bare, output=None

@@ -34,7 +34,7 @@ class Format:
     sides: int | None = None
     """Required number of debaters, or None if any number is allowed."""
     members: Sequence[Debater | Persona] = ()
-    """Speakers used by front ends by default."""
+    """Default speakers in front ends."""
     roles: Sequence[str] = ()
     """Roles assigned, in roster order, to members without a role."""
     audience: Sequence[str] = ()

@@ -216,7 +216,7 @@ class Moderator(RosterBlock[DebateModeratorOutput]):
             return await self._asking(value, ctx)
         stances = state_of(ctx, DebateState).stances
         positions = Counter(stances.values())
-        # a position identifies its debater unless several debaters defend it
+        # a position identifies its debater unless several debaters share it
         alone = {stance: name for name, stance in stances.items() if positions[stance] == 1}
         return await self._deciding.with_synonyms(alone)(value, ctx)
 

@@ -111,7 +111,7 @@ def _start_claim(match: re.Match[str]) -> tuple[str, str]:
 
 # Sides proposed by a model
 
-# names of roles, and names given to sides without a usable one
+# names of roles, and the letters given to sides that have no usable name
 _TAKEN = ("judge", "moderator", "synthesizer", "a", "b", "c", "d")
 _SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")  # a single letter before a period is likely an initial
 

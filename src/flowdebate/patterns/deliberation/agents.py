@@ -400,7 +400,7 @@ def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, 
     @handler(name=f"{name}-stash-report")
     async def stash(value: object, ctx: Context) -> ModeratorReport | None:
         def read() -> ModeratorReport:
-            if isinstance(value, str):  # a custom report may contain characters rejected by stores, such as NUL
+            if isinstance(value, str):  # a custom report may contain characters that stores reject, such as NUL
                 return parse_report(clean_text(str(value)))
             return as_model(value, ModeratorReport, block=moderator)
 

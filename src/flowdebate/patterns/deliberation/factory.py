@@ -1,4 +1,4 @@
-"""The `deliberation()` factory: validation of its options, and its steps in order."""
+"""The `deliberation()` factory: it validates the options and assembles the steps in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `handoff()` factory: its options, its steps in order, and its speakers with their prompts.
+"""The `handoff()` factory: it validates the options, assembles the steps in order, and defines the speakers' prompts.
 
 Prompts begin with the part shared by all turns (the rules, the proposition, the participants, the persona, and then the
 growing transcript) and end with the part that varies: the current speaker, the task, the possible next speakers. A
@@ -311,7 +311,7 @@ class Speaker(Block[Any, HandoffDecision]):
             answer = await self._inner(value, ctx)
         except SchemaViolation as violation:
             answer = salvage_json(violation.answer or "", self.roster_names)
-            # after an invalid JSON answer, the model was already called again and told the reason
+            # after an invalid JSON answer, the model has already been called again and told the reason
             if violation.block != self.name or (self._transition == "structured" and is_blank(answer.response)):
                 raise
             unread = f"{one_line(violation.message)}; "

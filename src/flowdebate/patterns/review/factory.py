@@ -1,4 +1,4 @@
-"""The `review()` factory: validation of its options, and its steps in order."""
+"""The `review()` factory: it validates the options and assembles the steps in order."""
 
 from __future__ import annotations
 

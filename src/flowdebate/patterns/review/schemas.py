@@ -512,7 +512,7 @@ class FindingsRequest:
         return self.question
 
     def task_for_human(self) -> str:
-        """Describe the findings and the task, for a human reviewer."""
+        """Describe the findings and the task to a human reviewer."""
         return f"{self.text}\n\n{_TASKS[self.kind]}"
 
     def answer_schema(self) -> type[WireModel]:

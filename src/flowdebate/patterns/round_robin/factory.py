@@ -1,4 +1,4 @@
-"""The `round_robin()` factory: validation of its options, and its steps in order."""
+"""The `round_robin()` factory: it validates the options and assembles the steps in order."""
 
 from __future__ import annotations
 

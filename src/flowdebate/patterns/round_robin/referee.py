@@ -220,7 +220,7 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
             dropped.append(clean_text(assessment.agent_name))
         else:
             speakers.remove(name)  # only the first assessment of each debater counts
-            # a custom referee may return characters rejected by stores, such as NUL
+            # a custom referee may return characters that stores reject, such as NUL
             kept_scores.append({**clean_data(assessment.model_dump()), "agent_name": name})
     return RefereeAudit(
         round=round, notes=clean_text(report.notes), assessments=kept_scores, dropped=list(dict.fromkeys(dropped))

@@ -56,7 +56,7 @@ def create_round_robin_transcript() -> RoundRobinTranscript:
     return StateResource(key="transcript", initial=TranscriptState[RoundRobinEntry])
 
 
-# strict lists that also accept tuples; otherwise pydantic would consume iterators as well, even endless ones
+# strict lists that also accept tuples; otherwise pydantic would consume iterators as well, even infinite ones
 
 
 class Assessment(WireModel):

@@ -28,7 +28,7 @@ OnFlip = Literal["average", "abstain", "tie", "human"]
 LogOdds = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """One side's share of a ballot; the shares of all sides add up to 1."""
-PUBLISHED_CORRELATION = 0.4375  # from a panel of nine judges worth two independent ones: 9 / (1 + 8 rho) = 2
+PUBLISHED_CORRELATION = 0.4375  # from a panel of nine judges equivalent to two independent ones: 9 / (1 + 8 rho) = 2
 
 
 def _is_none(value: object) -> bool:
@@ -337,7 +337,7 @@ def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
 
 
 def balanced(ballots: Sequence[JudgeBallot]) -> list[JudgeBallot]:
-    """Return the ballots of models with valid log-odds on all of their ballots.
+    """Return the ballots cast by models whose ballots all have valid log-odds.
 
     Returns an empty list if an invalid ballot does not name its model.
     """

@@ -110,9 +110,9 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     The judge picks one of `stances` as the winner, or None for a synthesis of several. It sees stances instead of
     names. With the `schedule` "single", it names a winner in one call; the arguments within each round are shuffled by
     `random` (by default, derived from the run's seed: the same seed always gives the same order). Otherwise it scores
-    each side in every view, or answers with a side's letter, and all views are judged concurrently. For the options
-    from `answer_form` to `ask`, see `JudgeOptions`; if the only one set is a schedule with several orders, a model with
-    a concise profile answers with letters.
+    each side in every view, or answers with a side's letter, and all views are judged concurrently. `JudgeOptions`
+    describes the options from `answer_form` to `ask`. If none of them is set except a schedule with several orders, a
+    model with a concise profile answers with letters.
 
     `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner outside `stances` raises
     `SchemaViolation`; if there are several ballots, unusable ones are ignored unless all of them are unusable.
@@ -514,9 +514,9 @@ class FlippedBallots:
 
 
 def read_blind(block: Block[Any, Any], anonymity: Anonymity | None) -> Block[Any, Any]:
-    """Hide from a human judge everything hidden from models.
+    """Hide from a human judge everything that is hidden from models.
 
-    The input of `block` then contains stances instead of names, and aliases within arguments.
+    The input to `block` then contains stances instead of names, and aliases within arguments.
     """
     blinded: Callable[[object], Block[Any, Any]] | None = getattr(block, "reading_blind", None)
     return block if blinded is None else blinded(recent_entries if anonymity is None else anonymity.entries)

@@ -64,11 +64,11 @@ class JudgeTemplate(Template):
         f"from several of them.\n{_LAST}",
         uses("positions"),
     )
-    """System message for a judge naming a winner."""
+    """System message for a judge that names a winner."""
     scored: str = part(f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
-    """System message for a judge scoring each position."""
+    """System message for a judge that scores each position."""
     labeled: str = part(f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
-    """System message for a judge scoring labeled positions."""
+    """System message for a judge that scores labeled positions."""
     turn: str = part(
         "Question: {question}\n\n"
         "The full debate:\n{transcript}\n\n"
@@ -79,7 +79,7 @@ class JudgeTemplate(Template):
         "You judge a debate by its facts. A fact counts if it matters for the question. Catchphrases, personal "
         "stories and changes of subject count for nothing."
     )
-    """System message for a judge answering with a letter."""
+    """System message for a judge that answers with a letter."""
     letter_turn: str = part(
         "Question: {question}\n\n{sides}\n\n"
         "Which side gave concrete facts that matter for the question? Answer {letters}.",
@@ -96,7 +96,7 @@ class JudgeTemplate(Template):
         "answered. Then say which position was argued best, and why. Write plain text without headings.",
         uses("positions"),
     )
-    """System message for a judge giving reasons before a letter."""
+    """System message for a judge that gives reasons before a letter."""
     rubric: str = part(
         "Give each position a score on each of these criteria, considering that criterion alone:\n{criteria}",
         uses("criteria", lines=("criteria",)),
@@ -113,12 +113,12 @@ JUDGE = JudgeTemplate()
 
 
 def render_judge_system(*, stances: Sequence[str], template: JudgeTemplate = JUDGE) -> str:
-    """Render the system message for a judge naming a winner."""
+    """Render the system message for a judge that names a winner."""
     return filled(template.system, positions=listed(*map(tag_text, dict.fromkeys(stances))))
 
 
 def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, reasons: bool = False) -> str:
-    """Render the system message for a judge scoring positions or writing `reasons`, in the order of `view`."""
+    """Render the system message for a judge that scores positions or writes `reasons`, in the order of `view`."""
     positions = map(tag_text, view.order)
     if view.labels is None:
         return filled(template.scored, positions=listed(*positions))
@@ -155,7 +155,7 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
 
 @lru_cache(maxsize=256)  # debates between the same sides use only a few orders
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
-    """Build the answer schema for a judge scoring each side, either overall or by each of `criteria`.
+    """Build the answer schema for a judge that scores each side, either overall or on each of the `criteria`.
 
     `names` must be in view order.
     """
@@ -198,7 +198,7 @@ def _scored_base(names: tuple[str, ...]) -> type[WireModel]:
 
 
 def shares_of(scores: Mapping[str, float]) -> dict[str, float]:
-    """Normalize `scores` to shares adding up to 1."""
+    """Normalize `scores` to shares that add up to 1."""
     total = sum(scores.values())
     return {side: value / total if total else 1 / len(scores) for side, value in scores.items()}
 
@@ -400,7 +400,7 @@ def listed_letters(letters: Sequence[str]) -> str:
 def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed: bool) -> tuple[JudgeView, ...]:
     """Assign letters to the slots of each view; if `crossed`, repeat the view for every rotation.
 
-    As long as letters follow the slots, letter bias and slot bias coincide, and using all orders cancels out both.
+    As long as letters follow the slots, letter bias and slot bias coincide, and using all orders cancels both out.
     """
     turns = range(len(letters) if crossed else 1)
     return tuple(
@@ -413,7 +413,7 @@ def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed:
 class LetterJuror:
     """One judging model that answers with a letter; the letters' log-probabilities form the ballot.
 
-    Arguments are grouped by side under the side's letter, without stating the positions, because a small model would
+    Arguments are grouped by side under the side's letter, and the positions are not stated, because a small model would
     otherwise judge the positions rather than the arguments. With `reasons`, the model reads the debate round by round,
     including the positions, and writes down its reasons before naming a letter.
     """

@@ -43,11 +43,11 @@ class JudgeOptions:
     answer_form: Answer | None = None
     """Form of the judge's answers: "winner", "scores", "letter" or "letter_after_reasons".
 
-    A winner is named by one judge reading one order or both; with letters, the log-probabilities form the ballot.
+    For a winner, one judge reads one order or both; for letters, the log-probabilities form the ballot.
 
     By default, the judge answers with a letter if decided_by="log_odds", and also if its model has a concise profile,
     unless the schedule has a single order or one of the options below requires another form. Otherwise, it gives scores
-    if there are several ballots or labels, and names a winner if there are not.
+    if there are several ballots or any labels; if not, it names a winner.
     """
     schedule: ScheduleLike | None = None
     """Orders of the sides as shown to the judge: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. The
@@ -106,8 +106,8 @@ class JudgeOptions:
     correlation: float | None = None
     """Correlation between the errors of a panel's models, from 0 to 1, for computing the effective n.
 
-    `flowdebate eval audit` measures it. The default is 0.4375, the value for a published panel of nine judges
-    equivalent to two independent judges.
+    `flowdebate eval audit` measures it. The default is 0.4375, the value for a published panel of nine judges that was
+    equivalent to two independent ones.
     """
     ask: Ask | None = None
     """Function that asks a person if on_flip="human", as in `human(ask=…)`. If it is None, the run is suspended
@@ -249,7 +249,7 @@ class JudgeOptions:
         """True if the form of the answers depends on the model's profile."""
         values = (self.answer_form, self.decided_by, self.template, self.tools, self.criteria)
         several = bool(self.panel) or self.has_labels or self.on_flip != "average" or self.curtail
-        # in a single order, the slot decides more than the arguments do; with several orders, such models judge best by
+        # in a single order, the slot matters more than the arguments; with several orders, such models judge best by
         # letter
         ordered = self.schedule is None or self.plan.kind != "single"
         return values == (None,) * len(values) and ordered and not several

@@ -32,7 +32,7 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint
 
     In a tie, all sides ranked first on any ballot get equal scores; an abstention leaves the scores unchanged. The text
     comes from the ballot most clearly in favor of the winner; without a winner, it lists the reasons from all ballots.
-    A judge answering with letters writes no text; with `hint`, the verdict mentions that the judge is a small model.
+    A judge that answers with letters writes no text; with `hint`, the verdict mentions that the judge is a small model.
     """
     used = [ballot for ballot in judging.ballots if ballot.problem is None]
     if judging.on_flip == "tie":
@@ -94,7 +94,7 @@ def add_headline(verdict: str, winner: str | None, sides: Sequence[str]) -> str:
 
 
 def letter_verdict(winner: str | None, sides: int, *, usable: bool) -> str:
-    """Write the conclusion for a judge answering with letters."""
+    """Write the conclusion for a judge that answers with letters."""
     if winner is not None:
         return (
             f"The judge sides with: {_end(winner)} It gave the {'more' if sides <= _TWO else 'most'} concrete evidence."
@@ -135,7 +135,7 @@ def describe_lead(judging: Judging) -> str | None:
     raw = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], sides)[first][second]
     lead, minimum = f"{counted[first][second]:.2f}", f"{judging.min_log_odds:.2f}"
     if lead == minimum and counted[first][second] < judging.min_log_odds:
-        lead = f"less than {minimum}"  # rounded, the lead would look large enough to win
+        lead = f"less than {minimum}"  # after rounding, the lead would look large enough to win
     return (
         f"Ahead by {lead} log-odds ({raw + 0.0:+.2f} before the sides' lengths are discounted): "
         f"{_end(first)} A winner needs {minimum}."
@@ -143,7 +143,7 @@ def describe_lead(judging: Judging) -> str | None:
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
-    """Render the ballots for the person deciding between them; text inside a ballot cannot forge a line."""
+    """Render the ballots for the person who decides between them; text inside a ballot cannot imitate a line."""
     lines = []
     for number, ballot in enumerate(ballots, start=1):
         if ballot.problem is not None:

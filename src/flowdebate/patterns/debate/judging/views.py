@@ -1,7 +1,7 @@
 """Views of a transcript: the orders and labels shown to a judge, their schedules, and a blind view for readers.
 
-If a judge that favors a slot or a label sees only one view, it favors a side. If every side occupies every slot once,
-the bias favors all sides equally and cancels out when the scores are averaged.
+A judge that favors a slot or a label also favors a side if it sees only one view. If every side occupies every slot
+once, the bias favors all sides equally and cancels out when the scores are averaged.
 """
 
 from __future__ import annotations
