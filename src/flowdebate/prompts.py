@@ -356,7 +356,7 @@ class Profiles(Generic[TemplateT]):
     full: TemplateT
     concise: TemplateT
     tasks: tuple[str, ...] = ()
-    """Parts of the concise template specifying how a turn begins and what each of its sentences does."""
+    """Parts of the concise template that specify how a turn begins and what each of its sentences does."""
 
     def template(self, profile: Profile, *, instructed: bool = False) -> TemplateT:
         """Return the template for `profile`; if `instructed`, the concise one takes its tasks from the full one."""

@@ -59,7 +59,7 @@ class Outline:
     """Index of the target step among this line's siblings."""
 
     note: str = ""
-    """Note for readers, such as the condition ending a loop; not included in `structure`."""
+    """Note for readers, such as the condition that ends a loop; not included in `structure`."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0, notes=True))
@@ -103,7 +103,7 @@ def _lines(node: Outline, depth: int, *, notes: bool) -> Iterator[str]:
 
 
 class _Mermaid:
-    """Renderer numbering the nodes and drawing steps in sequence; a step's children are drawn in a subgraph."""
+    """Renderer that numbers the nodes and draws steps in sequence; a step's children are drawn in a subgraph."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -182,8 +182,8 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Private resources by key; no other block may use a different object under one of these keys."""
 
     role: str | None = None
-    """Role of the block in its pattern, for example "judge", set by the pattern creating the block; None if it has no
-    role.
+    """Role of the block in its pattern, for example "judge", set by the pattern that creates the block; None if it has
+    no role.
     """
 
     def in_role(self, role: str) -> Block[InT_contra, OutT_co, RawT_co]:
@@ -250,10 +250,11 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         `resume(run_id)` continues after a crash. If the store already contains a run `run_id`, RunExists is raised.
         With `if_exists="resume"` this call instead resumes that run, or returns its result if it is complete, and
         raises RunChanged if it was started with another question, pattern, model or seed. RunConflict is raised while
-        another process is executing the run; `if_exists="wait"` waits for that process and then returns its result, or
-        takes over the run. `observe` observes the run, its agents, calls and tools while they are active, for tracing:
-        see docs/telemetry.md. Exceptions in the application's code are raised unchanged; the library's own exceptions
-        are `flowdebate.errors.FlowDebateError`, whose `run` holds the transcript, events and raw output so far.
+        another process is executing the run; `if_exists="wait"` waits for that process and then returns the run's
+        result, or takes over the run. `observe` observes the run, its agents, calls and tools while they are active,
+        for tracing: see docs/telemetry.md. Exceptions in the application's code are raised unchanged; the library's own
+        exceptions are `flowdebate.errors.FlowDebateError`, whose `run` holds the transcript, events and raw output so
+        far.
         """
         run = make_run(
             self,
@@ -418,7 +419,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
 
 class Wrapped(Block[Any, Any]):
-    """Base class for a block replacing `inner` under the same name, with the same resources and outline."""
+    """Base class for a block that replaces `inner` under the same name, with the same resources and outline."""
 
     def __init__(self, inner: Block[Any, Any]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -430,7 +431,7 @@ class Wrapped(Block[Any, Any]):
 
 
 class InRole(Wrapped):
-    """Wrapper putting `inner` in `role`; not a copy, because a custom block may count its calls in an attribute."""
+    """Wrapper that puts `inner` in `role`, without copying it: a custom block may count its calls in an attribute."""
 
     def __init__(self, inner: Block[Any, Any], role: str) -> None:
         super().__init__(inner)

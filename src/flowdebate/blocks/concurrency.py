@@ -20,7 +20,7 @@ async def in_order(  # noqa: C901 - one branch per way in which a call may end
 
     The first failure cancels the other calls and is raised unchanged. If several calls fail at the same moment, the
     earliest call's failure is raised, with a note for each of the others. Cancelling the caller cancels all calls and
-    waits for them. A call cancelling itself also cancels the caller, because it has no result. If calls are suspended
+    waits for them. A call that cancels itself also cancels the caller, because it has no result. If calls are suspended
     for humans (`Suspended`), the others finish; then a single `Suspended` with all the requests is raised. With
     `finish`, the others also finish if one fails.
     """

@@ -96,7 +96,7 @@ async def decision(
     read: Callable[[Any], T],
     returns: object,
 ) -> T:
-    """Call `function` and convert its result with `read`, for a decision on which the run's next step depends.
+    """Call `function` and convert its result with `read`, for a decision that the run's next step depends on.
 
     A decision made by application code is recorded as a step of the run at `place`, so that a resumed run keeps it.
     This library's own functions need no record, because they depend only on recorded data.
@@ -282,11 +282,11 @@ class Capability:
     tools: Sequence[ToolLike] = ()
     """Functions or blocks offered to the model."""
     instructions: TextSlot = ""
-    """Addition to the system message: text, or a function of `(input, ctx)` returning it."""
+    """Addition to the system message: text, or a function of `(input, ctx)` that returns it."""
     context: MessagesSlot = ()
     """Messages inserted before the prompt; a string is a user message."""
     revise: Callable[[str, Any, Context], Awaitable[str]] | None = None
-    """Function revising the last message before it is sent: `await revise(text, input, ctx)`."""
+    """Function that revises the last message before it is sent: `await revise(text, input, ctx)`."""
     check: Callable[[Model, str], None] | None = None
     """Check of the named block's model, made before a run's first call. It raises an error if the model cannot handle
     the capability's additions.
@@ -303,7 +303,7 @@ class Tool:
     arguments: type[BaseModel]
     """Model for validating the arguments; if a field has an alias, the alias is the argument's name."""
     block: Block[Any, Any] | None = None
-    """Block run by the tool; the block offering the tool also gets its resources."""
+    """Block run by the tool; the block that offers the tool also gets this block's resources."""
 
     async def answer(self, arguments: str, ctx: Context) -> str:
         """Return the text for the model: the tool's result, or the problems with its arguments.

@@ -42,9 +42,9 @@ from flowdebate.runs.execute import Seat
 OutT = TypeVar("OutT")
 
 TextSlot: TypeAlias = str | Callable[..., Any]
-"""Text, or a function of `(input, ctx)` or `(input)` returning it."""
+"""Text, or a function of `(input, ctx)` or `(input)` that returns it."""
 MessagesSlot: TypeAlias = Sequence[Message | str] | Callable[..., Any]
-"""Messages (a string is a user message), or a function of `(input, ctx)` or `(input)` returning them."""
+"""Messages (a string is a user message), or a function of `(input, ctx)` or `(input)` that returns them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,13 +147,13 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_form(self, form: Callable[[Any, Context], AnswerForm]) -> Self:
-        """Return a copy of this block requiring its answers to have the form `form(input, ctx)`."""
+        """Return a copy of this block whose answers must have the form `form(input, ctx)`."""
         changed = copy.copy(self)
         changed._form = form  # noqa: SLF001 - its own class
         return changed
 
     def with_user(self, user: Callable[[Any, Context], Any], deferred: Deferred | None = None) -> Self:
-        """Return a copy of this block with the result of `user(input, ctx)`, awaited if necessary, as user message.
+        """Return a copy of this block whose user message is the result of `user(input, ctx)`, awaited if necessary.
 
         A replay calls `deferred` instead, and renders the message only if it is accessed.
         """
@@ -163,7 +163,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> Self:
-        """Return a copy of this block accepting `synonyms` for its schema's choices in structured answers."""
+        """Return a copy of this block that accepts `synonyms` for its schema's choices in structured answers."""
         changed = copy.copy(self)
         changed.output = None if self.output is None else self.output.with_synonyms(synonyms)
         return changed
@@ -175,7 +175,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_reading(self, reading: Reading) -> Self:
-        """Return a copy of this block with a `reading` selecting the part of each text answer to keep."""
+        """Return a copy of this block with a `reading` that selects the part of each text answer to keep."""
         changed = copy.copy(self)
         changed._reading = reading  # noqa: SLF001 - its own class
         return changed
@@ -289,10 +289,10 @@ class AnswerForm(TypedDict, total=False):
 
 
 Deferred: TypeAlias = Callable[[Any, Context], Callable[[], str] | None]
-"""Function of `(input, ctx)` returning a pure function that renders a message later, or None to render it now."""
+"""Function of `(input, ctx)` that returns a pure function to render a message later, or None to render it now."""
 Review: TypeAlias = Callable[[Sequence[Message], ModelResponse, Context], Awaitable[tuple[ModelResponse, bool]]]
-"""Function reviewing the answer to a block's messages; it returns the accepted answer, and whether that is the first of
-two answers.
+"""Function that reviews the answer to a block's messages; it returns the accepted answer, and whether that is the first
+of two answers.
 """
 
 

@@ -96,7 +96,7 @@ class Agreement:
 
 
 class AgreementCheck(Block[AnswerPair, bool]):
-    """Block deciding whether a pair of answers agrees."""
+    """Block that decides whether a pair of answers agrees."""
 
     def __init__(self, name: str, options: Agreement) -> None:
         super().__init__(name)
@@ -130,7 +130,7 @@ class AgreementCheck(Block[AnswerPair, bool]):
 def create_agreement_judge(
     *, name: str, model: Model | str | None = None, template: AgreementTemplate | None = None
 ) -> Generator[AgreementRuling]:
-    """Create the block `{name}-judge`, taking an `AnswerPair` and returning an `AgreementRuling`."""
+    """Create the block `{name}-judge`, which takes an `AnswerPair` and returns an `AgreementRuling`."""
 
     def answers(texts: AgreementTemplate, pair: AnswerPair, _: Context) -> str:
         parts = {"question": pair.question, "first": pair.first, "second": pair.second}

@@ -127,7 +127,7 @@ class EscalationOutput(PatternOutput):
         ]
 
     def find_repetitions(self) -> list[str]:
-        """Return no remarks, because an escalation looks for matching answers."""
+        """Return no remarks, because matching answers are what an escalation looks for."""
         return []
 
 
@@ -153,12 +153,12 @@ def escalate(
     failures: FailurePolicy | None = None,
     model: ModelChoice = None,
 ) -> Sequencer[Any, EscalationOutput]:
-    """Create a block passing a question to `steps`, one after another, until one of them settles it.
+    """Create a block that passes a question to `steps`, one after another, until one of them settles it.
 
-    A step is a pattern, or any block or function taking the question as its input. `until` is the rule for all steps,
-    or a dict of rules by step name. A step without a rule never ends the escalation; the last step always does. A step
-    whose provider fails is skipped unless `failures` says otherwise; if the last step is skipped, the previous answer
-    counts. `model` is the default model for all inner blocks.
+    A step is a pattern, or any block or function that takes the question as its input. `until` is the rule for all
+    steps, or a dict of rules by step name. A step without a rule never ends the escalation; the last step always does.
+    A step whose provider fails is skipped unless `failures` says otherwise; if the last step is skipped, the previous
+    answer counts. `model` is the default model for all inner blocks.
 
     >>> from flowdebate import handler
     >>> steps = [handler(lambda question: "42", name=name) for name in ("first", "second", "third")]
@@ -204,7 +204,7 @@ def make_pipeline(
 ) -> Sequencer[Any, Any]:
     """Build the steps of an escalation, except for the output block at the end.
 
-    `make_output` creates the raw output for a run ending early.
+    `make_output` creates the raw output for a run that ends early.
     """
     policy = failures.over(SKIP)
     pipeline = sequencer(name=name, state=EscalationState, model=model, protected=True).tap(_stamp(name, make_output))
@@ -251,12 +251,12 @@ def _check_rule(rule: Any, location: str, field: str) -> Rule:  # noqa: ANN401 -
 
 
 def _compares(rule: Rule) -> bool:
-    """Return whether a rule compares answers, so it cannot apply to the first step."""
+    """Return whether a rule compares answers and therefore cannot apply to the first step."""
     return rule == "agreement" or isinstance(rule, Agreement)
 
 
 def _stamp(name: str, make: MakeOutput) -> Handler[Any, None]:
-    """Create a tap that stores the question and registers the output for a run ending early."""
+    """Create a tap that stores the question and registers the output for a run that ends early."""
 
     @handler(name=f"{name}-question")
     def stamp(value: object, ctx: Context) -> None:
@@ -277,8 +277,8 @@ def _is_undecided(_: object, ctx: Context) -> bool:
 
 
 _RESULT = "result"
-"""Key of the latest step's result in the escalation's derived values. The result may be of any type, and the state
-would freeze it.
+"""Key of the latest step's result in the escalation's derived values. The result can be of any type, so it is kept out
+of the state, which would freeze it.
 """
 
 
@@ -289,7 +289,7 @@ def last_result(ctx: Context) -> StepResult:
 
 
 class _Step(Block[Any, Any]):
-    """Block running a step and deciding whether it ends the escalation."""
+    """Block that runs a step and decides whether it ends the escalation."""
 
     def __init__(
         self, inner: Block[Any, Any], number: int, check: _Check | None, *, last: bool, failures: FailurePolicy
@@ -394,7 +394,7 @@ def _answer_in(output: object) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """Step to which a rule is being applied."""
+    """Step that a rule is being applied to."""
 
     output: object
     step: EscalationStep
@@ -402,7 +402,7 @@ class _Judged:
 
 
 class _Check(Block[_Judged, "str | None"]):
-    """Check of a step against a rule, returning the reason to end the escalation or None to continue."""
+    """Check of a step against a rule. It returns the reason to end the escalation, or None to continue."""
 
     def __init__(self, rule: Rule) -> None:
         super().__init__("until")

@@ -59,7 +59,7 @@ class ShownPassages(WireModel):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Material:
-    """Material a pattern's speakers can quote from."""
+    """Material that a pattern's speakers can quote from."""
 
     sources: tuple[Source, ...]
     """Sources, including any omitted files in a folder."""
@@ -68,7 +68,7 @@ class Material:
     in_plan: bool = False
     """True if the sources' text is part of the run's plan, so the journal need not store it."""
     numbered: bool = False
-    """True to show line numbers in prompts, allowing answers to refer to lines."""
+    """True to show line numbers in prompts, so that answers can refer to lines."""
     divided: bool = False
     """True to divide long sources among several prompts, one `Part` each, instead of searching them."""
     share: tuple[int, int] = (0, 1)
@@ -310,7 +310,7 @@ def show_older(hide: Callable[[str, Context], str | None] = lambda text, _: text
 
 
 def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]:
-    """Create the block `{name}-summary`, combining the previous summary with the rounds leaving the window."""
+    """Create the block `{name}-summary`, which combines the previous summary with the rounds leaving the window."""
 
     def turn(until: int, ctx: Context) -> str:
         before = pattern_state(ctx).older
@@ -339,7 +339,7 @@ def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]
 
 
 class SumUp(Wrapped):
-    """Tap starting a round: `inner` summarizes the rounds leaving the `window`, and the summary is stored."""
+    """Tap that starts a round: `inner` summarizes the rounds leaving the `window`, and the summary is stored."""
 
     def __init__(self, inner: Block[Any, str], window: Window) -> None:
         super().__init__(inner)

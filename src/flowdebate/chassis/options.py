@@ -1,4 +1,4 @@
-"""Options shared by all patterns, and rules on incompatible options."""
+"""Options shared by all patterns, and rules about incompatible options."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PromptOptions:
     """
 
     profile: Profile | None = None
-    """Set of default prompts: "concise" for small models, "full" for others; None decides by model."""
+    """Set of default prompts: "concise" for small models, "full" for others; None chooses by model."""
     length: Length | None = None
     """Length of a turn: "short", "medium", "long", or a number of words. None means short with concise prompts and
     medium with full prompts.
@@ -152,7 +152,7 @@ class Constraint(Generic[CheckedT_contra]):
     sentence: str
     """Message, with each option in braces: "{mirror} cannot be combined with …"."""
     broken: Callable[[CheckedT_contra], bool]
-    """Predicate returning True if the options break the rule."""
+    """Predicate that returns True if the options break the rule."""
 
     def check(self, options: CheckedT_contra, *, location: str) -> None:
         """Raise ConflictingOptions if `options` break the rule."""

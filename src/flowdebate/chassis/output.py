@@ -89,8 +89,8 @@ class PatternOutput(WireModel):
     """
 
     cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
-    """The full text of answers continuing into another speaker's turn; None (and omitted from JSON) if
-    there are none.
+    """The full text of answers that continue into another speaker's turn; None (and omitted from JSON) if there are
+    none.
     """
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
     """The steps up to and including this one in a run with depth "auto"; None (and omitted from JSON) in other runs."""
@@ -150,7 +150,7 @@ class PatternOutput(WireModel):
         return self.decision_word or brief(getattr(self, "answer", None))
 
     def find_repetitions(self) -> list[str]:
-        """List remarks on identical contributions to the transcript, ignoring short contributions."""
+        """List remarks on identical contributions to the transcript, ignoring short ones."""
         # only `transcript`, because an unchanged revision is not a repetition
         transcript: Sequence[Any] = getattr(self, self.transcript_field, ())
         same: dict[str, list[Any]] = {}
@@ -211,7 +211,7 @@ def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa:
 def stamp_subject(
     name: str, make_output: Callable[[Context, RunStatus], PatternOutput], material: Material | None = None
 ) -> Handler[Any, None]:
-    """Create a tap that stores the pattern's subject and registers `make_output` for a run ending early.
+    """Create a tap that stores the pattern's subject and registers `make_output` for a run that ends early.
 
     It also records the `material`, since it may change before the run is resumed.
     """
@@ -228,7 +228,7 @@ def stamp_subject(
 
 
 def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
-    """Create a block to build the raw output from the pattern's state and publish it."""
+    """Create a block that builds the raw output from the pattern's state and publishes it."""
 
     @handler(name=f"{loop.name}-build-output")
     def build(_: object, ctx: Context) -> PatternOutput:
@@ -289,7 +289,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
 
 
 def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
-    """Create a block to validate a custom synthesizer's output."""
+    """Create a block that validates a custom synthesizer's output."""
 
     @handler(name=f"{name}-validate-output")
     def validate(value: object, ctx: Context) -> object:
@@ -304,7 +304,7 @@ def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handl
 
 
 class Synthesis(Wrapped):
-    """Block running `inner` on raw outputs with a verdict.
+    """Block that runs `inner` on raw outputs with a verdict.
 
     For any other output it returns None, because there is nothing to write about.
     """

@@ -30,7 +30,7 @@ _MAX_FRAME_LENGTH = len("**The debater for [], []:** ")
 
 @dataclass(frozen=True, kw_only=True)
 class LabelParser:
-    r"""Parser extracting a speaker's own words from an answer in a discussion.
+    r"""Parser that extracts a speaker's own words from an answer in a discussion.
 
     >>> ada = LabelParser(name="Ada", stance="cap rents", other_stances={"Ben": "free rents"})
     >>> ada.separate("**Ada:** Rents rise.\n\n[free rents] No, they fall.")
@@ -81,7 +81,7 @@ class LabelParser:
         return self.without_label(own_text, instructions), None if other is None else other[1]
 
     def listen(self, listener: Callable[[str], None]) -> LabelFilter:
-        """Return a listener forwarding a streamed answer, without its label, to `listener`."""
+        """Return a listener that forwards a streamed answer, without its label, to `listener`."""
         return LabelFilter(self, listener)
 
     def without_label(self, text: str, instructions: str = "") -> str:
@@ -161,7 +161,7 @@ def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str
 
 
 class LabelFilter:
-    """Listener forwarding a streamed answer without the speaker's label, holding back only what may be a label."""
+    """Listener that forwards a streamed answer without the speaker's label, holding back only what may be a label."""
 
     def __init__(self, words: LabelParser, listener: Callable[[str], None]) -> None:
         self._words = words

@@ -37,7 +37,7 @@ class PatternInfo:
     on unchanged.
     """
     listed: bool = False
-    """True if the help lists the command separately, not among the other patterns."""
+    """True if the help lists the command separately rather than among the other patterns."""
 
     @property
     def verb(self) -> str:

@@ -84,7 +84,7 @@ class BlockOptions(TypedDict, total=False):
     settings: ModelSettings | None
     """Model settings, for example the temperature, the maximum length of an answer, and the timeout."""
     profile: Profile | None
-    """Set of default prompts: "concise" for small models, "full" for others; None decides by model."""
+    """Set of default prompts: "concise" for small models, "full" for others; None chooses by model."""
     sources: SourcesLike | Material | None
     """Sources that speakers can quote: text by name, or files and folders. Other roles' prompts do not contain them."""
 
@@ -386,7 +386,7 @@ def deciding_block(  # noqa: PLR0913 - what a block is made of
     intent: str = "intent/synthesize",
     visibility: Visibility = SHOWN,
 ) -> Generator[Any]:
-    """Create the default block for a role reading the transcript to decide, summarize or deliver."""
+    """Create the default block for a role that reads the transcript to decide, summarize or deliver."""
     prompt = RolePrompt(profiles, options, template=template, intent=intent, location=name)
     return generator(
         name=name,
@@ -403,7 +403,7 @@ OutT = TypeVar("OutT")
 
 
 class RosterBlock(Block[Any, OutT], Generic[OutT]):
-    """Default block for a role deciding about debaters by name: a generator aware of their names."""
+    """Default block for a role that decides about debaters by name: a generator that knows their names."""
 
     def __init__(self, inner: Generator[OutT], roster_names: Sequence[str]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -527,7 +527,7 @@ class Identity:
         return f"{shared}\n\n{filled(who, name=tag_name(self.name), speaker=speaker)}\n{self.system_prompt}"
 
     def remind(self, reminder: str, who: str) -> str:
-        """Render a reminder of the role for the end of a turn's message, because small models follow the last text."""
+        """Render a reminder of the role for the end of a turn's message, because small models follow it best there."""
         if reminder and self.system_prompt and len(self.system_prompt) <= _SHORT_PROMPT:
             return filled(reminder, who=quoted(self.system_prompt))
         return filled(who, **self.about)

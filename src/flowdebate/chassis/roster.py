@@ -50,7 +50,7 @@ class Debater:
     name: str
     """Stable identifier of the debater, also used as the assignee of its tasks in the audit trail."""
     stance: str
-    """Position for which the debater argues."""
+    """Position that the debater argues for."""
     role: str | None = None
     """The debater's persona in a few words. For the default block only."""
     block: Any = None
@@ -168,7 +168,10 @@ def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
 
 
 def _name_after_models(members: Sequence[object], location: str, field: str) -> Iterator[object]:
-    """Yield `members`, naming unnamed ones after their models and adding "(2)" for a second one with the same model."""
+    """Yield `members`, naming unnamed ones after their models.
+
+    The name of a second one with the same model ends in "(2)".
+    """
     count: dict[str, int] = {}
     for index, value in enumerate(members):
         member = full_name(value, location, f"{field}[{index}]") if isinstance(value, str) else value
@@ -188,7 +191,7 @@ _NOT_UNSEEN = " by more than case or invisible characters"
 
 
 def _find_lookalikes(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Find strings that look like an earlier one; yield the index of each together with that of the earlier one."""
+    """Find strings that look like an earlier one, and yield the index of each with the index of the earlier one."""
     # neither models nor readers can tell such strings apart, even if `==` can
     first: dict[str, int] = {}
     for index, text in enumerate(texts):
@@ -292,7 +295,7 @@ BlockT = TypeVar("BlockT", bound="Block[Any, Any]")
 
 
 class UnboundRole(Block[Any, Any]):
-    """A role's block still lacking facts about its pattern, such as the debaters' names.
+    """A role's block that still lacks facts about its pattern, such as the debaters' names.
 
     The pattern turns it into a complete block. Any other use raises a ConfigurationError listing the missing facts.
     """
@@ -430,7 +433,7 @@ def make_default(
         maker = value.maker
     merged = merge_options(options, role_options(value))
     template = merged.get("template")
-    # a template for another role would turn out to lack parts during the run
+    # otherwise, a template for another role would turn out only during the run to lack parts
     if not isinstance(template, (maker.template, NoneType)):
         raise ConfigurationError(location, f"template of {field}", template, f"must be a {maker.template.__name__}")
     return maker.create(**merged)

@@ -37,7 +37,7 @@ Wave: TypeAlias = Mapping[str, Any]
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
-    """Return a function converting a str, a dict of fields or a `model` to a pattern's input.
+    """Return a function that converts a str, a dict of fields or a `model` to a pattern's input.
 
     The function raises ConfigurationError for blank or other values. All fields except the first are optional strings.
     Another pattern's input is also accepted, so one pattern can play a role in another.
@@ -70,7 +70,7 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundCondition:
-    """Condition in a pattern's loop deciding whether there is another round. The state stores the stop reason.
+    """Condition in a pattern's loop that decides whether there is another round. The state stores the stop reason.
 
     `terminate_when` is evaluated only if the pattern itself has no reason to stop.
     """

@@ -101,7 +101,7 @@ class PatternSpec(Generic[OptionsT]):
     roles: Sequence[Role] = ()
     """The other roles, in the order in which their options are checked."""
     constraints: Sequence[Constraint[OptionsT]] = ()
-    """Rules on incompatible options."""
+    """Rules about incompatible options."""
     prompt_options: Sequence[str] = ("history",)
     """Fields of `PromptOptions` supported by this pattern in addition to those supported by all patterns."""
     input_type: type[PatternInput]
@@ -117,12 +117,12 @@ class PatternSpec(Generic[OptionsT]):
     )
     """Factory for the transcript. Patterns without a transcript keep the default, an unused placeholder."""
     stop_reason: Callable[[Any, int], str | None] | None = None
-    """Function of the state and the maximum, returning the pattern's own reason for ending the rounds.
+    """Function that takes the state and the maximum, and returns the pattern's own reason for ending the rounds.
 
     None if only the number of rounds ends them.
     """
     voice_of: Callable[[Any], str] | None = None
-    """Function returning the voice a transcript entry adds to the quorum.
+    """Function that returns the voice a transcript entry adds to the quorum.
 
     None for a pattern without a quorum.
     """
@@ -131,14 +131,14 @@ class PatternSpec(Generic[OptionsT]):
     min_speakers: int = 2
     """Minimum number of speakers."""
     cap: str = "max_rounds"
-    """The option limiting the number of rounds, also used as the stop reason once the limit is reached."""
+    """The option that limits the number of rounds, also used as the stop reason once the limit is reached."""
     round: str = "round"
     """Name for one loop iteration in block paths."""
     many_rounds: int | None = None
     """Number of rounds above which a warning is issued."""
     shares_sources: bool = False
-    """True to show each speaker some different passages from long sources, in addition to the best ones, so the
-    speakers together see more.
+    """True to show each speaker some different passages from long sources, in addition to the best ones, so that
+    together the speakers see more.
 
     It suits patterns whose members do not compete over the same evidence.
     """

@@ -62,8 +62,8 @@ debater, or an invalid winner (not one of the stances), which does not count.
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
 """Order of turns in a round.
 
-Speakers take turns in declared order (or as the moderator decides), starting with the next speaker each round, in
-random order each round, or all at once.
+Speakers take turns in declared order (or as the moderator decides), in rotation (each round starts with the next
+speaker), in random order each round, or all at once.
 """
 TURN_ORDERS: tuple[TurnOrder, ...] = get_args(TurnOrder)
 
@@ -75,7 +75,7 @@ NamedStop = Annotated[str, AfterValidator(_check_one_line)]
 """A stop reason named after the `terminate_when` condition that was met: printable text on one line."""
 
 DebateStatus: TypeAlias = RunStatus
-"""Status of a debate, the same as its run's."""
+"""Status of a debate, which is the same as its run's."""
 
 
 def is_declared(turn_order: object) -> bool:
@@ -110,7 +110,7 @@ class ProviderFailure(WireModel):
 
 
 class CutAnswer(WireModel):
-    """Answer continuing into another speaker's turn; the transcript contains only its beginning."""
+    """Answer that continues into another speaker's turn; the transcript contains only its beginning."""
 
     round: int
     """The round of the answer."""
@@ -183,7 +183,7 @@ class PatternState(WireModel):
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     """Provider failures so far, in order."""
     cut_answers: list[CutAnswer] = Field(default_factory=new_list)
-    """Answers so far continuing into another speaker's turn."""
+    """Answers so far that continue into another speaker's turn."""
     stop_reason: str | None = None
     """Reason why the loop ended; None until it has."""
     older: Older | None = None
@@ -422,7 +422,7 @@ class RoleFailed(BlockEvent):
 _MAX_REASON_LENGTH = 200
 """Maximum length, in characters, of an error message in the line about missing speakers."""
 UNREADABLE = (SchemaViolation.__name__, MalformedResponse.__name__)
-"""Errors indicating an unusable answer rather than a missing one."""
+"""Errors that indicate an unusable answer rather than a missing one."""
 
 
 def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None:

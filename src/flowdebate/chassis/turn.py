@@ -48,7 +48,7 @@ from flowdebate.runs.suspend import Suspended, resume_task, suspend_task
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """Fallback model to speak if a debater's own model fails: `on_failure=StandIn("openai/gpt-5-mini")`.
+    """Fallback model that speaks if a debater's own model fails: `on_failure=StandIn("openai/gpt-5-mini")`.
 
     The contribution counts as the debater's, and `losses` names the fallback model. If the fallback also fails, the
     turn is skipped.
@@ -228,7 +228,7 @@ async def in_time(
 
 
 def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
-    """Return the failure recorded for `block` at this path when the run was executed earlier."""
+    """Return the failure recorded for `block` at this path in an earlier execution of the run."""
     journal = ctx.run.journal
     lost = None if journal is None else journal.recorded_failure(_lost_key(ctx, block))
     if lost is not None:
@@ -265,7 +265,7 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
 
 
 class WithFallback(Wrapped):
-    """Block running `inner` within its time limit and passing errors accepted by `losses` to `recover`."""
+    """Block that runs `inner` within its time limit and passes errors accepted by `losses` to `recover`."""
 
     def __init__(
         self,
@@ -299,7 +299,7 @@ class WithFallback(Wrapped):
 
 
 class SkipIfSilent(Wrapped):
-    """Block running `inner`, a role deciding about contributions.
+    """Block that runs `inner`, the block of a role that decides about contributions.
 
     If nothing was `heard`, the role is skipped and the result is `MISSING`, as after a failure.
     """
@@ -425,7 +425,7 @@ async def take_turn(
 
 
 class Turn(Block[Any, Any]):
-    """Block running `debater` and then `record` within a task ending as they do: completed, errored or cancelled.
+    """Block that runs `debater` and then `record` within a task that ends as they do: completed, errored or cancelled.
 
     While waiting for a human's answer, the task is under review. If the debater's provider fails, `stand_in` argues
     instead. If there is no `stand_in`, the turn is skipped (None) if `failures` allows it.
@@ -500,12 +500,12 @@ class Turn(Block[Any, Any]):
 
 
 def audit_resources(transcript: StateResource[Any], collection_id: str) -> dict[str, Resource]:
-    """Return the resources for blocks recording turns: the transcript and the audit trail."""
+    """Return the resources for blocks that record turns: the transcript and the audit trail."""
     return {"transcript": transcript, AUDIT: create_task_collection(collection_id, key=AUDIT)}
 
 
 def create_init_transcript(*, name: str, transcript: StateResource[Any], collection_id: str) -> Handler[Any, Any]:
-    """Create a tap to clear the transcript and open the audit trail `collection_id`."""
+    """Create a tap that clears the transcript and opens the audit trail `collection_id`."""
 
     @handler(name=f"{name}-init-transcript", resources=audit_resources(transcript, collection_id))
     def init_transcript(value: object, ctx: Context) -> object:
@@ -525,7 +525,7 @@ def record_turn(
     stance: str | None = None,
     custom: bool = False,
 ) -> Handler[Any, str]:
-    """Create a block to record the text from `agent_name`.
+    """Create a block that records the text from `agent_name`.
 
     `entry(round=…, text=…, flag=…)` builds the transcript entry. Without `entry`, the state keeps the text (`spoken`)
     hidden until everyone has spoken. `custom` means that a custom block speaks: a resumed run keeps its earlier
@@ -596,7 +596,7 @@ def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None
 
 
 def warn_about_empty_text(agent_name: str, ctx: Context) -> None:
-    """Warn once about a custom block returning empty text."""
+    """Warn once about a custom block that returns empty text."""
     ctx.run.warn_once(
         f"{ctx.block}: empty",
         f"debater {agent_name!r} returned no text, so an empty argument was recorded and flagged. Return a "

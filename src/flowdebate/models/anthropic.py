@@ -1,4 +1,4 @@
-"""`AnthropicModel`: an Anthropic model, called through Anthropic's own SDK and translated to openai's format.
+"""`AnthropicModel`: an Anthropic model, called through Anthropic's own SDK but answering in openai's format.
 
 `models/openai` builds the requests and parses the answers; `MessagesClient` accepts the same calls as an openai client
 and returns answers in openai's format.
@@ -42,8 +42,8 @@ _RETRY = Retry()
 class AnthropicModel(PooledModel):
     """The Anthropic model `name`, called through the Messages API; needs `pip install "flowdebate[anthropic]"`.
 
-    - `base_url`: another endpoint with this API, up to and including `/v1`; None reads ANTHROPIC_BASE_URL, and falls
-      back to Anthropic itself.
+    - `base_url`: another endpoint that serves this API, up to and including `/v1`; None reads ANTHROPIC_BASE_URL, and
+      falls back to Anthropic itself.
     - `api_key`: None reads the environment variable `api_key_env` at each call. The key is never shown.
     - `cache`: True marks the part of a prompt that later turns repeat, so that the provider caches it. Reading cached
       tokens costs a tenth of the normal price; writing them costs a quarter more. False marks nothing.
@@ -194,7 +194,7 @@ _MIN_BUDGET = 1_024
 
 
 class MessagesClient:
-    """Adapter exposing an `AsyncAnthropic` through the part of openai's client interface used by `Chat`."""
+    """Adapter that exposes an `AsyncAnthropic` through the part of openai's client interface that `Chat` uses."""
 
     def __init__(self, client: AsyncAnthropic) -> None:
         self._client = client
@@ -258,7 +258,7 @@ class MessagesClient:
         return sent
 
     def _messages(self, messages: Sequence[Message], *, rereads: bool) -> tuple[list[Json], list[Json]]:
-        """Convert messages to system blocks and turns; with `rereads`, mark the transcript for caching."""
+        """Convert messages to system blocks and turns; if `rereads` is set, mark the transcript for caching."""
         system: list[Json] = []
         turns: list[Json] = []
         for message in messages:

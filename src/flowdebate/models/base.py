@@ -33,7 +33,7 @@ IMAGE_TOKENS = 1_600
 
 
 def estimate_tokens(characters: int) -> int:
-    """Estimate the number of tokens in `characters` characters, at four per token, for servers reporting none.
+    """Estimate the number of tokens in `characters` characters, at four characters per token.
 
     >>> estimate_tokens(400)
     100
@@ -142,7 +142,7 @@ def total_usage(attempts: Sequence[Attempt]) -> Usage:
 
 
 class Meter(Protocol):
-    """Counter enforcing a run's limits on requests."""
+    """Counter that enforces a run's limits on requests."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
         """Reserve a request before it is sent; raise LimitReached if it would exceed a limit."""
@@ -235,7 +235,7 @@ class Attempts:
 class Sending:
     """Context manager for one request. It yields the `Attempt`; the sender sets its `usage` once known.
 
-    It is a class because every call uses it, and `contextmanager` takes five times as long.
+    It is a class because every call uses it, and `contextmanager` would take five times as long.
     """
 
     __slots__ = ("_attempts", "_made_before", "_meter", "_request", "_reserved", "_since", "attempt")
@@ -308,11 +308,11 @@ Flag = Literal[
 ]
 """Irregularity in an answer that is still usable.
 
-Invalid characters were replaced, the first of several answers was used, another model answered, the answer was recorded
-for an earlier form of the request, the server counted far fewer tokens than it received, chat template tokens were
-removed from the end, thinking was removed from the text, the removed thinking had no opening tag, the finish reason is
-unknown, the server reported no token counts, or the server rejected an effort, a limit, a temperature or tools, and
-answered without them.
+Possible irregularities: invalid characters were replaced, the first of several answers was used, another model
+answered, the answer was recorded for an earlier form of the request, the server counted far fewer tokens than it
+received, chat template tokens were removed from the end, thinking was removed from the text, the removed thinking had
+no opening tag, the finish reason is unknown, the server reported no token counts, or the server rejected an effort, a
+limit, a temperature or tools, and answered without them.
 """
 
 
@@ -403,10 +403,10 @@ class ModelRequest:
     begins: str = ""
     """Required opening words of a text answer (a prefill).
 
-    Models supporting prefill begin their answer with these words; other models answer without them.
+    Models that support prefill begin their answer with these words; other models answer without them.
     """
     sentences: int | None = None
-    """Maximum number of sentences in a text answer, for models able to enforce it; None for no maximum."""
+    """Maximum number of sentences in a text answer, for models that can enforce it; None for no maximum."""
     on_text: Callable[[str], None] | None = None
     """Callback receiving chunks of text as they arrive; None if nobody is listening.
 
@@ -417,7 +417,7 @@ class ModelRequest:
     deadline: float | None = None
     """Time on the event loop's clock by which the whole call must end; None if there is no deadline."""
     retried: bool = False
-    """True if an outer model already retries this call; only the outermost retry loop is active."""
+    """True if an outer model is already retrying this call; only the outermost retry loop is active."""
     words: int | None = None
     """Maximum number of words requested by the prompt; None if the prompt states no maximum. A model with a small
     context window reserves space for them.
@@ -444,7 +444,7 @@ class ModelRequest:
 
 
 class UnwrittenMessages(Sequence[Message]):
-    """Messages of a request whose answer is recorded; the last one is rendered only when accessed."""
+    """Messages of a request whose answer has already been recorded; the last one is rendered only when accessed."""
 
     __slots__ = ("_before", "_messages", "_write", "recorded_characters")
 
@@ -520,8 +520,8 @@ class Model(Protocol):
     """Protocol for all models: a name and a `request` method. There is no base class to inherit from.
 
     An optional attribute `profile` selects the default prompts: "concise" for a small model, "full" otherwise.
-    `context_tokens` is the maximum number of tokens in a prompt and its answer combined, if known. A model without
-    `logprobs` sets `gives_logprobs = False`, and a model able to read images sets `takes_images = True`. `await
+    `context_tokens` is the maximum number of tokens in a prompt and its answer combined, if known. A model that cannot
+    return `logprobs` sets `gives_logprobs = False`, and a model that can read images sets `takes_images = True`. `await
     model.check_ready()`, if the model has it, is called before a run makes its first call, and raises the same errors
     as this call would for a missing key, program or login. A model's exceptions reach the caller of the run: errors
     from `flowdebate.errors` unchanged, all others as application errors.
@@ -538,7 +538,7 @@ class Model(Protocol):
 def profile_of(model: Model) -> Profile:
     """Return the prompt profile for `model`: its `profile` attribute, or "full".
 
-    A non-string attribute means something else and is ignored. Raises ConfigurationError for an unknown profile.
+    An attribute that is not a string is unrelated and is ignored. Raises ConfigurationError for an unknown profile.
     """
     profile = getattr(model, "profile", None)
     if not isinstance(profile, str):

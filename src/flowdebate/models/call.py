@@ -78,7 +78,7 @@ class Retry:
     longest_wait: float = 60.0
     """Maximum time in seconds before a retry."""
     on: Callable[[ModelError], bool] | None = None
-    """Predicate selecting the errors to retry; None retries errors whose `transient` is true."""
+    """Predicate that selects the errors to retry; None retries errors whose `transient` is true."""
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
     """Function used to wait; tests replace it."""
 
@@ -94,7 +94,7 @@ class Retry:
             return 0.0
         # cap the exponent: 2.0 ** 1024 overflows
         grown = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 2, 60))
-        # jitter, or else debaters rejected at the same moment would also retry at the same moment
+        # jitter; otherwise debaters rejected at the same moment would also retry at the same moment
         drawn = grown * (0.5 + random.random() / 2)
         if error.retry_after is None:
             return drawn
@@ -150,7 +150,10 @@ _IGNORED = 2  # minimum number of invalid answers, because a single one may be a
 
 
 def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelRequest:
-    """Return the request for a retry: with the reason, in the next structured mode if `lower`, or with more tokens."""
+    """Build the request for a retry, adding the reason for the rejection or raising the token limit.
+
+    If `lower` is set, a rejected structured answer is requested in the next structured mode.
+    """
     if isinstance(error, SchemaViolation) and request.output is not None:
         answer = (error.answer or "")[:_MAX_QUOTE_LENGTH]
         rejected = [{"role": "assistant", "content": answer}] if answer.strip() else []
@@ -189,9 +192,9 @@ T = TypeVar("T")
 async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest: float | None = None) -> T:
     """Await `call` and raise ModelTimeout after `seconds`; None means no deadline.
 
-    Time spent `in_queue` does not count, but the call ends at `latest` on the loop's clock. The call is started
-    manually, and the timer starts only when the call first waits: an immediate answer, from a cache or a script, needs
-    no timer, and setting up `asyncio.timeout` would take longer than the answer itself.
+    Time spent `in_queue` does not count, but the call ends no later than `latest` on the loop's clock. The call is
+    started manually, and the timer starts only when the call first waits: an immediate answer, from a cache or a
+    script, needs no timer, and setting up `asyncio.timeout` would take longer than the answer itself.
     """
     if seconds is None:
         return await call
@@ -276,7 +279,7 @@ _CLEANING_UP = 1.0
 
 
 class _Insistence:
-    """Second cancellation, for a call ignoring the first one at its deadline."""
+    """Second cancellation, for a call that ignored the first one at its deadline."""
 
     __slots__ = ("_task", "_timer", "over")
 
@@ -326,8 +329,8 @@ def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -
 async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     """Call `model` and return a validated answer.
 
-    The text is valid Unicode, at most `request.settings.max_chars` long and free of thinking, also as streamed to
-    `request.on_text`; a text answer is not blank; the `data` of a structured answer is the result of
+    The text is valid Unicode, at most `request.settings.max_chars` long and free of thinking, and so is the text
+    streamed to `request.on_text`; a text answer is not blank; the `data` of a structured answer is the result of
     `request.output.validate` (unless the model calls tools). Failed calls are retried according to the model's `retry`,
     if it has one.
 
@@ -354,7 +357,7 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
             stream.finish()
         return response
     finally:
-        # break the reference cycle between stream and attempts, which would be freed only late
+        # break the reference cycle between stream and attempts; otherwise both would be freed only late
         request.attempts.stream = None
 
 
@@ -379,7 +382,7 @@ async def answer(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 def timeout_of(settings: ModelSettings) -> float | None:
-    """Return the deadline in a model's settings; None if unset, leaving it to the request.
+    """Return the deadline in a model's settings; None if unset, in which case the request's own deadline applies.
 
     >>> timeout_of(ModelSettings(timeout=20))
     20
@@ -465,7 +468,7 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
 
 
 def _is_cut(request: ModelRequest, usage: Usage) -> bool:
-    """Return whether the server truncated the prompt, having counted far fewer tokens than it received."""
+    """Return whether the server counted far fewer tokens than it received, and so must have truncated the prompt."""
     if not isinstance(usage.prompt_tokens, int):  # a custom model may report other values
         return False
     counted = usage.prompt_tokens + (usage.cached_tokens or 0)  # some servers do not count cached tokens

@@ -4,8 +4,8 @@
 - open becomes half_open after `cooldown` seconds;
 - half_open becomes closed after `successes` successful trials, and open again after one failure.
 
-None of the eleven libraries surveyed combines asyncio support, a limit on concurrent trials and a monotonic clock with
-ignoring cancelled calls. The tests compare it with the most similar one, `pyresilience`.
+None of the eleven libraries surveyed supports asyncio, limits concurrent trials, uses a monotonic clock and ignores
+cancelled calls. The tests compare this circuit breaker with the most similar one, `pyresilience`.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Breaker:
 
     @property
     def state(self) -> CircuitState:
-        """State encountered by a new call."""
+        """State that a new call would encounter."""
         with self._lock:
             return "half_open" if self._state == "open" and self._seconds_to_trial() <= 0 else self._state
 

@@ -64,10 +64,10 @@ _SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|COO
 
 
 class CliModel:
-    """An agent's command-line program as a model: a known program, or any `command` turning a prompt into an answer.
+    """An agent's command-line program as a model: a known program, or any `command` that turns a prompt into an answer.
 
-    - `program`: "claude", "codex", "gemini" or "opencode", which must be installed; it runs read-only, asks no
-      questions and keeps no session. None if `command` is set.
+    - `program`: "claude", "codex", "gemini" or "opencode", which must be installed; the program runs read-only,
+      asks no questions and keeps no session. None if `command` is set.
     - `command`: the program and its options; it receives the prompt on stdin, and its output is the answer.
     - `model`: the program's own name for a model; None for the program's default.
     - `workdir`: a folder the program may read; None for a new, empty folder per answer.

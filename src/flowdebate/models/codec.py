@@ -60,7 +60,7 @@ def _is_same(one: object, other: object) -> bool:
 _LONG = 16_384
 """Minimum length, in characters, of a string that is hashed separately."""
 _BEGINNINGS = 8
-"""Number of strings growing in parallel during a run: the transcript as sent to debaters, moderator and judges."""
+"""Number of strings that grow in parallel during a run: the transcript as sent to debaters, moderator and judges."""
 
 
 class TextHasher:
@@ -335,7 +335,7 @@ def manner_of(body: str) -> Manner | None:
 
 
 def reused_text(body: str) -> str:
-    """Return a `call_row` marked as reused, for a run taking the answer from another run."""
+    """Return a `call_row` marked as reused, for a run that takes the answer from another run."""
     return json_text({**json.loads(body), "origin": "reused"})
 
 

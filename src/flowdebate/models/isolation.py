@@ -22,7 +22,7 @@ class Isolation:
     """Contents and environment variables of a program's temporary home folder."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables pointing the program to the folder or turning features off."""
+    """Environment variables that point the program to the folder or turn features off."""
     sign_in: Mapping[str, Path] = field(default_factory=dict)
     """Files containing the user's sign-in, keyed by their paths in the temporary folder."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -257,7 +257,7 @@ _OPENCODE_OFF = (
 
 
 def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Return whether opencode has a provider: a sign-in, a configured provider, or, for its free models, its own."""
+    """Return whether opencode has a provider: one with a sign-in, a configured one, or its own for the free models."""
     configuration = opencode_providers()
     chosen_model = model or configuration.get("model")
     return (

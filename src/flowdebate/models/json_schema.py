@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from referencing import Registry
 
 MAX_STEPS = 1_000_000
-"""Maximum number of steps in one validation. A step takes a microsecond or two, so validation can block everything else
-for about a second.
+"""Maximum number of steps in one validation. A step takes a microsecond or two, so a validation can block everything
+else for a second or two.
 """
 _HEAVIEST = 10_000
 """Maximum number of states in a pattern."""

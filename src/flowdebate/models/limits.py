@@ -1,4 +1,4 @@
-"""Concurrency limit, and rate limits for one process or shared by several."""
+"""A concurrency limit, and rate limits that apply to one process or are shared by several."""
 
 from __future__ import annotations
 
@@ -227,7 +227,8 @@ class SharedRateLimit(_Metered):
     """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds, across all processes sharing `key`.
 
     The count is a row in the PostgreSQL database at `url` (in a table in `schema`), updated by a single statement and
-    timed by the server's clock, so it holds for any number of processes on any number of machines, given equal options.
+    timed by the server's clock, so the limit holds for any number of processes on any number of machines, provided
+    that they set the same options.
     - `requests`: after a pause, up to `burst` of them (None means all) may be sent at once, then one every
       `per / requests` seconds. Each request reserves its slot with one query, in order of arrival. If a request is
       cancelled or its process dies while it waits, its slot stays empty.
@@ -273,7 +274,7 @@ class SharedRateLimit(_Metered):
         try:
             return await super().request(request)
         except (RateLimited, ProviderFailed) as error:
-            # without a status, the request never reached the endpoint
+            # an error without a status means that the request never reached the endpoint
             if error.retry_after and error.status is not None:
                 behind_burst = min(error.retry_after, _MAX_PAUSE) + self._burst - self._each
                 await self._try(self._counter().pause(self.key, behind_burst), "its pause could not be shared")

@@ -41,8 +41,8 @@ class OutputSchema:
     """Schema for a structured answer.
 
     `OutputSchema.of` accepts a pydantic model, a dataclass, a TypedDict, any other type supported by pydantic, or a
-    JSON Schema as a dict (checked with `jsonschema`). `model` is always a pydantic model, for libraries requiring one;
-    `validate` returns the type requested by the application.
+    JSON Schema as a dict (checked with `jsonschema`). `model` is always a pydantic model, for libraries that require
+    one; `validate` returns a value of the type requested by the application.
 
     >>> OutputSchema.of({"type": "object", "properties": {"n": {"type": "integer"}}}).validate({"n": 1})
     {'n': 1}
@@ -262,7 +262,7 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
 
 
 def _parts_of(schema: object) -> Iterator[object]:
-    """Yield the parts of `schema` that may be schemas, excluding constants and examples resembling schemas."""
+    """Yield the parts of `schema` that may be schemas, excluding constants and examples that resemble schemas."""
     if isinstance(schema, list):
         yield from schema
     elif isinstance(schema, dict):
@@ -295,7 +295,7 @@ def _resolver_in(part: Mapping[str, Any], resolver: Resolver[Any]) -> Resolver[A
 
 
 def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None], level: int = 1) -> int:
-    """Count the nested schemas `part` applies to a single value; raise RecursionError if the nesting never ends.
+    """Count the nested schemas that `part` applies to a single value; raise RecursionError if the nesting never ends.
 
     `heights` maps object ids to the heights found so far, and to None for a schema in progress.
     """

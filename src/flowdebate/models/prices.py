@@ -13,7 +13,7 @@ from flowdebate.models.providers import PROVIDERS
 _VENDORS = {"gemini": "google", "xai": "x-ai"}  # vendors with different names in `genai-prices`
 HOW = 'pip install "flowdebate[prices]"'
 GIVEN = "by given prices"
-"""Label used in place of a currency for costs computed with the application's own prices, in an unknown currency."""
+"""Label used in place of a currency for costs computed with the application's own prices, whose currency is unknown."""
 
 
 @lru_cache(maxsize=1)

@@ -14,7 +14,7 @@ _MAX_SIZE = 16_000_000  # maximum size of the output in bytes
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Output of a program until it exits, since its child processes may keep its pipes open longer."""
+    """Output of a program until it exits; its child processes may keep its pipes open longer."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()

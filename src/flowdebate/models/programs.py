@@ -65,35 +65,35 @@ class Program:
     read: Callable[[str], Reply]
     """Parser for the output; it raises ValueError or TypeError for unreadable output."""
     model: str | None = None
-    """Option selecting the model."""
+    """Option that selects the model."""
     effort: Sequence[str] | None = None
     """Options for the amount of thinking, containing `{effort}`; None if there are none."""
     folder: Sequence[str] | None = None
-    """Additional options letting the program read the working folder; None if the program cannot be confined to a
+    """Additional options that let the program read the working folder; None if the program cannot be confined to a
     folder.
     """
     no_folder: Sequence[str] = ()
-    """Additional options keeping the program from reading any folder."""
+    """Additional options that keep the program from reading any folder."""
     isolate: Isolate | None = None
-    """Function replacing the user's folders; None if options suffice to turn everything off."""
+    """Function that replaces the user's folders; None if options suffice to turn everything off."""
     models: Sequence[str] = ()
-    """Options listing the models, for `isolate`; empty if it needs no list."""
+    """Options that list the models, for `isolate`; empty if `isolate` needs no list."""
     variables: tuple[str, ...] = ()
     """The program's own environment variables for keys and settings, or patterns matching their names."""
     clouds: tuple[Cloud, ...] = ()
     """Clouds through which the program may access its models."""
     key_prefixes: tuple[str, ...] = ()
-    """Prefixes of variables holding a key used instead of a sign-in."""
+    """Prefixes of variables that hold a key to use instead of a sign-in."""
     login: str = ""
     """Advice on how to sign in."""
     status: Sequence[str] = ()
     """Options that check, without a call, whether somebody is signed in; empty if there are none."""
     is_signed_in: Callable[[Mapping[str, str], str | None], bool] | None = None
-    """Function taking the program's environment and model and returning whether files or variables contain
-    a sign-in.
+    """Function that takes the program's environment and model, and returns whether files or variables contain a
+    sign-in.
     """
     environment: Mapping[str, str] | None = None
-    """Environment variables turning features off."""
+    """Environment variables that turn features off."""
     keeps: tuple[str, ...] = ()
     """Features that cannot be turned off; empty for a custom command."""
     managed: tuple[str, ...] = ()

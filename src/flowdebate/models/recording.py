@@ -95,7 +95,7 @@ CLASSES: dict[str, type[ModelError]] = {
     for name, error_class in vars(errors).items()
     if name in errors.__all__ and isinstance(error_class, type) and issubclass(error_class, ModelError)
 }
-"""Classes allowed for a recorded error, so a foreign file cannot create other objects."""
+"""Classes allowed for a recorded error, so that a file from elsewhere cannot create other objects."""
 
 
 class Failure(Recorded):
@@ -157,7 +157,7 @@ FACTS = {
     }
     for name, kind in CLASSES.items()
 }
-"""Additional facts by error class, beyond those every `ModelError` has, and whether each is required."""
+"""Facts that each error class has in addition to those of every `ModelError`, and whether each is required."""
 
 # Events that a call reports to the run's listeners; a replay repeats them.
 _EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
@@ -286,7 +286,7 @@ class RecordingModel(Wrapper):
     set) or cannot be written.
 
     With `exchanges`, the file is meant to be shared: it also contains the bodies of all HTTP requests and responses, as
-    the server wrote them but without headers, and host addresses, keys and home directories are redacted.
+    the server wrote them but without headers. Host addresses, keys and home directories are redacted.
     `flowdebate.testing.serve_recording` then answers as the recorded server did.
     """
 
@@ -481,10 +481,10 @@ def _unwritable(path: Path, error: Exception) -> BadFile:
 class ReplayModel:
     """Replay the cassette that `RecordingModel` wrote to `path`: the same answers and errors, immediately and for free.
 
-    Calls are matched by their request: concurrent calls may come in any order, and equal calls are replayed in recorded
-    order. A call missing from the cassette raises CassetteMismatch, showing how it differs from the nearest call. Each
-    recorded call is replayed once. With `strict=False`, the last of several equal calls is replayed repeatedly, so one
-    cassette serves any number of runs.
+    Calls are matched by their request: concurrent calls may come in any order, and equal calls are replayed in the
+    recorded order. A call missing from the cassette raises CassetteMismatch, showing how it differs from the nearest
+    call. Each recorded call is replayed once. With `strict=False`, the last of several equal calls is replayed
+    repeatedly, so one cassette serves any number of runs.
 
     A debate with the recorded seed produces the same output and the same events, except for times and the run id. An
     answer's text is streamed as a single chunk.

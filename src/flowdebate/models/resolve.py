@@ -79,9 +79,9 @@ def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelC
 
 
 class ModelResolver:
-    """Resolver for a run's models: one object per name, to share connections.
+    """Resolver for a run's models; it returns one object per name, so that connections are shared.
 
-    `choice` is the run's `model`, used by blocks without a specific model; `environment` replaces the environment in a
+    `choice` is the run's `model`, used by blocks that specify no model; `environment` replaces the environment in a
     resumed run.
     """
 
@@ -493,13 +493,13 @@ _WORDS: Mapping[str, str] = {
     "gpt": "openai", "chatgpt": "openai", "claude": "anthropic", "sonnet": "anthropic", "opus": "anthropic",
     "haiku": "anthropic", "gemini": "gemini", "grok": "xai", "mistral": "mistral", "deepseek": "deepseek",
 }  # fmt: skip
-"""Makers, keyed by the first word of model names, used for suggestions when a name is mistyped."""
+"""Makers, keyed by the first word of their models' names; used for suggestions when a name is mistyped."""
 _ALIASES: Mapping[str, str] = {
     "google": "gemini", "mistralai": "mistral", "x-ai": "xai", "deepseek-ai": "deepseek", "codex": "openai",
 }  # fmt: skip
 """Vendors, keyed by the hosts' names for them."""
 _HOSTS = ("cerebras", "fireworks", "groq", "openrouter", "together")
-"""Providers hosting models from many makers."""
+"""Providers that host models from many makers."""
 _TAG = re.compile(r"[^/:\s]+:([\d.]+[bmk]|latest|[^:]*q\d)[^/:\s]*", re.IGNORECASE)
 """Pattern matching a name with a tag, as in Ollama."""
 _LISTED = re.compile(r"\w[\w./:-]*\w")

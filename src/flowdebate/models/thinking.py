@@ -270,7 +270,7 @@ class _Blocks:
 
 
 def _unwrap(text: str) -> str:
-    """Remove the tags around an answer following a thought, along with any closing thought tags inside it."""
+    """Remove the tags around an answer that follows a thought, along with any closing thought tags inside it."""
     stray = _STRAY.match(text)
     text = text if stray is None else text[stray.end() :]
     opening = _WRAPPED.match(text)
@@ -386,11 +386,11 @@ def _is_thinker(model: str) -> bool:
 
 
 class AnswerStream:
-    """Filter forwarding an answer's text to `listener` without thinking and template tokens.
+    """Filter that forwards an answer's text to `listener` without thinking and template tokens.
 
-    An opening tag holds the text back until the thought is closed. If streamed text turns out to be thinking only at
-    its end, a `TextWithdrawn` event withdraws it, and this model's later text is held back. All text the listener
-    receives after the event forms the complete answer, except for trailing whitespace.
+    An opening tag holds the text back until the thought is closed. If streamed text turns out to be thinking only when
+    the thought is closed, a `TextWithdrawn` event withdraws it, and this model's later text is held back. All text the
+    listener receives after the event forms the complete answer, except for trailing whitespace.
     """
 
     def __init__(self, listener: Callable[[str], None], attempts: Attempts, *, block: str) -> None:

@@ -115,7 +115,7 @@ def inner_model(spec: Model | str, *, location: str) -> Model:
 
 
 class PerRequestWrapper(Wrapper):
-    """Wrapper whose `request` wraps every single request to `inner`, including each retry.
+    """Wrapper whose `request` is called for every single request to `inner`, including each retry.
 
     >>> from flowdebate.models import OpenAIModel, Retry
     >>> PerRequestWrapper(OpenAIModel("gemma3", retry=Retry(attempts=5))).retry.attempts
@@ -172,9 +172,9 @@ class Retrying(Wrapper):
 
 
 class Fallback(Wrapper):
-    """Call `models` in order, each one after the previous one's provider has failed. Its name is the first model's.
+    """Call `models` in order, each one after the previous one's provider has failed. The name is the first model's.
 
-    - `on`: predicate selecting the errors after which the next model is called; None for errors on the provider's
+    - `on`: predicate that selects the errors after which the next model is called; None for errors on the provider's
       side. A missing key, or a mismatched script in a test, is the application's fault and is raised immediately.
 
     Each model makes its own retries before the next one is called, unless an outer model retries the call as a whole.
@@ -226,8 +226,9 @@ class Timeout(PerRequestWrapper):
     """Set a deadline of `seconds` for each complete request to `inner`.
 
     - `first_text`: maximum time in seconds until the first chunk of text, and `between`: maximum pause between two
-      chunks. If either is set, text is streamed even without a listener; a model unable to stream has to finish within
-      `first_text`. They apply only to text: structured answers, and requests with tools, are limited only by `seconds`.
+      chunks. If either is set, text is streamed even without a listener; a model that cannot stream has to finish
+      within `first_text`. They apply only to text: structured answers, and requests with tools, are limited only by
+      `seconds`.
 
     An answer after the deadline raises ModelTimeout. If `inner` retries failed calls, the deadline applies to each
     request; the deadline of the call, `ModelSettings.timeout`, covers all of them and the waits between them.

@@ -65,7 +65,7 @@ class StateResource(Generic[StateT]):
     initial: Callable[[], StateT]
 
     def open(self, scope: ResourceScope, /) -> StateHandle[StateT]:
-        """Open a handle on the value for one run."""
+        """Open a handle to the value for one run."""
         return StateHandle(self, scope)
 
     def open_within(self, around: StateHandle[StateT], scope: ResourceScope, /) -> StateHandle[StateT]:
@@ -74,7 +74,7 @@ class StateResource(Generic[StateT]):
 
 
 class StateHandle(Protectable, Generic[StateT]):
-    """A run's handle on a `StateResource`."""
+    """A run's handle to a `StateResource`."""
 
     __slots__ = ("_around", "_saved", "_state", "resource")
 
@@ -101,7 +101,10 @@ class StateHandle(Protectable, Generic[StateT]):
             self._around.set(state)
 
     def snapshot(self) -> StateHandle[StateT]:
-        """Return an isolated handle on the current value; changes made through it do not reach this handle."""
+        """Return an independent handle to the current value.
+
+        Changes made through the new handle do not affect this one.
+        """
         copied = copy(self)
         copied._saved, copied._around = {}, None  # noqa: SLF001 - same class
         return copied

@@ -47,7 +47,7 @@ class Task:
     status: TaskStatus = "pending"
     """Status of the task in its life cycle."""
     assignee: str | None = None
-    """Worker for whom the task is intended; None if anybody may do it."""
+    """Worker that the task is intended for; None if anybody may do it."""
     labels: frozenset[str] = frozenset()
     """Application-defined labels for kinds of tasks."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -63,7 +63,7 @@ class Task:
     feedback: tuple[str, ...] = ()
     """Advice for the next attempt: errors from earlier attempts and reviewers' comments, oldest first."""
     claimed_by: str | None = None
-    """Worker currently holding, or last to hold, the claim; None while the task is pending, and for an anonymous
+    """Worker that holds the claim or was the last to hold it; None while the task is pending, and for an anonymous
     worker.
     """
     reason: str | None = None

@@ -136,10 +136,10 @@ class Changes:
 
 
 class GitHub:
-    """Client for a single repository, to be used in a `with` statement.
+    """Client for a single repository; use it in a `with` statement.
 
-    Every method raises `BadFile` with GitHub's message if GitHub refuses a request. A request that exceeds a rate limit
-    is repeated as soon as GitHub allows it, if the wait is at most five minutes.
+    Every method raises `BadFile` with GitHub's message if GitHub refuses a request. A request that hits a rate limit is
+    retried as soon as GitHub allows it, if the wait is at most five minutes.
     """
 
     def __init__(self, repository: str, *, token: str | None, api: str = API) -> None:
@@ -326,7 +326,7 @@ class GitHub:
     # Writing
 
     def create_review(self, number: int, commit: str | None, body: str, notes: Sequence[JsonValue]) -> bool:
-        """Post a review with notes on lines; return False if GitHub rejects it, as for lines outside the diff.
+        """Post a review with notes on lines; return False if GitHub rejects it, as it does for lines outside the diff.
 
         Without a `commit`, the review refers to the latest one.
         """
@@ -339,7 +339,7 @@ class GitHub:
         self._send("PUT", f"{self._pull(number)}/reviews/{review}", {"body": body})
 
     def create_note(self, number: int, commit: str, note: dict[str, JsonValue]) -> bool:
-        """Post a note on a line; return False if GitHub rejects it, as for lines outside the diff."""
+        """Post a note on a line; return False if GitHub rejects it, as it does for lines outside the diff."""
         return self._create(f"{self._pull(number)}/comments", {"commit_id": commit, **note})
 
     def _create(self, path: str, body: dict[str, JsonValue]) -> bool:

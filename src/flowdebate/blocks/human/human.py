@@ -67,7 +67,7 @@ class Human(Block[Any, Any]):
     def with_answer_schema(
         self, schema: object, who: str | None, sources: Callable[[Context], tuple[Source, ...]] | None
     ) -> Self:
-        """Return this human in a role with answers that fit `schema` (None for text).
+        """Return this human for a role whose answers fit `schema` (None for text).
 
         An explicit output schema takes precedence. `who` describes the role to the human; None adds nothing. `sources`
         lists the sources that the human may quote.
@@ -80,7 +80,7 @@ class Human(Block[Any, Any]):
         return fitted
 
     def reading_blind(self, entries: Callable[[Context], Iterable[Any]]) -> Self:
-        """Return this human as a blind reader, shown `entries(ctx)` instead of the transcript, and no names."""
+        """Return this human as a blind reader, who sees `entries(ctx)` instead of the transcript, and no names."""
         fitted = copy.copy(self)
         fitted._blind = entries  # noqa: SLF001 - its own class
         return fitted
@@ -213,8 +213,8 @@ def human(
     """Create a block that asks a human, for any role in any pattern; its output is text, or fits `output_schema`.
 
     The human sees `prompt`, the question, `context`, the transcript so far, and the expected form of the answer.
-    `prompt` and `context` are text, or functions of `(input, ctx)` or `(input)`. In a role requiring more than text,
-    such as judge, the answer has the role's fields unless there is an `output_schema`.
+    `prompt` and `context` are text, or functions of `(input, ctx)` or `(input)`. In a role that requires more than
+    text, such as judge, the answer has the role's fields unless there is an `output_schema`.
 
     `ask(request)`, sync or async, returns the answer immediately: `ask=ask_in_terminal` lets the human type it. A
     durable run records the answer and never requests it again. Without `ask`, the run is suspended: calls in flight

@@ -1,7 +1,7 @@
 """Prompts for humans, rendered and parsed: the role, the question, the transcript so far, and the expected answer.
 
-As in prompts for models, untrusted text follows a tag or a label, so that it can be mistaken neither for another
-author's text nor for the request's own wording, and cannot move a terminal's cursor.
+As in prompts for models, untrusted text follows a tag or a label, so it cannot be mistaken for another author's text or
+for the request's own wording. It cannot move a terminal's cursor either.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Anonymity: aliases hiding the names of debaters and models in arguments."""
+"""Anonymity: aliases that hide the names of debaters and models in arguments."""
 
 import lazy_loader
 

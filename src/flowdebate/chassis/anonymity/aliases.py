@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .names import Meant, Names
 
 LeakKind = Literal["name", "model", "family"]
-"""Kind of a leaked name: a debater, a model on the roster, or a model family or maker claimed by an author."""
+"""Kind of leaked name: a debater, a model on the roster, or a model family or maker claimed by an author."""
 # nouns that fit any speaker: they imply no position and are not debate roles such as judge or moderator
 _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
 _MODEL_NOUNS = ("Model", "System", "Machine")
@@ -112,8 +112,8 @@ def make_aliases(
 ) -> Aliases:
     """Create aliases for `names` and `models`, given in any order; they are drawn from `random` on first use.
 
-    An alias shares no word with a name, a model, the question, a stance, or any string in `used`. A name also occurring
-    in the question or in a stance is hidden only where the text clearly uses it as a person's name.
+    An alias shares no word with a name, a model, the question, a stance, or any string in `used`. A name that also
+    occurs in the question or in a stance is hidden only where the text clearly uses it as a person's name.
 
     >>> from random import Random
     >>> aliases = make_aliases(["Alice", "skeptic"], random=Random(7))
@@ -130,7 +130,7 @@ def make_aliases(
 def _compile(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
-    """Compile the name patterns, and collect the words aliases must avoid."""
+    """Compile the name patterns, and collect the words that aliases must avoid."""
     from .names import Names  # imported late, because importing the module compiles its patterns
 
     words = frozenset().union(*map(_split_words, (*people, *machines, question, *stances)))

@@ -1,4 +1,4 @@
-"""Detection of authors revealing their model family or its maker: "I am Claude, made by Anthropic".
+"""Detection of arguments that reveal their author's model family or its maker: "I am Claude, made by Anthropic".
 
 The text is first folded (`fold`): lowercase, without accents. Once an author introduces itself, all families and makers
 in the rest of the introduction count as the author's: a maker left next to an alias would reveal the hidden name.
@@ -53,10 +53,10 @@ WELL_KNOWN = (
     *(w for w in FAMILIES.keys() | MAKERS if not any(part in w for part in (FAMILIES.keys() | MAKERS) - {w})),
     *(" an ai ", "language model", "chatbot", "artificial intelligence"),
 )
-"""Families, makers, and words for a model, excluding names containing another name.
+"""Families, makers, and words for a model, excluding names that contain another name.
 
-Any text introducing a model contains at least one of these. Most arguments contain none, and a plain search for all of
-them is five times as fast as the patterns.
+Any text that introduces a model contains at least one of these. Most arguments contain none, and a plain search for all
+of them is five times as fast as the patterns.
 """
 
 Own: TypeAlias = tuple[tuple[int, int], Literal["family", "maker"], str]

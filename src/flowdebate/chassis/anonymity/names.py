@@ -1,7 +1,7 @@
 """Names in arguments: spellings of debaters, models and their families, and rules for recognizing them.
 
 The rules rely on cues in the text (capitals and neighboring words), not on lists of names and occupations. On the test
-corpus, they find 227 of 246 names, and change 25 of 179 turns containing no name. With such lists (common words, given
+corpus, they find 227 of 246 names, and change 25 of 179 turns without a name. With such lists (common words, given
 names, endings such as -ist), the figures were 215 of 246 and 10 of 178: fewer arguments were changed, but more of them
 gave away their authors.
 """
@@ -46,7 +46,7 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 
 def is_about_models(topic: Sequence[str]) -> bool:
-    """Return whether the debate is about models, making model names part of its subject."""
+    """Return whether the debate is about models, in which case model names are part of its subject."""
     # hiding model names in these debates as well would change 6 more turns of the corpus
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
@@ -140,7 +140,10 @@ def _has_emoji(text: str) -> bool:
 
 
 def _write_pattern(name: str) -> str:
-    """Build a pattern for `name` in folded text, at word boundaries; empty if it contains no letter, digit or emoji."""
+    """Build a pattern for `name` in folded text, at word boundaries.
+
+    The pattern is empty if the name contains no letter, digit or emoji.
+    """
     low = fold(name)
     pieces: list[str] = _PIECE.findall(low)
     if not pieces:
@@ -224,7 +227,7 @@ _SAID = re.compile(
 _SIGNED = re.compile(r"(?:—|--)\s*\Z")
 _LINE_END = re.compile(r"[.*_]*\s*(?:\n|\Z)")
 _ANY_ONE = re.compile(r"\b(?:an?|any|every|no|each|some|one)\s+\Z")
-"""Pattern matching words preceding a common noun rather than a name: "any economist knows", "a Bull market"."""
+"""Pattern matching words that precede a common noun rather than a name: "any economist knows", "a Bull market"."""
 _ARTICLE = re.compile(r"\bthe\s{1,3}\Z")
 
 
@@ -263,8 +266,8 @@ class _KnownName(NamedTuple):
 class Names:
     """Compiled patterns for the names in a roster and its models.
 
-    A name serving as a stance is never hidden, because every tag shows it. A name also occurring in the question or in
-    a stance counts only next to a cue.
+    A name that serves as a stance is never hidden, because every tag shows it. A name that also occurs in the question
+    or in a stance counts only next to a cue.
     """
 
     def __init__(self, names: Sequence[str], models: Sequence[str], *, question: str, stances: Sequence[str]) -> None:

@@ -50,7 +50,7 @@ class LocalModel(PooledModel):
     - `settings`: defaults for settings the request leaves open; all other settings are preset for small models.
     - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
-    All `LocalModel`s with the same file share one engine. The engine answers one call at a time, in order: if a prompt
+    All `LocalModel`s with the same file share one engine. The engine answers one call at a time, in order. If a prompt
     begins like the previous one, only the rest has to be processed. A call's deadline covers neither the engine's
     startup nor the wait for earlier calls. A truncated structured answer is requested again, with a higher token limit.
     """
@@ -58,7 +58,7 @@ class LocalModel(PooledModel):
     base_url = "http://127.0.0.1"
     """Address of the engine, which listens only on the loopback interface."""
     profile: Profile = "concise"
-    """Profile of the default prompts, because models small enough for a laptop follow short prompts best."""
+    """Profile of the default prompts: concise, because models small enough for a laptop follow short prompts best."""
     context_tokens = CONTEXT
     """Maximum number of tokens in a prompt and its answer."""
 
@@ -116,7 +116,7 @@ class LocalModel(PooledModel):
 
 
 async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
-    """Request the rest of an answer beginning with `request.begins`; llama.cpp continues the assistant's message.
+    """Request the rest of an answer that begins with `request.begins`; llama.cpp continues the assistant's message.
 
     The opening words are streamed together with the first chunk. If nothing follows them, the answer is empty.
     """

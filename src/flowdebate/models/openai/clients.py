@@ -313,7 +313,7 @@ class PooledModel:
         return response
 
     async def check_ready(self) -> None:
-        """Raise the error a first call would raise for a missing key, or if real models are forbidden."""
+        """Raise the error that a first call would raise if the key is missing or real models are forbidden."""
         check_real_calls_allowed(self.name, base_url=self.base_url)
         self._endpoint()
 

@@ -86,7 +86,7 @@ class OpenAIModel(PooledModel):
     - `transport`: "aiohttp" directly, which starts one second faster; or "openai", the SDK on top of it, which is
       always used behind proxies.
     - `client`: your own `AsyncOpenAI` or subclass, such as `AsyncAzureOpenAI`, with its own address, key, headers and
-      connections; you close it. Its retries are turned off, because `retry` counts them. It does not limit the size of
+      connections; you close it. Its own retries are turned off in favor of `retry`. It does not limit the size of
       bodies.
     - `strict`: True to raise an error if the server refuses a temperature, a limit, an effort or tools. Otherwise they
       are omitted, and the answer has a flag such as `without_temperature`.
@@ -202,8 +202,8 @@ class OpenAIModel(PooledModel):
 def key_variable(variable: str | None, url: str, *, paired: bool) -> str | None:
     """Return the environment variable holding the key for `url`, so that no key is sent to another provider.
 
-    A variable for the address, such as OPENAI_BASE_URL, is `paired` with a variable for the key, since the key may
-    belong to the provider at this address.
+    `paired` means that the address comes from a variable as well, such as OPENAI_BASE_URL. The key in `variable` may
+    then belong to the provider at this address.
     """
     hosted_variable = _HOSTED.get(_host_of(url))
     if variable not in _HOSTED.values() or hosted_variable is None:

@@ -222,7 +222,7 @@ class Form:
 
 @dataclass(slots=True)
 class Learned:
-    """Record for a model on a server: refused parts, and experience with structured modes."""
+    """Record of the parts of requests a model on a server has refused, and of its behavior in structured modes."""
 
     dropped: frozenset[str] = frozenset()
     """Names of refused parts."""
@@ -316,7 +316,10 @@ class Negotiation:
             self.form = self._next_form(failure)
 
     def _next_form(self, error: ModelError) -> Form:
-        """Return the form to try after `error`; raise `error` if none can help, or finally the first refusal."""
+        """Return the form to try after `error`.
+
+        Raises `error` if no other form can help, and the first refusal once all forms have been tried.
+        """
         words = re.sub(rf"(?<!\w){re.escape(self._model.lower())}(?!\w)", "", getattr(error, "words", ""))
         if self._first is not None and words != self._reason:
             self._base = self.form  # the reason has changed, so the last step helped
@@ -372,7 +375,7 @@ _PLAIN = "all"
 def is_open(error: ModelError, *, hinted: bool = False) -> bool:
     """Return whether `error` is a refusal that another form of the request might avoid.
 
-    A refusal with a definite reason does not qualify unless it is `hinted` to concern an optional part.
+    A refusal with a definite reason does not qualify unless its wording points to an optional part (`hinted`).
     """
     if isinstance(error, RequestRejected) and not error.transient:
         denied = error.status in _DENIALS and not isinstance(error, (ContextTooLong, RateLimited))

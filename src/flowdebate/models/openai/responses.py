@@ -104,7 +104,7 @@ def parameters_of(
 def instruction(output: OutputSchema, mode: str) -> str:
     """Return a prompt for JSON that fits `output`, in instructor's wording if it is installed.
 
-    Importing instructor is slow: use a thread.
+    Importing instructor is slow, so call this function in a thread.
     """
     try:
         from instructor import Mode, openai_schema
@@ -390,7 +390,7 @@ class _Parts:
     several: bool = False
     """True if chunks of more than one answer have arrived; only the first answer is used."""
     ended: bool = False
-    """True once the usage, sent last by servers, has arrived."""
+    """True once the usage, which servers send last, has arrived."""
     thought: int = 0
     unknown: str = ""
     elsewhere: Counter[str] = field(default_factory=Counter)
