@@ -71,7 +71,7 @@ ROWS = (
     Row("graded scores, as above", _slot),
     Row("half of all ballots are all-or-nothing", _slot, blunt=0.5),
     Row("nine in ten", _slot, blunt=0.9),
-    Row("all ballots are", _slot, blunt=1.0),
+    Row("all ballots are all-or-nothing", _slot, blunt=1.0),
     Row("slot bias drawn afresh for each ballot, N(1, 1)", _anew),
     Row("slot bias that grows to 2 where sides are close", _close),
     Row("adds 1 for the side that spoke last, in all views", _last_word),

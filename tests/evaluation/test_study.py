@@ -608,7 +608,7 @@ async def test_registration_is_written_once_and_shows_differences(tmp_path: Path
     changed = json.loads(path.read_text("utf-8"))
     changed["fixed"]["seed"] = 9
     path.write_text(json.dumps(changed), "utf-8")
-    with pytest.raises(BadFile, match="was changed"):
+    with pytest.raises(BadFile, match="was modified"):
         Registration.read(path)
 
 

@@ -257,7 +257,7 @@ def form_of(
     )
 
 
-_IN_FORM = "Optional: provider/model. “each” gives each speaker a model of a different provider."
+_IN_FORM = "Optional: provider/model. “each” gives each speaker a model from a different provider."
 _CHOICE = r" ?\b{}: "
 
 
