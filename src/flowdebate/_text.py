@@ -115,7 +115,7 @@ def number_problem(
 
 
 def text_problem(value: object) -> str:
-    r"""Say why `value` is not text, or has nothing visible; return "" if it is fine.
+    r"""Say why `value` is not text, or has no visible characters; return "" if it is fine.
 
     >>> text_problem(" \n"), text_problem(None), text_problem(3), text_problem("a")
     ('must not be blank', 'is required', 'must be text', '')
@@ -389,7 +389,7 @@ def is_blank(text: str) -> bool:
 
 
 def is_unseen(char: str) -> bool:
-    """Return whether `char` is invisible on its own, like control, format, filler and variation characters."""
+    """Return whether `char` is invisible on its own: a control, format or filler character, or a variation selector."""
     return category(char) in {"Cf", "Cc"} or char == "\u2800" or _UNSEEN.match(char) is not None
 
 
@@ -444,7 +444,7 @@ def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
 
 
 def hide_credentials(address: str) -> str:
-    """Render an address in any format, without anything that might be a user, password or query.
+    """Render an address in any format, without anything that might be a user name, password or query.
 
     >>> hide_credentials("postgresql+psycopg://ann:s3/cr#t@db/app"), hide_credentials("host=db password=s3cret")
     ('postgresql+psycopg://db/app', 'host=… password=…')
@@ -461,7 +461,7 @@ _LIBPQ = ("host", "hostaddr", "port", "dbname", "user", "password", "passfile", 
 
 MAX_ARGUMENT_LENGTH = 1_000_000  # maximum length in characters; every later prompt includes every argument
 
-# Letters and marks that are invisible by themselves.
+# Letters and marks that are invisible on their own.
 _UNSEEN = re.compile(
     "[\u034f\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )

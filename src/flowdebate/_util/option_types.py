@@ -85,7 +85,9 @@ def _at_most_all_rounds(value: int) -> int:
 
 
 MAX_ROUNDS = 10_000
-"""Maximum number of rounds or turns; every prompt contains the transcript, so any context is full long before that."""
+"""Maximum number of rounds or turns; every prompt contains the transcript, so any context window is full long before
+that.
+"""
 _Off = Annotated[bool, AfterValidator(_off)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Ratio = Annotated[float, Field(ge=0, le=1)]

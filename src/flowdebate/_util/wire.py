@@ -64,7 +64,7 @@ _set = object.__setattr__  # frozen models reject ordinary assignment
 
 def share_fields_set(model: WireModel) -> None:
     """Let `model` share its set of explicitly set fields with models whose sets are equal; saves 0.7 KB each."""
-    # nothing adds to a frozen model's set, and pydantic copies the set before changing a copy
+    # nothing is ever added to a frozen model's set, and pydantic copies the set before changing a copy
     if model.model_config.get("frozen"):
         _set(model, "__pydantic_fields_set__", _fields_set(frozenset(model.__pydantic_fields_set__)))
 
@@ -75,7 +75,7 @@ def _fields_set(names: frozenset[str]) -> set[str]:
 
 
 def new_list() -> list[Any]:
-    """Return a new list as a field's default; with `list` itself, pydantic would spend milliseconds on its docs."""
+    """Return a new list as a field's default; pydantic would spend milliseconds on the docs of `list` itself."""
     return []
 
 
@@ -123,7 +123,7 @@ class BlockEvent(BaseEvent):
     """An event emitted by a block. Emitting it also sets the block's `role`."""
 
     role: str | None = field(default=None, compare=False, repr=False, metadata=SPARSE)
-    """Role of the block in its pattern, such as "judge"; None, and not written, outside of all roles."""
+    """Role of the block in its pattern, such as "judge"; None, and then not written, for a block without a role."""
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:

@@ -94,7 +94,7 @@ def _warn_once() -> Iterator[None]:
 
 @dataclass(kw_only=True)
 class Totals:
-    """Limits on all questions together; once one is reached, no further question starts."""
+    """Limits on all questions together; once a limit is reached, no further question starts."""
 
     calls: int | None = None
     tokens: int | None = None

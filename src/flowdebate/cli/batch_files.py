@@ -256,7 +256,7 @@ class StdOut(Out):
 
 
 class JsonOut(Out):
-    """Writer of JSON Lines to a file; writes each line immediately and skips existing ones."""
+    """Writer of JSON Lines to a file; each line is written immediately, and lines already there are skipped."""
 
     def __init__(self, path: Path, batch_id: str) -> None:
         self._path = path

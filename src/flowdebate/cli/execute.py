@@ -54,7 +54,7 @@ class Show:
     head: Sequence[str]
     """First lines of the page."""
     form: Callable[[Document], str] | None = None
-    """Alternative document format for stdout; the page then goes to stderr. Its first lines are always shown."""
+    """Alternative document format for stdout; the page then goes to stderr. The page's first lines are always shown."""
 
     def page(self, plan: Plan) -> View:
         on_stderr = self.as_json or self.form is not None
@@ -168,7 +168,7 @@ async def execute(
             else:
                 from flowdebate.service.channel import Channel
 
-                # not stored in `place`, because the advice would then be to resume it from there
+                # not stored in `place`, because otherwise the advice would be to resume it from there
                 place, block = None, plan.pattern()
                 handle = block.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
                 updates = Channel.of(handle).read()

@@ -280,7 +280,7 @@ async def _begin(
 
 
 def terminal_asker() -> Ask | None:
-    """Return the function that asks a human in the terminal, or None outside a terminal, where humans answer later."""
+    """Return the function that asks a human in the terminal; return None elsewhere, where humans answer later."""
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
     if not sys.stdin.isatty():

@@ -345,7 +345,7 @@ def _make_service(
     from flowdebate.ui.models import prices_of
 
     if app is not None:
-        sys.path.insert(0, str(Path.cwd()))  # like `python -m`
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
         return load_object(app, Service, location=COMMAND, field="--app")
     prices = prices_of(values["price"] or ())
     if values["budget_cost"] is not None and prices is None:
@@ -465,7 +465,7 @@ def queue(  # noqa: PLR0913 - the options of the command
     if (action == "submit") != (question is not None) or (action != "submit" and (run_id is not None or priority)):
         raise misuse("QUESTION", question, "submit requires a QUESTION; --run-id and --priority are only for submit.")
     check_count(COMMAND, {"--priority": priority}, minimum=0, maximum=100)  # the maximum is `LOWEST`
-    sys.path.insert(0, str(Path.cwd()))  # like `python -m`
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     from flowdebate.workers.deployment import Workers
 
     workers_object = load_object(workers, Workers, location=COMMAND, field="MODULE:OBJECT")

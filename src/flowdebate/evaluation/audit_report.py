@@ -26,7 +26,7 @@ LIMITS = (
     "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies: see the "
     "last word."
 )
-SATURATED = 0.99  # minimum share for one side at which it counts as the whole ballot
+SATURATED = 0.99  # minimum share at which one side counts as having the whole ballot
 # minimum saturation at which scores are all-or-nothing; two orders then gain only .007 of .208 over one order
 _BLUNT = 0.8
 _FEW = 10  # minimum number of ballots, or of debates with votes, for reporting a share

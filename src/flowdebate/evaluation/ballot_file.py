@@ -92,7 +92,7 @@ class BallotRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class BallotFile:
-    """Parsed ballot file, convertible to input for audits, judge quality and rankings."""
+    """Contents of a ballot file, with conversions to the input of audits, judge quality measures and rankings."""
 
     ballots: Sequence[BallotRow]
 

@@ -42,7 +42,7 @@ class MethodResult(WireModel):
     high: float
     """Bounds of Wilson's interval for the accuracy."""
     undecided: int
-    """Number of answers naming several positions or none."""
+    """Number of answers that name several positions or none."""
     calls: float
     tokens: float | None
     """Mean usage per question; the tokens are None unless known for every question."""
@@ -53,7 +53,7 @@ class MethodResult(WireModel):
 class PairedComparison(WireModel):
     """Comparison of the debate with one baseline.
 
-    It covers the questions that both answered, and those whose debate failed.
+    It covers the questions answered by both, and those whose debate failed.
     """
 
     baseline: BaselineName
@@ -63,7 +63,7 @@ class PairedComparison(WireModel):
     """Numbers of correct answers, by the debate and by the baseline."""
     better: int
     worse: int
-    """Numbers of discordant pairs: questions on which the debate scored higher or lower than the baseline."""
+    """Numbers of discordant pairs: questions on which the debate scored higher and lower than the baseline."""
     difference: float
     low: float
     high: float

@@ -66,7 +66,7 @@ class OrdersAgainstTruth(WireModel):
     """Accuracy of a judge in each order, and in rows where all orders lead to the same verdict."""
 
     rows: int
-    """Number of rows whose right text is known and for which the judge cast a ballot."""
+    """Number of rows with a known right text on which the judge cast a ballot."""
     orders: dict[str, Figure]
     """Share of correct ballots for each order; "2 1" means that the row's second text was read first."""
     one_order: Figure

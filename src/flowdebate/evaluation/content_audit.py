@@ -39,7 +39,7 @@ class ContentChoice(WireModel):
     shares: list[float]
     """Shares of the sides; 1 and 0 if the ballot merely names a winner."""
     columns: dict[str, list[float]]
-    """Features keyed by name, each with one number per side, such as the base-2 logarithm of its length."""
+    """Features keyed by name, each with one number per side, such as the base-2 logarithm of the side's length."""
     cluster: str | None = None
     """Cluster of related choices, such as those on the same question; None for an independent choice."""
 

@@ -374,7 +374,7 @@ def _ranking_table(systems: Sequence[RankedSystem]) -> Table:
 
 
 def _describe_first_place(ranking: Ranking, called: str) -> list[str]:
-    """Describe the advantage of the first place, if it was estimated."""
+    """Describe the advantage of the first position, if it was estimated."""
     if (order := ranking.order) is None:
         return []
     between = "no interval" if order.low is None else f"{order.low:+.2f} to {order.high:+.2f}"

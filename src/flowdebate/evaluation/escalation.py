@@ -62,7 +62,7 @@ class EscalationReport(WireModel):
     """The escalation's accuracy minus the alternative's, with Newcombe's interval for paired proportions."""
     better: int
     worse: int
-    """Numbers of questions that only the escalation, and only the alternative, answered correctly."""
+    """Numbers of questions answered correctly by only the escalation and by only the alternative."""
     p: float
     """P-value of the exact two-sided sign-flip test over clusters."""
     calls_ratio: Figure
@@ -103,7 +103,7 @@ class _Outcome:
     calls: int
     tokens: int | None
     steps: tuple[str, ...]
-    """Steps of the escalation that were run; the last one decided."""
+    """Steps of the escalation that were run; the last of them decided the question."""
 
 
 async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
@@ -121,11 +121,12 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
 ) -> EscalationReport:
     """Answer each of `rows` with both `escalation` and `always`, and compare accuracy and cost.
 
-    - `truth`, `question`: key or function of a row for the correct answer and the question.
+    - `truth`, `question`: a row key, or a function of the row, for the correct answer and the question.
     - `answer`: function that reads the answer from a raw output; None for the winner of a debate, or the output's
       `answer`.
-    - `right`: function of an answer and the truth that returns whether the answer is correct; None to compare words.
-    - `cluster`: key or function of a row for a group of dependent rows; None if rows are independent.
+    - `right`: function that takes an answer and the truth, and returns whether the answer is correct; None to compare
+      words.
+    - `cluster`: a row key, or a function of the row, for a group of dependent rows; None if rows are independent.
 
     `options` are passed to `Block.batch`. Both blocks run with the same seeds. A failed run counts as wrong. Needs
     scipy.

@@ -83,11 +83,11 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     """Run `pattern`, a debate `with_baselines`, on each of `rows`, and report whether it helped.
 
     - `pattern` may be a function of a row, for questions with different positions.
-    - `choices`: key or function of a row for the debate's positions. `pattern` is then a function of the row and its
-      positions, which are shuffled so the correct one does not always speak first.
-    - `truth`, `question`: key or function of a row for the correct position and the question.
-    - `cluster`: key or function of a row for its group, such as its topic. Rows in the same cluster are not
-      independent; if None, rows with the same question and truth form a cluster.
+    - `choices`: a row key, or a function of the row, for the debate's positions. `pattern` is then a function of the
+      row and its positions, which are shuffled so the correct one does not always speak first.
+    - `truth`, `question`: a row key, or a function of the row, for the correct position and the question.
+    - `cluster`: a row key, or a function of the row, for the row's group, such as its topic. Rows in the same cluster
+      are not independent; if None, rows with the same question and truth form a cluster.
     - `repeats`: number of debates per row; the row still counts as one question.
     - `missing`, `confidence`, `min_gain`: as for `benefit_report`. `options` are passed to `Block.batch`: with `store`
       and `batch_id`, an interrupted evaluation continues where it stopped.
@@ -155,7 +155,7 @@ def evaluate_sync(
 
 
 def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function to read a column of a row, given its key or a function of the row."""
+    """Return a function that reads a column of a row, given the column's key or a function of the row."""
     if not isinstance(of, str):
         return of
     column = of

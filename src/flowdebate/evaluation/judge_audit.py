@@ -115,7 +115,7 @@ class ItemCounts:
 
 
 class CountedItems:
-    """Running counts over items, so their ballots need not all be in memory at once.
+    """Running counts over items, so that their ballots need not all be in memory at once.
 
     Items that differ only in the names of their sides, as most do, share one entry unless they have log-odds.
     """
@@ -269,7 +269,7 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
 
 
 def is_usable(ballot: JudgeBallot) -> bool:
-    """Return whether a ballot has at least two sides, all sides and labels distinct, and a choice among its sides."""
+    """Return whether a ballot has at least two sides, no repeated side or label, and one of its sides as the choice."""
     sides = set(ballot.order)
     if len(sides) < 2 or len(sides) != len(ballot.order):  # noqa: PLR2004 - a choice takes two
         return False
@@ -341,7 +341,7 @@ def audit(
 
     - `truth`: the right side of each item, or None; only used for the correlation between models.
     - `spoken`: the sides of each item in the last round's speaking order, or None. Judge views do not change this
-      order, and the last speaker was able to respond to everyone else.
+      order; its last speaker was able to respond to everyone else.
 
     The order of items, and of ballots within an item, does not matter. Contradictory ballots are counted as `unusable`
     and otherwise ignored. Raise ConfigurationError if `truth` or `spoken` differs in length from `items`.
@@ -373,7 +373,7 @@ def full_audit(
     rotates each item's wins by a random number of places, in `resamples` draws. P-values are adjusted by Holm's method
     for the number of tests in the audit. Intervals are Clopper and Pearson's if each item is a single yes or no;
     otherwise they come from `resamples` bootstrap samples of items (BCa). With 0 resamples there are no intervals, and
-    p-values only for two places.
+    there are p-values only for two places.
     """
     check_scipy("full_audit()")
     check_count("full_audit()", minimum=0, seed=seed, resamples=resamples)
@@ -419,7 +419,7 @@ def audit_run(run: RunView) -> RunAudit:
 def spoken_of(raw: object) -> list[str] | None:
     """Return the `speaking_order()` of a raw output's transcript.
 
-    Simultaneous turns have no last word, so the result is None.
+    The result is None for simultaneous turns, because nobody has the last word.
     """
     at_once = getattr(raw, "turn_order", "declared") == "simultaneous"
     return None if at_once else speaking_order(getattr(raw, "transcript", None) or ())

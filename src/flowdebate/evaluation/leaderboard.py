@@ -40,7 +40,7 @@ class RankedModel(WireModel):
 
 
 class RankedJudge(WireModel):
-    """A judge with the influences on it other than the arguments."""
+    """A judge's record, including influences other than the arguments."""
 
     judge: str
     debates: int
@@ -77,11 +77,11 @@ class Leaderboard(InNotebooks, WireModel):
     models: list[RankedModel]
     """Ranked models, strongest first."""
     ranking: Ranking | None
-    """The models' ranking, with the advantage of the first speaker; None if no two models met."""
+    """The models' ranking, with the advantage of the first speaker; None if no two models debated each other."""
     judges: list[RankedJudge]
     """Ranked judges, most consistent first."""
     answers: list[AnsweringModel] = Field(default_factory=list)
-    """Models with repaired or unusual answers, sorted by share of repairs with the highest first."""
+    """Models with repaired or unusual answers, sorted by share of repairs in descending order."""
     left_out: dict[str, int] = Field(default_factory=dict)
     """Number of runs without information about models, keyed by reason."""
     findings: list[str]
@@ -103,7 +103,7 @@ def leaderboard_of(
 
 
 class Standings:
-    """Collector of games, ballots and repairs, so the runs need not all be in memory at once."""
+    """Collector of games, ballots and repairs, so that the runs need not all be in memory at once."""
 
     def __init__(self) -> None:
         self._runs = 0
@@ -153,7 +153,7 @@ def _rank(
         check_scipy("leaderboard_of()")
         ranking = rank_table(games, prior=prior)
         if ranking.problem is not None and not (without := rank_table(games, order=False)).problem:
-            ranking = without  # the games contain no information about the first place
+            ranking = without  # the games contain no information about the first position
     counts = count_judges(items)
     judged = audit_judges(counts)
     # if there is a single model, its figures are the overall figures

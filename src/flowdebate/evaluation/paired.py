@@ -19,7 +19,7 @@ class Paired:
 
     better: int
     worse: int
-    """Numbers of questions on which the first method scored higher, and lower, than the second."""
+    """Numbers of questions on which the first method scored higher and lower than the second."""
     difference: float
     low: float
     high: float
@@ -35,7 +35,7 @@ class Paired:
     answered: float
     """Sum of the differences on questions answered by both methods."""
     leads: tuple[int, int]
-    """Numbers of clusters in which the first method was right more often, and less often."""
+    """Numbers of clusters in which the first method was right more often and less often than the second."""
 
 
 def compare_credits(

@@ -1,4 +1,4 @@
-"""Ranking of systems by pairwise games: a Bradley-Terry model with Davidson's ties and a first-place advantage."""
+"""Ranking of systems by pairwise games: a Bradley-Terry model with Davidson's ties and a first-position advantage."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Game(NamedTuple):
     """Game between two systems."""
 
     one: str
-    """System in the first place, if the order matters."""
+    """System in the first position, if the order matters."""
     other: str
     won: float
     """Result: 1 if `one` won, 0 if the other system did, 0.5 for a tie."""
     cluster: Hashable = None
     """Cluster of related games, for example those on the same question; None for an independent game."""
     placed: bool = True
-    """True if one of the systems was in the first place; False if there was no first place."""
+    """True if one of the systems was in the first position; False if the game had no first position."""
 
 
 class Matchup(NamedTuple):
@@ -144,7 +144,7 @@ class Ranking(InNotebooks, WireModel):
     apart: list[str] = Field(default_factory=list)
     """Systems that are not connected to the ranked systems by any chain of games."""
     order: Figure | None = None
-    """Advantage of being in the first place, in log-odds; None if it was not fitted."""
+    """Advantage of being in the first position, in log-odds; None if it was not fitted."""
     ties: Figure | None = None
     """Logarithm of Davidson's tie parameter (1970); at 0, equal systems tie in a third of their games. None if it was
     not fitted.
@@ -155,7 +155,7 @@ class Ranking(InNotebooks, WireModel):
     """Reason why the strengths have no intervals."""
 
     def chance(self, one: str, other: str, *, first: bool | None = None) -> float:
-        """Predict how often `one` wins among games without a tie; `first` is True if it is in the first place."""
+        """Predict how often `one` wins among games without a tie; `first` is True if it is in the first position."""
         from math import exp
 
         strengths = {system.name: system.strength for system in self.systems}
@@ -189,7 +189,7 @@ def rank_games(
 ) -> Ranking:
     """Rank the systems in `games` (or in a ballot file) by maximum likelihood. Needs scipy.
 
-    A system's chance of winning is proportional to its strength, multiplied by the advantage of the first place
+    A system's chance of winning is proportional to its strength, multiplied by the advantage of the first position
     (`order`; False for no advantage). The chance of a tie is proportional to the geometric mean of both strengths,
     multiplied by a parameter (Davidson 1970). Intervals treat a cluster as one observation; there are none for fewer
     than three clusters or for identical ones.
@@ -197,7 +197,7 @@ def rank_games(
     Without a `prior`, strengths exist only within a group in which each system has a win against the rest of the group,
     directly or through others. The largest such group is ranked; `above`, `below` and `apart` list the other systems.
     With a `prior` all systems are ranked: it is the standard deviation of a normal prior on strengths, in log-odds (5
-    is a weak one), and also applies to the first place and to ties.
+    is a weak one), and also applies to the first position and to ties.
 
     Raise ConfigurationError if there are no games, or for a result other than 0, 0.5 and 1.
 
@@ -320,7 +320,7 @@ def _rank(table: GameTable, groups: _Groups, *, order: bool, confidence: float, 
 
 
 def _fit(table: GameTable, names: Sequence[str], *, order: bool, tied: bool, prior: float | None) -> ChoiceFit | None:
-    """Fit strengths, the first-place advantage, and ties, as columns in this order."""
+    """Fit strengths, the first-position advantage, and ties, as columns in this order."""
     import numpy as np
 
     index = {name: place for place, name in enumerate(names)}

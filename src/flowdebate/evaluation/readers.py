@@ -158,7 +158,7 @@ class Share(WireModel):
 
 
 def shares_in(run_id: str) -> str:
-    """Return the name of the collection of a run's public links, which, unlike other documents, are not exported.
+    """Return the name of the collection that holds a run's public links; unlike other documents, they are not exported.
 
     >>> shares_in("rents")
     'shares/rents'
@@ -194,7 +194,7 @@ async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float)
 
 
 async def end_shares(store: Store, run_id: str, share_id: str | None = None) -> bool:
-    """Revoke one or all of a run's public links; return False if there is none."""
+    """Revoke one or all of a run's public links; return False if there are none."""
     shares = [
         (key, body)
         for key, body in (await store.documents(shares_in(run_id))).items()

@@ -113,8 +113,8 @@ class JudgeChanges(TypedDict, total=False):
 def reuse_judge_options(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> JudgeOptions:
     """Build the options of the judge that cast the ballots in `judging`, with `changes`.
 
-    The record provides the answer form, schedule, labels, rubric, decision rule and threshold, but neither the models
-    nor the prompt. If the judge only named a winner, the record has no orders, so the new judge gives scores in cyclic
+    The record provides the answer form, schedule, labels, rubric, decision rule and threshold, but not the models or
+    the prompt. If the judge only named a winner, the record has no orders, so the new judge gives scores in cyclic
     orders.
     """
     how: JudgeChanges = {"schedule": "cyclic"}

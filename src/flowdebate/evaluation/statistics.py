@@ -84,7 +84,7 @@ def newcombe(
 
 
 def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -> float:
-    """Compute the effective number of independent `differences` from each item's cluster. Needs scipy.
+    """Compute the effective number of independent `differences`, given each item's cluster. Needs scipy.
 
     It is the number of items divided by the design effect: the ratio of the cluster-robust variance of the mean to the
     variance for independent items, also corrected for the wider quantile of Student's t with few clusters. It never
@@ -164,7 +164,7 @@ def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
     Each of `items` contains its places' wins and the index of the tested place. This is the exact permutation test:
     among all choices of one place per item, the share whose wins are at least as far from the mean as the observed
     ones. With one win per item and two places, it equals the exact binomial test; with more places, it equals the
-    binomial test with their chances.
+    binomial test in which each place has the same chance.
 
     >>> round(place_test([((0, 1), 1)] * 6), 5), round(place_test([((0, 0, 1), 2)] * 4), 4)
     (0.03125, 0.0123)
@@ -299,8 +299,8 @@ class Resampling:
     def _bootstrap(self, value: Floats, n: Floats) -> tuple[float, float]:
         """Compute the BCa interval (Efron 1987) of `value.sum() / n.sum()`.
 
-        Percentiles are used at either end of the samples. The results equal those of `scipy.stats.bootstrap`, whose
-        import takes 25 MB.
+        At either end of the samples, percentiles are used instead. The results equal those of `scipy.stats.bootstrap`,
+        whose import takes 25 MB.
         """
         import numpy as np
         from scipy.special import ndtr, ndtri  # type: ignore[import-untyped,unused-ignore]

@@ -106,16 +106,16 @@ class Study:
       this one. `judge` configures the judge; by default, it has the orders and the answer form of the debate.
     - `control` adds a positive control: a key of a row, or a function of it, for a text that decides its question, such
       as the debaters' private notes. Before the debates, the first design's judge decides all questions with the text
-      ("control") and without it ("alone"). Unless the text makes the judge right more often, by `control_gain` or
-      more, the study stops there: such a judge could not show the effect of debates.
+      ("control") and without it ("alone"). Unless the text raises the judge's accuracy by at least `control_gain`, the
+      study stops there: such a judge could not show the effect of debates.
     - `primary` is the main comparison, ("design", "method"); by default, the first design with "self_consistency", or
       with its first baseline. It is tested on its own. `compare` lists the other comparisons, adjusted for their number
       by Holm's method; by default, the first design with each other method, and each other design with the primary
       comparison's method.
     - `repeats`: how often each question is asked; it still counts as one question. `seed` makes all draws reproducible.
     - `prediction` is the expected result, for the registration. `fixed` maps names to JSON data, such as the
-      instructions and models of designs. The registration includes its hashes, because it cannot see the code in a
-      design.
+      instructions and models of designs. The registration includes the hashes of this data, because
+      it cannot see the code in a design.
 
     Invalid studies raise ConfigurationError before any call: a row without an answer among its choices, duplicate ids,
     or comparisons of unknown methods. Needs scipy.
@@ -437,7 +437,7 @@ class Registration(WireModel):
 
 
 def _list_rows(rows: object, location: str) -> list[Any]:
-    # Data frames are rejected, because iterating over one yields its columns.
+    # Data frames are rejected, because iterating over them yields their columns.
     listed: list[Any] = list(rows) if hasattr(rows, "__iter__") and not hasattr(rows, "columns") else []
     if not listed:
         problem = "must be a list of at least one row; for a data frame, pass frame.to_dict('records')"

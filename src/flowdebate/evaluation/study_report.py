@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Minimum share of answers whose amount must be known to report a mean."""
+"""Minimum share of answers with a known amount for a mean to be reported."""
 
 
 class StudyMethod(WireModel):
@@ -47,7 +47,7 @@ class StudyMethod(WireModel):
     high: float
     """Bounds of Wilson's interval, adjusted for clusters and repeats."""
     undecided: int
-    """Number of answers naming several positions or none."""
+    """Number of answers that name several positions or none."""
     calls: float | None
     tokens: float | None
     completion_tokens: float | None
@@ -67,7 +67,7 @@ class StudyComparison(WireModel):
     other_accuracy: float
     better: int
     worse: int
-    """Numbers of answers on which `one` scores higher, and lower, than the other method."""
+    """Numbers of answers on which `one` scores higher and lower than the other method."""
     difference: float
     low: float
     high: float
@@ -160,7 +160,7 @@ class StudyReport(InNotebooks, WireModel):
 
     @property
     def frontier(self) -> list[StudyMethod]:
-        """Methods, cheapest first, for which no other method is at least as accurate with fewer tokens."""
+        """Methods, cheapest first, that no other method matches in accuracy with fewer tokens."""
         best: list[StudyMethod] = []
         priced = [(row.tokens, -row.accuracy, row) for row in self.methods if row.tokens is not None]
         for *_, priced_method in sorted(priced, key=lambda method: method[:2]):
@@ -323,7 +323,7 @@ def _compare_all(
         )
         for pair in possible
     ]
-    # All planned tests count, including those without answers so far.
+    # All planned tests count, including those that have no answer yet.
     ps = [comparison.p for comparison, _ in compared if not comparison.primary]
     adjusted = iter(holm([*ps, *[1.0] * (secondary - len(ps))]))
     return [
@@ -414,7 +414,7 @@ def _mean(amounts: Sequence[float | None]) -> float | None:
 def _compare(
     compared: MethodPair, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int, early: bool
 ) -> tuple[StudyComparison, float]:
-    """Compute one comparison without its finding, and the largest gain that `tests` comparisons do not exclude."""
+    """Compute one comparison without its finding, and the largest gain not ruled out by `tests` comparisons."""
     one, other = credits_[compared.one], credits_[compared.other]
     # Questions that both methods answered come first.
     keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)

@@ -385,7 +385,7 @@ class _Asking:
         return control_result is not None and control_result.passed is True
 
     async def _first_judge(self, cases: Sequence[Case], *, seconds: float | None) -> JudgeOptions | None:
-        """Return a judge like the one in the first design's debates; debate one of `cases` if there is none yet."""
+        """Return a judge like the one in the first design's debates; if no debate exists yet, debate one of `cases`."""
         for case in self._study.cases:
             if case.design == self._study.first and (raw := await self._raw(case)) is not None:
                 return _judge_of(raw)
@@ -422,7 +422,7 @@ class _Asking:
         return case
 
     async def _noise(self, case: Case, other: Case, raw: DebateRawOutput) -> StudyAnswer:
-        """Ask the judge to decide based on the arguments on the `other` question."""
+        """Ask the judge to decide from the arguments about the `other` question."""
         position_names = dict(zip(other.positions, case.positions, strict=True))
         entries = [entry.model_copy(update={"stance": position_names[entry.stance]}) for entry in raw.transcript]
         argued = ArguedDebate(question=str(case.question), transcript=entries)

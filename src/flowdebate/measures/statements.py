@@ -129,7 +129,7 @@ def flips(history: Sequence[Position], *, similarity: Similarity | None = None) 
     - refinement: the answer extends the previous words ("yes" to "yes, but not in cities"); or both have at least eight
       words and the same numbers, and are similar by `similarity` (None means `Jaccard()`).
 
-    Repeating or shortening an answer is not a flip. An agent who states nothing in a round keeps its last position.
+    Repeating or shortening an answer is not a flip. An agent that states nothing in a round keeps its last position.
 
     >>> answers = ["yes", "Yes, but not in cities", "no", None]
     >>> changes = flips([Position(agent="ann", answer=text, round=n) for n, text in enumerate(answers, 1)])

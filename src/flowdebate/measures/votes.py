@@ -70,7 +70,7 @@ class Tally(WireModel):
     winner: str | None
     """Choice with the most votes (weighted: the most weight); None if there is no quorum or the tie is unbroken."""
     tied: list[str]
-    """Choices that are tied for the lead, in their order; empty if at most one choice leads."""
+    """Choices tied for the lead, in the order of the choices; empty if at most one choice leads."""
     quorum: int
     """Number of valid votes required for a winner."""
     quorum_met: bool
@@ -114,7 +114,7 @@ def split(firsts: Sequence[str], sides: Sequence[str]) -> dict[str, Fraction]:
 
 
 def total(parts: Iterable[Mapping[str, Fraction]], sides: Sequence[str]) -> dict[str, Fraction]:
-    """Add up `parts` for each of `sides`, in their order."""
+    """Add up `parts` for each of `sides`, in the order of the sides."""
     totals = dict.fromkeys(sides, _ZERO)
     for part in parts:
         for side, amount in part.items():
@@ -123,7 +123,7 @@ def total(parts: Iterable[Mapping[str, Fraction]], sides: Sequence[str]) -> dict
 
 
 def leaders(totals: Mapping[_K, Fraction] | Mapping[_K, float]) -> list[_K]:
-    """Return the keys with the highest value in `totals`, in their order.
+    """Return the keys with the highest value in `totals`, in their original order.
 
     >>> leaders({"a": Fraction(1), "b": Fraction(2), "c": Fraction(2)})
     ['b', 'c']
@@ -191,8 +191,8 @@ def tally(
 ) -> Tally:
     """Count the `ballots` of the `eligible` voters for the `choices`, which are the names of the proposals' authors.
 
-    Every rule refers to all eligible voters: a voter without a valid vote has not agreed, so missing votes never create
-    a consensus. `winner` is the leader; `reached` says whether it meets the rule's requirement.
+    Every rule is based on all eligible voters: a voter without a valid vote has not agreed, so missing votes never
+    create a consensus. `winner` is the leader; `reached` says whether it meets the rule's requirement.
 
     - `weights`: a positive number per voter; voters without a weight count as 1, and so do all voters if it is None.
       The numbers are added exactly: 0.1 + 0.2 is 0.3.

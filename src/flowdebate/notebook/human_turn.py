@@ -228,7 +228,7 @@ def _widget_class() -> type[AnyWidget]:
     from anywidget import AnyWidget
     from traitlets import Unicode
 
-    # A widget is a single module without a URL, so it cannot import others.
+    # A widget is a single module without a URL, so it cannot import other modules.
     script = "".join(_IMPORT.sub("", asset(name)) for name in ("element.js", "form.js", "notebook/turn.js"))
     style = style_of("notebook/style.css", "notebook/turn.css")
     contents = {"_esm": script, "_css": style, "page": Unicode().tag(sync=True)}

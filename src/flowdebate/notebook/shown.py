@@ -118,7 +118,7 @@ def _bundle(handle: RunHandle[Any], html: str | None, markdown: str | None) -> d
 
 
 def _output() -> Callable[[dict[str, str]], None]:
-    """Return a function to update an output of the running cell, or None outside notebooks."""
+    """Return a function that updates an output of the running cell, or None outside notebooks."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 

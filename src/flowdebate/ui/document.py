@@ -227,7 +227,7 @@ class Document(InNotebooks, WireModel):
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
 
     def describe_reason(self, reason: str) -> str:
-        """Describe a stop reason; a condition is named."""
+        """Describe a stop reason; if it is a condition, name the condition."""
         return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"stopped by {reason}"
 
     @abstractmethod

@@ -130,7 +130,7 @@ class Live:
         kinds: list[type[Live]] = _kinds() if type(self) is Live else [type(self)]
         self.work_of_roles: dict[str, str] = {
             **Live.roles,
-            # Reversed so the pattern registered first wins if two patterns describe the same role.
+            # Reversed so that the pattern registered first wins if two patterns describe the same role.
             **{role: work for kind in reversed(kinds) for role, work in kind.roles.items()},
         }
         self.work_of_phases: dict[str, str] = {

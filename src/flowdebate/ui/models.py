@@ -399,7 +399,7 @@ def _at_server(plan: Plan, name: str) -> str:
 
 
 _MAX_NAMED = 8
-"""Maximum number of sources, and of omitted files, named on a line."""
+"""Maximum number of sources, and of omitted files, named on one line."""
 
 
 def sources_lines(plan: Plan) -> list[str]:

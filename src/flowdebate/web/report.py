@@ -76,7 +76,7 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
     return _rendered(
         sheet,
         models=sorted({call.model for call in sheet.trace.calls if call.model}),
-        # Name under which browsers save the journal.
+        # Default file name when a browser saves the journal.
         name=re.sub(r"[^A-Za-z0-9._-]", "_", evidence.run.header.run_id)[:80],
         packed=packed,
         journal_hash=sha256(journal).hexdigest(),
@@ -216,7 +216,7 @@ def _pieces(html: str) -> Sequence[_Piece]:
 
 
 class _Texts(HTMLParser):
-    """Parser that collects the text on a page, except for its style."""
+    """Parser that collects the text on a page, ignoring its style sheet."""
 
     def __init__(self) -> None:
         super().__init__()

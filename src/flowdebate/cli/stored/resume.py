@@ -145,7 +145,7 @@ def _confirm(run: StoredRun, values: Mapping[str, Any]) -> bool:
 # answer
 
 _MAX_LENGTH = 4_000_000
-"""Maximum number of characters read from stdin; more than any answer may have."""
+"""Maximum number of characters read from stdin; more than any valid answer contains."""
 
 
 @opt.command()
@@ -188,7 +188,7 @@ def answer(
 
 
 async def _answer(store: Store, stored: StoredRun, text: str | None, place: str | None) -> Sequence[HumanRequest]:
-    """Record the answer given on the command line, or prompt for all missing ones; return the open requests."""
+    """Record the answer given on the command line, or prompt for all missing answers; return the open requests."""
     from flowdebate.blocks.human.answers import check_submission, open_requests, submit_answer
     from flowdebate.blocks.human.terminal import ask_in_terminal
     from flowdebate.service.runs import requests_in
@@ -214,7 +214,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
 # fork
 
 _MEGABYTES = 4
-"""Maximum size of an answer file in megabytes; more than any answer may have."""
+"""Maximum size of an answer file in megabytes; larger than any valid answer."""
 
 
 @opt.command("base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price")

@@ -97,7 +97,7 @@ def _watch(stored: StoredRun, place: OpenStore, *, as_json: bool, quiet: bool, m
 
 
 def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
-    """Return a stored run's plan, or None and the reason why there is none."""
+    """Return a stored run's plan, or None and the reason why the plan is missing."""
     from flowdebate.ui.plan import pattern_of_run, plan_of
 
     if pattern_of_run(stored) is None:

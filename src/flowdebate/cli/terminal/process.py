@@ -59,8 +59,8 @@ def exit_code_of_signal(number: int) -> int:
 
 def prepare_streams() -> None:
     """Make stdout and stderr accept any character, and reopen closed streams on the null device."""
-    # Closed, for example by cron or a container. Reopened first, because otherwise the next opened file would get its
-    # descriptor.
+    # Closed, for example by cron or a container. Reopened first, because otherwise the next opened file would get the
+    # closed stream's descriptor.
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - open to the end
     for name in ("stdout", "stderr"):

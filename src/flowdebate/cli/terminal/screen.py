@@ -152,7 +152,7 @@ class Screen:
     def show_cursor(self) -> None:
         """Restore the cursor hidden by a live line; may be called from a signal handler."""
         if self._live is not None:
-            with suppress(OSError, ValueError):  # bypasses rich, because the interrupted code may hold its lock
+            with suppress(OSError, ValueError):  # bypasses rich, because the interrupted code may hold rich's lock
                 os.write(self.console.file.fileno(), b"\x1b[?25h")
 
     def _start(self) -> None:

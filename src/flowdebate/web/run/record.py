@@ -251,7 +251,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
     if not timed or len(timed) > _MAX_DRAWN:
         return Trace(calls=calls)
     begins = min(call.starts or 0.0 for call in timed)
-    # A replayed run, or one with instant answers, may take no time.
+    # A replayed run, or a run with instant answers, may take no time.
     lasts = max(max((call.starts or 0.0) + (call.seconds or 0.0) for call in timed) - begins, 0.001)
     step = next((interval for interval in _STEPS_OF_TIME if lasts / interval <= _TICKS), lasts / _TICKS)
     names = list(dict.fromkeys(call.who for call in timed))
