@@ -1,4 +1,4 @@
-"""Mirroring of a debate: it is repeated with the speakers in reverse order, and one verdict covers both."""
+"""Mirroring: a debate is repeated with the speakers in reverse order, and one verdict covers both debates."""
 
 from __future__ import annotations
 

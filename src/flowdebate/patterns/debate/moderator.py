@@ -238,7 +238,7 @@ def create_moderator(
     omitting a side; a side that spoke less recently than one of the speakers' sides gets a turn anyway, and is listed
     in the decision's `added`. With `tools` (or `uses`), the prompt asks for facts to be looked up and included in the
     briefing. The schema for the model has `roster_names` as an enum, and the prompt states `max_rounds` (by default,
-    the debate's maximum). In the concise profile, without tools and instructions, the block makes no decisions: all
+    the debate's maximum). In the concise profile, without tools or instructions, the block makes no decisions: all
     debaters speak in declared order, and the model writes one neutral question, the decision's `new_angle`.
     """
     location = f"moderator {name!r}"

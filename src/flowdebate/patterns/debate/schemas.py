@@ -205,7 +205,7 @@ class DebateVerdict(WireModel):
     Models are not asked for this field, and any value in their answers is ignored.
     """
     unknown_winner: str | None = Field(default=None, exclude_if=_is_none)
-    """Winner named by a custom judge that is not a stance, in which case `winner` is None.
+    """Winner named by a custom judge, if it is not a stance; `winner` is then None.
 
     None (and omitted from JSON) otherwise.
     """

@@ -209,7 +209,7 @@ def create_side_proposer(
 
 
 async def propose_sides(question: str, *, model: Model | str | None = None) -> list[Debater]:
-    """Propose sides for any question, using `default_sides` if the wording allows and otherwise a model.
+    """Propose sides for any question, using `default_sides` if the wording allows it, and a model otherwise.
 
     This makes at most one model call, and the call is not stored. If the call fails, it raises the same errors as a
     run.

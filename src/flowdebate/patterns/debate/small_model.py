@@ -184,7 +184,7 @@ class SmallModelSupport:
         )
 
     def cut(self, text: str, response: ModelResponse, ctx: Context) -> str:
-        """Cut an answer to its length limits, excluding the prescribed first words."""
+        """Cut an answer to its length limits, not counting the prescribed first words."""
         if ctx.scope.looked_up.get(self) is False:
             return self.prompt.wording.cut(text, response, ctx)
         begins = self.first_words(ctx)
@@ -395,7 +395,7 @@ class FactSorter:
         return max(odds, key=lambda side: odds[side] - facts.bias.get(side, 0.0)) if odds else None
 
     async def _ask(self, text: str, question: str, ctx: Context) -> dict[str, float]:
-        """Return the mean log-odds of the positions, showing each one once under every letter.
+        """Return the mean log-odds of the positions, each of which is shown once under every letter.
 
         The result is empty if the model returns no log-probabilities or its provider fails; the debate then continues
         without facts.

@@ -1,4 +1,4 @@
-"""Synthesizer of a debate: writes up the outcome based on the question, framing, transcript and verdict."""
+"""Synthesizer of a debate: it writes up the outcome based on the question, framing, transcript and verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speakers of a deliberation: a debater for each persona, and the moderator closing each round.
+"""Speakers of a deliberation: a debater for each persona, and the moderator that closes each round.
 
 A debater's prompt begins with the part shared by all turns (the rules, the topic, the participants, the debater's
 persona, and then the growing transcript) and ends with the part that varies: the moderator's summary, the current
@@ -195,7 +195,9 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-debater-{agent_name}`, speaking in its `role` as instructed by its `system_prompt`.
+    """Create the block `{name}-debater-{agent_name}`.
+
+    The block speaks in its `role` and follows its `system_prompt`.
 
     `participants` maps all participants' names to their roles, in declared order (default: only this debater). The
     debater sees the topic, all contributions from earlier rounds, and the moderator's latest summary. A truncated
@@ -338,7 +340,7 @@ def create_moderator(
     template: ModeratorTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[ModeratorReport]:
-    """Create the block `{name}-moderator` to close a round with `{summary, status, decision}`.
+    """Create the block `{name}-moderator`, which closes a round with `{summary, status, decision}`.
 
     The moderator sees all contributions, with names and roles. `participants` maps all participants' names to their
     roles, in declared order. If `max_rounds` is set, the prompt states it. With `report="text"`, the model is asked for

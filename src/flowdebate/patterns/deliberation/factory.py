@@ -70,11 +70,11 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     deliberation ends when the moderator reports SETTLED, after `max_rounds`, or when `terminate_when(ctx)` is true. The
     output is a `DeliberationOutput`.
 
-    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models.
+    - `debaters`: at least two `Persona`s, dicts (`name`, `role`, `system_prompt`) or models.
     - `moderator`: a block, a function of `(input, ctx)`, or `ModeratorOptions`. Without a moderator (False), the topic
       is never settled.
     - `model`: the default model for all roles.
-    - `report`: format of the default moderator's answers: "structured" with a schema, "text" in three lines.
+    - `report`: the format of the default moderator's answers, "structured" (with a schema) or "text" (in three lines).
     - `failures`: what to do when a provider fails, and time limits for turns and rounds.
     - All other options: see `debate()`.
 

@@ -32,13 +32,13 @@ _NOTHING = frozenset(
     {"", "n/a", "na", "nil", "no decision", "no decision yet", "none", "none yet", "not applicable", "not decided"}
     | {"not yet", "null", "tbd", "undecided"}
 )
-"""Expressions with which models state that there is no decision."""
+"""Phrases that models use to say that there is no decision."""
 _MAX_LENGTH = max(map(len, _NOTHING))
 _MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # decoration that models add to such words
 
 
 def _decision_or_none(decision: str | None) -> str | None:
-    """Return `decision`, or None if it states that there is none: blank, dashes, "none", "N/A", and the like."""
+    """Return `decision`, or None if it says that there is none: blank text, dashes, "none", "N/A", and the like."""
     if decision is None:
         return None
     bare = decision.strip(_MARKS)
@@ -70,11 +70,11 @@ DeliberationTranscript: TypeAlias = "StateResource[TranscriptState[DeliberationE
 
 
 def create_deliberation_transcript() -> DeliberationTranscript:
-    """Create a transcript shared by a deliberation and its readers, under the key `"transcript"`.
+    """Create a transcript to be shared by a deliberation and its readers, under the key `"transcript"`.
 
     `ctx.resources.transcript.state.entries` holds the contributions of earlier rounds. A round's contributions are
     added after all debaters have spoken, before the moderator's report. Pass the same object to the pattern and to
-    every block reading it.
+    every block that reads it.
     """
     return StateResource(key="transcript", initial=TranscriptState[DeliberationEntry])
 
@@ -87,7 +87,7 @@ class ModeratorReport(WireModel):
     status: ReportStatus
     """Status of the matter."""
     decision: Annotated[str | None, AfterValidator(_decision_or_none)] = None
-    """Decision, if there is one; a text such as "none", "N/A" or blank becomes None."""
+    """Decision, if there is one; "none", "N/A", blank text and the like become None."""
 
     @property
     def settled(self) -> bool:

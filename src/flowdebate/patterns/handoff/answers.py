@@ -69,7 +69,7 @@ def handoff_form(transition: TransitionForm, other_names: Sequence[str], *, loca
 
 
 def handoff_spec(other_names: Sequence[str]) -> ToolSpec:
-    """Build the schema of the function `handoff`, called by a model to hand over to one of `other_names`.
+    """Build the schema of the function `handoff`, which a model calls to hand over to one of `other_names`.
 
     >>> handoff_spec(["Con", "Neutral"]).parameters["properties"]["next_agent_name"]["enum"]
     ['Con', 'Neutral']
@@ -173,7 +173,10 @@ def _find_object(text: str) -> HandoffFields | None:
 
 
 def _part(text: str, *, partial: Literal[True, "trailing-strings"]) -> str | None:
-    """Return the response from an incomplete object; "trailing-strings" also allows an incomplete response."""
+    """Return the response from an incomplete object.
+
+    With `partial="trailing-strings"`, the response itself may be incomplete.
+    """
     value = from_json(text, allow_partial=partial)
     response = value.get("response") if isinstance(value, dict) else None
     return response if isinstance(response, str) else None

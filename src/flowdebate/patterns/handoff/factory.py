@@ -184,7 +184,7 @@ CONCISE_SPEAKER = SpeakerTemplate(
     reply_reason='one sentence that begins with "I" and gives one new reason for what you think',
     text="Write this:\n1. {what}\n2. {reason}\n3. a last line, which is {choices}",
 )
-"""Prompt text for small models; when asked for several lines, these models forget the last line least often."""
+"""Prompt text for small models, in numbered lines, because the models then forget the last line least often."""
 SPEAKERS = Profiles(
     full=SPEAKER, concise=CONCISE_SPEAKER, tasks=("opening", "opening_reason", "reply", "reply_reason", "text")
 )
@@ -343,7 +343,9 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Speaker:
-    """Create the block `{name}-debater-{agent_name}` to speak and then hand over to another of the `speakers`.
+    """Create the block `{name}-debater-{agent_name}`.
+
+    The block speaks and then hands over to another of the `speakers`.
 
     `speakers` maps all participants' names to their roles, in declared order. The speaker sees the proposition and all
     contributions. With "tool", its model gets a function `handoff(response, next_agent_name)` in addition to `tools`;
@@ -430,12 +432,12 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, HandoffOutput, HandoffOutput]:
-    """Build a handoff, a discussion where each speaker names the next one: `await pattern.run("AI may decide")`.
+    """Build a handoff, a discussion in which each speaker names the next one: `await pattern.run("AI may decide")`.
 
     The handoff ends after `max_turns` turns, or when `terminate_when(ctx)` is true after a turn. The output is a
     `HandoffOutput`: the turns, each with the next speaker and the origin of the choice.
 
-    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models. System prompts may
+    - `debaters`: at least two `Persona`s, dicts (`name`, `role`, `system_prompt`) or models. System prompts may
       contain `{proposition}`.
     - `first`: the first speaker; None selects the first debater.
     - `model`: the default model for all roles.

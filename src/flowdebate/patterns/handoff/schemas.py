@@ -74,10 +74,10 @@ HandoffTranscript: TypeAlias = "StateResource[TranscriptState[HandoffEntry]]"
 
 
 def create_handoff_transcript() -> HandoffTranscript:
-    """Create a transcript shared by a handoff and its readers, under the key `"transcript"`.
+    """Create a transcript to be shared by a handoff and its readers, under the key `"transcript"`.
 
     `ctx.resources.transcript.state.entries` holds the turns so far. Pass the same object to the pattern and to every
-    block reading it.
+    block that reads it.
     """
     return StateResource(key="transcript", initial=TranscriptState[HandoffEntry])
 

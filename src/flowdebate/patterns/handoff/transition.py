@@ -1,4 +1,4 @@
-"""The marker "Transition to NAME" at the end of an answer, handing over to the next speaker."""
+"""The marker "Transition to NAME", which hands over to the next speaker at the end of an answer."""
 
 from __future__ import annotations
 

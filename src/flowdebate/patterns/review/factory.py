@@ -90,13 +90,13 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
-    """Build a review, where reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
+    """Build a review, in which reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
 
     All reviewers read the `sources` simultaneously. Findings that describe the same fault are merged. Then each
     reviewer confirms or refutes the others' findings, and authors of refuted findings may answer. The output is a
     `ReviewRawOutput`.
 
-    - `reviewers`: `Persona`s, dicts or models (default: Ada, Ben, Cleo). A single reviewer confirms nothing.
+    - `reviewers`: `Persona`s, dicts or models (default: Ada, Ben, Cleo). With a single reviewer, nothing is confirmed.
     - `sources`: strings or paths to review.
     - `gate`: a rule such as "no confirmed blocker"; the output says whether it holds.
     - `model`: the default model for all roles.

@@ -241,7 +241,7 @@ def _join_lines(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], l
 
 
 def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) -> list[FileCoverage]:
-    """Build the coverage of each file; `read` contains the number of lines shown to each reviewer, by source."""
+    """Compute each file's coverage; `read` maps each reviewer to the number of lines shown, keyed by source."""
     coverage = []
     for source in sources:
         lines = () if source.left_out is not None else _lines_under_review(source)
@@ -346,7 +346,7 @@ def _near_pairs(groups: Sequence[Sequence[Raised]], indexes: Sequence[int]) -> I
 
 
 def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) -> list[Finding]:
-    """Merge the findings in `same`, keeping everything raised by reviewers."""
+    """Merge the findings in `same`, keeping everything the reviewers raised."""
     into = list(range(len(groups)))
     for first, second in same:
         one, other = sorted((into[first], into[second]))
@@ -581,8 +581,8 @@ def hold_gate(
 ) -> GateResult:
     """Check the findings against the rules; if no rule is broken, a reason in `missing` leaves the gate undecided.
 
-    A finding whose location is not in the material never breaks a rule; if it would otherwise break one, the gate is
-    undecided. Findings confirmed by an earlier review are exempt from this, because their locations may be gone.
+    A finding whose location is not in the material never breaks a rule; if it otherwise would, the gate is undecided.
+    Findings confirmed by an earlier review are exempt from this, because their locations may no longer exist.
     """
     states = {
         finding.id: finding.state

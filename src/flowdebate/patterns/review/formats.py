@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MAX_COMMENT_LENGTH = 65_000
 """Maximum length of a comment in characters; GitHub rejects comments longer than 65,536."""
 _REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|(?<![\w-])GH-(?=\d)", re.IGNORECASE)
-"""Start of a GitHub mention or issue reference, which a backslash does not escape."""
+"""Pattern matching the start of a GitHub mention or issue reference; escaping these with a backslash has no effect."""
 
 
 def findings_markdown(document: Document, *, room: int = _MAX_COMMENT_LENGTH) -> str:
@@ -88,7 +88,8 @@ def _finding_lines(finding: Finding) -> Iterable[str]:
 def plain(text: str) -> str:
     """Escape text for one line of Markdown, without triggering mentions on GitHub.
 
-    GitHub looks for mentions after rendering Markdown, when backslashes are gone; a zero-width space prevents them.
+    GitHub looks for mentions after rendering the Markdown, when backslashes are gone, so a zero-width space breaks them
+    up.
     """
     return escaped(_REFERENCE.sub(lambda match: f"{match[0]}\u200b", " ".join(text.split())))
 
@@ -108,7 +109,7 @@ def remark_text(remark: Verdict | Defence) -> str:
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Mapping[Severity, str] = {"blocker": "error", "major": "warning", "minor": "note", "nit": "note"}
 _MAX_RESULTS = 5_000
-"""Maximum number of results in a file; GitHub shows no more than these, and rejects files with more than 25,000."""
+"""Maximum number of results in a file; GitHub shows no more than this, and rejects files with more than 25,000."""
 _MAX_MESSAGE_LENGTH = 8_000
 """Maximum length of a result's message, in characters."""
 

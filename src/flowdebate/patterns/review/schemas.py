@@ -69,7 +69,7 @@ class ReviewInput(PatternInput):
 
 
 class ReviewPart(ReviewInput):
-    """Input to a reviewer for one part of the sources, if they do not fit into one prompt."""
+    """Input to a reviewer for one part of the sources, used if the sources do not fit into one prompt."""
 
     part: int
     """Index of the part, from 0."""
@@ -231,7 +231,7 @@ class FileCoverage(WireModel):
     left_out: str | None = None
     """Reason why the file was not shown to any reviewer."""
     unread: str | None = None
-    """Parts of a document that its text does not contain, such as "2 pictures"."""
+    """Parts of a document that are missing from its text, such as "2 pictures"."""
     excluded: bool = False
     """True if the user excluded the file."""
 
@@ -247,7 +247,7 @@ class FileCoverage(WireModel):
 
 
 def unread_files(coverage: Iterable[FileCoverage]) -> list[str]:
-    """List the files with unread parts, and describe these gaps, omitting files excluded by the user."""
+    """List the files with unread parts and describe these gaps; files excluded by the user are omitted."""
     return [f"{file.file} ({file.gap})" for file in coverage if not file.is_read and not file.excluded]
 
 
@@ -346,7 +346,10 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def coverage_note(self) -> str:
-        """Write a sentence stating how many files were read in full, and naming the others; return "" without files."""
+        """Write a sentence that states how many files were read in full and names the others.
+
+        Returns "" if there are no files.
+        """
         if not self.coverage:
             return ""
         parts = [self._files_read]
@@ -504,7 +507,9 @@ class FindingsRequest:
     turned: bool = False
     """True for the second request, with the options in reverse order."""
     part: int = 0
-    """Index, from 0, of the part of the sources with these findings, if the sources do not fit into one prompt."""
+    """Index (from 0) of the part of the sources that these findings concern, if the sources do not fit into
+    one prompt.
+    """
 
     @property
     def subject(self) -> str:

@@ -287,7 +287,7 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - a field of a finding
 
 
 class Merging(Wrapped):
-    """Step between finding and examining, calling `merger` twice to compare pairs of possibly identical findings.
+    """Step between finding and examining that calls `merger` twice to compare pairs of possibly identical findings.
 
     Without a merger, only findings with the same location and title are merged.
     """
@@ -318,7 +318,7 @@ class Merging(Wrapped):
     async def _compare(
         self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
     ) -> list[tuple[int, int]]:
-        """Return the pairs that the merger considers identical in both orders; return none if it does not answer."""
+        """Return the pairs that the merger considers identical in both orders, or no pairs if it does not answer."""
 
         def render(at: int) -> str:
             [finding] = join([groups[at]], [])

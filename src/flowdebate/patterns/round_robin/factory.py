@@ -147,14 +147,14 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, RoundRobinOutput]:
-    """Build a round robin, whose debaters take turns on a question: `await pattern.run("How do we launch?")`.
+    """Build a round robin, whose debaters take turns discussing a question: `await pattern.run("How do we launch?")`.
 
     In each round every debater speaks once, having seen all earlier contributions. After `max_rounds`, or when
     `terminate_when(ctx)` is true, the synthesizer turns the contributions into the output. `result.raw` is the
     `RoundRobinOutput`.
 
-    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models.
-    - `referee`: assesses the debaters' arguments after each round: True, `RefereeOptions`, a block or a function.
+    - `debaters`: at least two `Persona`s, dicts (`name`, `role`, `system_prompt`) or models.
+    - `referee`: True, `RefereeOptions`, a block or a function, to assess the debaters' arguments after each round.
     - `model`: the default model for all roles.
     - `synthesizer`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`; False returns the
       `RoundRobinOutput`.

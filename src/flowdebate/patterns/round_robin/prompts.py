@@ -166,7 +166,7 @@ CONCISE_DEBATER = RoundRobinDebaterTemplate(
     ),
     alone="Nobody else has spoken yet. In one or two sentences, add one new point to your answer.",
 )
-"""Prompt text for small models, prescribing a different opening for each debater to prevent copying."""
+"""Prompt text for small models; each debater gets a different opening, to prevent copying."""
 DEBATERS = Profiles(full=DEBATER, concise=CONCISE_DEBATER, tasks=("opening", "reply", "alone"))
 
 
@@ -239,11 +239,13 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-debater-{agent_name}`, speaking in its `role` as instructed by its `system_prompt`.
+    """Create the block `{name}-debater-{agent_name}`.
+
+    The block speaks in its `role` and follows its `system_prompt`.
 
     `members` maps all debaters' names to their roles, in declared order (default: only this debater). The debater sees
     the question, all contributions so far, including those of the same round, and the referee's notes on earlier
-    rounds; set `refereed` if there is a referee. A truncated answer is cut back to its last complete sentence.
+    rounds. Set `refereed` if there is a referee. A truncated answer is cut back to its last complete sentence.
     """
     everyone = {agent_name: role} if members is None else dict(members)
     me = Identity(name=agent_name, role=role, members=everyone, max_rounds=max_rounds, system_prompt=system_prompt)

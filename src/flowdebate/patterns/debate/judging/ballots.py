@@ -192,7 +192,7 @@ class Judging(WireModel):
     effective_n: Annotated[float, Field(gt=0)] = 1.0
     """Number of independent judges equivalent to the panel; see `effective_n()`."""
     quotes: list[JudgeQuote] | None = Field(default=None, exclude_if=_is_none)
-    """Statements from each side picked by a judge answering with letters; None (and omitted from JSON) otherwise."""
+    """Statements from each side picked by a judge that answers with letters; None (and omitted from JSON) otherwise."""
 
     @property
     def saved(self) -> int:

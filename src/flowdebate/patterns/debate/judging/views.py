@@ -327,7 +327,7 @@ class BlindReading:
 
 
 def blind_views(raw: DebateRawOutput) -> tuple[JudgeView, ...]:
-    """Return the orders for reading a debate blind, each labeling its first side A.
+    """Return the orders for a blind reading of a debate, each of which labels its first side A.
 
     The result is empty for a single side.
     """
