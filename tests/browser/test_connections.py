@@ -82,9 +82,9 @@ class Talking:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "debates.test"])
 def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit], host: str) -> None:
-    """The list still opens, saving and stopping still work, and every page shows all of its text.
+    """The run list still opens, saving and stopping still work, and every page shows its full text.
 
-    Plain HTTP with a host name is tried too, since browsers have no Web Locks there.
+    Plain HTTP with a host name is tried too, because browsers do not offer Web Locks there.
     """
     with staged(lambda: Service(store="memory:", model=Talking()), ping=0.2, allow_hosts=["debates.test"]) as stage:
         visitor, run_ids = visit(stage.url.replace("127.0.0.1", host)), [stage.begin(**SHORT) for _ in range(4)]
@@ -104,7 +104,7 @@ def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit],
 
 
 def test_reloaded_page_follows_immediately(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """A closing page hands its connection to the next one, which then need not wait its turn."""
+    """A closing page hands its connection to the next page, which then does not have to wait its turn."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
@@ -169,9 +169,9 @@ def test_65th_viewer_sees_a_notice_and_waits(stage: Stage, dictated: Dictated, v
 def test_a_silently_dropped_connection_is_noticed(
     stage: Stage, dictated: Dictated, visit: Callable[[str], Visit], *, has_stream: bool
 ) -> None:
-    """The page shows no speaker and no stop button any more, and opens a new stream by itself.
+    """The page stops showing a speaker and a stop button, and opens a new stream automatically.
 
-    If other pages hold all streams, it polls every few seconds instead.
+    If other pages are using all the streams, it polls every few seconds instead.
     """
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
@@ -244,7 +244,7 @@ def strangers(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
 def test_a_public_link_of_a_live_run_is_live(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
-    """Readers without an account see the text as it is written and the result as shared, but not the record."""
+    """Readers without an account see each contribution as it is written, but not the steps or token counts."""
     run_id = stage.begin(**SHORT)
     assert dictated.asked.acquire(timeout=10)
     link = stage.post(f"/runs/{run_id}/links", {"shows": "run", "seconds": 600}).json()["page"]

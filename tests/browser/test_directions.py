@@ -127,7 +127,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.mark.parametrize("language", WORDS)
 def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Visit], language: str) -> None:
-    """The directions are checked on a phone, on a screen and on paper."""
+    """The directions are checked on a phone, on a desktop screen and in print."""
     visitor = visit(stage.url)
     expected = "rtl" if language in RIGHT_TO_LEFT else "ltr"
     pages = {

@@ -136,7 +136,7 @@ def test_run_duration_includes_all_parts(stage: Stage) -> None:
 
 
 def test_unparsed_answers_are_reported_in_plain_words(visit: Callable[[str], Visit]) -> None:
-    """The raw fields are folded on the page, but the report prints them."""
+    """The raw fields are collapsed on the page but printed in the report."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
         return {"winner": 12} if request.output_schema is not None else "Homes first."

@@ -274,7 +274,7 @@ def hostile_pages(stage: Stage, pattern: str) -> list[str]:
 def test_every_page_of_every_pattern_shows_hostile_text_as_text(
     pattern: str, hostile: Stage, visit: Callable[[str], Visit]
 ) -> None:
-    """No text from a model or user becomes an element that acts, loads, or links elsewhere."""
+    """No text from a model or user becomes an element that runs a script, loads anything, or links elsewhere."""
     visitor = visit(hostile.url)
     page = visitor.open("/")
     for path in hostile_pages(hostile, pattern):

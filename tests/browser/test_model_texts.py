@@ -97,7 +97,7 @@ def test_a_single_ballot_is_drawn_once_and_a_button_requests_the_reverse(
 ) -> None:
     """A single ballot does not justify a bar of 100 : 0.
 
-    After one more call, the two ballots show that the order decided.
+    After one more call, the two ballots show that the order decided the outcome.
     """
     before = [*CALLERS]
     page = visit(stage.url).open("/runs/once")

@@ -49,7 +49,7 @@ def begin_run(url: str) -> str:
 
 
 def test_a_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """A page that loses its connection twice in the middle of a text ends up like one that never lost it."""
+    """A page that loses its connection twice while text is streaming ends up identical to one that never lost it."""
     with start_server(folder, *OPTIONS) as (_, url, _), Proxy(int(url.rpartition(":")[2])) as proxy:
         run_id = begin_run(url)
         near, far = visit(url).open(f"/runs/{run_id}"), visit(proxy.url).open(f"/runs/{run_id}")
@@ -69,7 +69,7 @@ def test_a_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Vis
 
 
 def test_two_pages_survive_a_server_restart(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """The server is killed in the middle of a text.
+    """The server is killed while it is streaming text.
 
     Both pages are complete in the end, and no answer is paid for twice.
     """

@@ -80,7 +80,7 @@ def test_humans_answer_in_a_terminal() -> None:
 
 
 def test_typing_is_interrupted_and_resumed() -> None:
-    """Ctrl-C ends the command at once. The run then waits for the human as a suspended run does."""
+    """Ctrl-C ends the command at once. The run then waits for the human, just like any suspended run."""
     with Stage() as on:
         options = on.options(*SIDES, "--human", "con", "--schedule", "single")
         with OnTerminal(*options) as terminal:

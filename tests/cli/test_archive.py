@@ -114,7 +114,10 @@ def test_deleted_run_is_removed_from_the_archive(store: Path) -> None:
 def test_debate_can_ignore_the_archive(
     without: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flag, a key in a plan file, or `--no-store` turns the archive off. Such a debate is not archived either."""
+    """A flag, a key in a plan file, or `--no-store` turns the archive off.
+
+    The debate is not added to the archive either.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text("archive = false\n")
     with voter_stage() as on:

@@ -274,7 +274,7 @@ def test_different_questions_under_one_batch_id_are_rejected(question_folder: Pa
 
 
 def test_conflicting_column_names_are_distinguished(question_folder: Path) -> None:
-    """Result columns whose names are taken get the prefix `result_`."""
+    """Result columns whose names are already taken get the prefix `result_`."""
     (question_folder / "s.csv").write_text("question;status\nTea?;new\n")
     verdict = {"reasoning": "r", "winner": None, "verdict": "=1+1"}
     with Stage(verdict=verdict) as played:
@@ -301,7 +301,7 @@ def test_cells_are_never_formulas_and_round_trip(text: str) -> None:
 
 @given(texts=st.lists(SIGNS, min_size=1))
 def test_csv_record_round_trips_as_one_record(texts: list[str]) -> None:
-    """Some readers take a bare carriage return for the end of a line, so it must not break a record."""
+    """Some readers treat a bare carriage return as the end of a line, so it must not split a record."""
     line = csv_line(texts)
     (record,) = csv.reader(io.StringIO(line, newline=""), strict=True)
     assert [read_cell(cell) for cell in record] == texts
@@ -387,7 +387,7 @@ def test_a_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
 def test_a_full_disk_ends_the_batch(question_folder: Path) -> None:
     """The batch prints a single error.
 
-    Its answers are kept in the store, so they can go to another file without a call.
+    Its answers are kept in the store, so they can be written to another file without making a call.
     """
     if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device
         pytest.skip("there is no /dev/full here")
@@ -406,7 +406,7 @@ def test_a_full_disk_ends_the_batch(question_folder: Path) -> None:
 
 
 def test_spreadsheet_formats_are_read(tmp_path: Path) -> None:
-    """Spreadsheets export byte order marks, semicolons, tabs, a single column with any name, or plain text."""
+    """Exports may contain byte order marks, semicolons, tabs, a single column with any name, or plain text."""
     path = tmp_path / "q.csv"
     for content in ("\ufeffquestion;id\nTea, or not?;1\n", "question\tid\r\nTea, or not?\t1\r\n"):
         path.write_text(content, newline="")
@@ -473,7 +473,7 @@ def test_progress_without_a_terminal_is_occasional_lines(capsys: pytest.CaptureF
 
 @given(st.integers(1, 9), st.integers(2, 50), st.integers(1, 40), st.floats(0.5, 1000))
 def test_remaining_time_is_estimated_from_the_first_call(usual: int, total: int, calls: int, seconds: float) -> None:
-    """The estimate starts from the usual number of calls per question and then uses the measured one.
+    """The estimate starts from the usual number of calls per question and later uses the measured number.
 
     Stored answers cost nothing.
     """

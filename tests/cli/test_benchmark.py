@@ -111,7 +111,7 @@ def test_reviewer_rates_match_a_manual_calculation(write_changes: str) -> None:
 def test_repeated_command_continues_without_repeating_calls(write_changes: str) -> None:
     """A failed review is repeated.
 
-    Complete reviews are read from the store, even if the key has been corrected since.
+    Complete reviews are read from the store, even if the answer key has been corrected since.
     """
     with Reviewers(refuse=lambda body: (503, {}) if "c.py" in json.dumps(body["messages"]) else None) as stage:
         first = run_benchmark(stage, write_changes, "--on-failure", "fail", "--attempts", "1")

@@ -108,7 +108,10 @@ def test_page_has_tables_and_a_plain_summary(data_folder: Path) -> None:
 
 
 def test_self_consistency_budget_can_be_in_another_unit(data_folder: Path) -> None:
-    """The budget is given as a number of calls per debate or as their price. Each unit is a separate batch."""
+    """The budget can be given as a number of calls per debate or as the price of those calls.
+
+    Each unit gets its own batch.
+    """
     with School() as school:
         runs = [
             run_evaluation(school, "facts.jsonl", "--limit", "2", "--json", *more)

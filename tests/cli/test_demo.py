@@ -34,7 +34,7 @@ def test_a_recorded_debate_is_played_without_a_model() -> None:
 def test_recording_matches_current_prompts_and_is_small() -> None:
     """A recording that no longer matched the prompts could not be replayed.
 
-    It must also contain no path from the machine that made it.
+    The recording must also contain no path from the machine it was made on.
     """
     plan = recorded_plan(1_000)
     played = plan.pattern().run_sync(plan.subject, model=plan.models, seed=plan.seed, store=False)
@@ -122,7 +122,7 @@ def test_a_recorded_review_takes_less_than_a_second() -> None:
 
 
 def test_a_piped_demo_does_not_wait() -> None:
-    """Nobody reads along in a pipe, so a minute of waiting is skipped."""
+    """Nobody is reading along when the output goes to a pipe, so a minute of delays is skipped."""
     start = time.monotonic()
     output = _play()
     assert "Verdict" in output

@@ -102,7 +102,7 @@ def test_the_edited_answer_is_selected_by_path_or_prefix(tmp_path: Path, store: 
 
 
 def test_fork_id_can_be_chosen(store: Path) -> None:
-    """Scripts that choose the id need not look it up. An id that exists is rejected before any call."""
+    """Scripts that choose the id need not look it up. An id that already exists is rejected before any call."""
     with Stage(turns=SAID) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "1"))
         document = run_fork("--last", "--model", "synthesize=other", "--fork-id", "rents-2")

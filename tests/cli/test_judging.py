@@ -140,7 +140,7 @@ def test_letter_form_can_be_set_in_every_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("threshold", "winner"), [((), None), (("--min-log-odds", "0"), "cap rents")])
 def test_winning_margin_can_be_set(threshold: tuple[str, ...], winner: str | None) -> None:
-    """A small lead names no winner when a judge answers by letter, unless the run accepts any lead."""
+    """When a judge answers by letter, a small lead yields no winner unless the run accepts any lead."""
 
     def barely(prompt: str) -> dict[str, float]:
         con_is_first = "Build more." in prompt.partition("Side B")[0]

@@ -141,7 +141,7 @@ def test_anthropic_key_alone_is_sufficient() -> None:
 
 
 def test_quick_check_makes_one_call_and_reports_its_duration() -> None:
-    """Each model gets one call. A model that does not answer sets exit code 1 but does not stop the others."""
+    """Each model gets one call. If a model does not answer, the exit code is 1, but the others are still checked."""
     with Stage(turns=[["ready"]]) as stage:
         env = {"OPENAI_BASE_URL": stage.base_url, "OPENAI_API_KEY": SECRET}
         fine = run_models("check", "--quick", **env)
@@ -276,7 +276,7 @@ def test_ctrl_c_shows_partial_results() -> None:
 
 
 def test_python_m_runs_the_command() -> None:
-    """The program calls itself by the name of the command."""
+    """The program refers to itself by the command's name."""
     arguments = [sys.executable, "-m", "flowdebate", "--help"]
     process = subprocess.run(arguments, env=clean_environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own
     assert process.stdout.startswith("Usage:\n  flowdebate debate ")

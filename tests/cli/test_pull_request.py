@@ -115,7 +115,7 @@ def test_a_review_comment_is_updated_by_the_next_push(hub_with_pull_request: Hub
 
 
 def test_unresolved_findings_fail_the_gate_without_a_call(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """Neither a push that touches only excluded files nor a second review of the same commit makes a call."""
+    """A push that touches only excluded files makes no call, and neither does a second review of the same commit."""
     assert run_review(*GATE, "--exclude", "*.lock").exit_code == 4
     scripted_models.prompts.clear()
     assert run_review(*GATE, "--exclude", "*.lock").exit_code == 4
@@ -129,7 +129,7 @@ def test_unresolved_findings_fail_the_gate_without_a_call(hub_with_pull_request:
 
 
 def test_a_change_to_excluded_files_passes(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """The gate passes only because every changed file is excluded; a change to any other file leaves it open."""
+    """The gate passes only because every changed file is excluded; a change to any other file leaves it undecided."""
     hub_with_pull_request.head = hub_with_pull_request.commit("l1", "m1", uv__lock="x\n" * 9)
     assert run_review(*GATE, "--exclude", "*.lock").exit_code == 0
     assert "Excluded: uv.lock" in hub_with_pull_request.reviews[0]["body"].replace("\\", "")
@@ -197,7 +197,7 @@ def test_changes_hidden_in_a_merge_are_reviewed(hub_with_pull_request: Hub, scri
 def test_omitted_patches_are_reviewed(hub_with_pull_request: Hub, scripted_models: Models) -> None:
     """Omitted patches are computed from the two versions of the file.
 
-    Links, pictures and submodules cannot be read, so they are named and leave the gate open.
+    Links, pictures and submodules cannot be read, so they are named and leave the gate undecided.
     """
     scripted_models.flaws = []
     hub_with_pull_request.hidden.add("app.py")

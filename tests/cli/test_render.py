@@ -162,7 +162,7 @@ def test_a_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Pa
 
 
 def test_stdin_can_be_rendered(tmp_path: Path) -> None:
-    """The path `-` means stdin, and a report can be written as for a run."""
+    """The path `-` means stdin, and a report can be written just as it can for a run."""
     report = tmp_path / "report.md"
     result = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(report)], input=json.dumps(DOCUMENT))
     assert result.exit_code == 0

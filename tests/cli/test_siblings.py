@@ -64,7 +64,7 @@ def sorted_lines(page: str) -> list[str]:
 
 @each_verb
 def test_a_rendered_json_document_equals_the_run(verb: str, tmp_path: Path) -> None:
-    """Only the pattern's raw output goes to stdout, and the report is equal too."""
+    """Only the pattern's raw output goes to stdout, and the report is the same as the run's."""
     report, markdown = tmp_path / "report.md", tmp_path / "again.md"
     with serve_stage() as on:
         result = run_pattern(on, verb, "--json", "--markdown", str(report))
@@ -337,7 +337,7 @@ def test_an_unknown_pattern_in_a_document_is_one_error(pattern: object, problem:
 
 
 def test_plan_files_in_the_docs_are_valid(tmp_path: Path) -> None:
-    """The command for each TOML block in the docs accepts it."""
+    """Each TOML block in the docs is accepted by the command it is meant for."""
     fences = re.findall(r"```toml\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
     (tmp_path / "answer.json").write_text('{"type": "object"}')
     path = tmp_path / "plan.toml"

@@ -169,7 +169,7 @@ def _lines(page: str) -> list[str]:
 
 
 def test_a_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: Path) -> None:
-    """The schema and the plan file may change or disappear afterwards. A recording ends with the interrupted run."""
+    """The schema and the plan file may change or disappear afterwards. The resumed run adds nothing to a recording."""
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
     (tmp_path / "answer.json").write_text(json.dumps(schema))
     plan = tmp_path / "plan.toml"
@@ -189,7 +189,10 @@ def test_a_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store:
 
 
 def test_no_secret_is_stored(store: Path) -> None:
-    """Secrets are keys, and the password and query of a base URL. A resumed run needs them again."""
+    """Keys are secrets, and so are the password and query of a base URL.
+
+    They must be given again to resume a run.
+    """
     with Stage() as on:
         secret = on.base_url.replace("http://", "http://me:geheim@")
         early = run_command("debate", "Should we ship?", "--model", "staged", "--base-url", secret, "--max-calls", "1")
@@ -501,7 +504,10 @@ def test_a_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None
 
 
 def test_a_terminated_write_leaves_nothing_behind(tmp_path: Path) -> None:
-    """One function writes reports, pages and tables. Here it writes 200 MB in a process that is terminated."""
+    """Reports, pages and tables are all written by one function.
+
+    Here, it is writing 200 MB when its process is terminated.
+    """
     script = """
 import sys
 from pathlib import Path
@@ -537,7 +543,7 @@ def test_deleted_runs_are_gone(store: Path) -> None:
 
 
 def test_labeled_runs_are_listed_and_deleted(store: Path) -> None:
-    """A label can name an owner, for example a user who leaves. Runs with another age, status or owner are kept."""
+    """A label can name an owner, such as a user who is leaving. Runs that differ in age, status or owner are kept."""
     with Stage() as on:
         like = store_template(on, store)
     for number, owner in enumerate(("ann", "ann", "bob")):

@@ -141,7 +141,7 @@ def test_debaters_read_the_sources_of_their_row_and_the_judge_does_not(study_fol
 
 
 def test_a_prompt_change_is_reported(study_folder: Path) -> None:
-    """Changed instructions of a single design count, although no step of a debate changes."""
+    """A change to one design's instructions counts, even though no step of a debate changes."""
     with School() as school:
         run_study(school, "register", "facts.toml")
         changed = STUDY.replace("baselines = []", 'baselines = []\ninstructions = "Be terse."')

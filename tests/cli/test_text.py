@@ -121,7 +121,7 @@ def test_words_that_fit_are_not_split(words: list[str], width: int) -> None:
 
 @given(st.lists(st.tuples(FOREIGN, st.sampled_from(["", "bold"])), max_size=5), WIDTHS)
 def test_styles_do_not_change_the_layout(parts: list[tuple[str, str]], width: int) -> None:
-    """Each part keeps its style, and a change of style never wraps a line."""
+    """Each part keeps its style, and a change of style never causes a line break."""
     pieces: list[tuple[str, str]] = []
     flow = TextFlow(lambda *piece: pieces.append(piece), indent="  ", width=lambda: width)
     for text, style in parts:
@@ -144,7 +144,7 @@ def test_no_line_of_a_flow_is_wider_than_the_terminal(text: str, width: int) -> 
 
 @given(FOREIGN, st.none() | WIDTHS, st.lists(st.integers(0, 1000)))
 def test_flow_is_independent_of_chunk_boundaries(text: str, width: int | None, places: list[int]) -> None:
-    """A model's output is laid out the same way, whatever chunks it arrives in."""
+    """A model's output is laid out the same way, no matter how it is split into chunks."""
     assert flow_text(split_text(text, places), width=width) == flow_text([text], width=width)
 
 
@@ -166,10 +166,10 @@ def test_words_are_written_when_complete() -> None:
 
 
 def test_blank_lines_are_collapsed() -> None:
-    """A model could otherwise push the page out of sight."""
+    """A model could otherwise push the rest of the page out of view."""
     assert flow_text(["\n\n\na\n\n\n\n\n\nb\n\n"], width=None) == "  a\n\n  b\n"
 
 
 def test_lines_keep_their_indent_up_to_a_limit() -> None:
-    """Lists and JSON stay legible, yet a model cannot push its text out of sight."""
+    """Lists and JSON stay legible, yet a model cannot push its text out of view."""
     assert flow_text(["a\n  b\n" + " " * 999 + "c"], width=None) == f"  a\n    b\n{' ' * 26}c\n"

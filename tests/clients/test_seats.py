@@ -153,7 +153,7 @@ async def test_no_prompt_starts_a_command(program: str, word: str, home: Path, s
 
 
 async def test_claude_reads_only_the_files_of_its_folder(home: Path, stub: VendorStub) -> None:
-    """Neither absolute paths nor parent segments nor links lead out of the folder."""
+    """Absolute paths, parent segments and links cannot be used to leave the folder."""
     folder = home / "work"
     (folder / "notes").mkdir(parents=True)
     (folder / "notes" / "plan.txt").write_text("THE-PLAN")

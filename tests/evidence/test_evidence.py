@@ -52,13 +52,13 @@ def make_rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
 
 
 def test_page_generation_is_deterministic() -> None:
-    """The page is the same to the last bit, whatever the clock, the machine and earlier random draws."""
+    """The page is identical to the last bit, regardless of the clock, the machine and earlier random draws."""
     first = page.page("-", scale=0.002)
     assert page.page("-", scale=0.002) == first
 
 
 def test_larger_samples_extend_smaller_ones() -> None:
-    """An item depends neither on the sample size nor on the chunk in which it is drawn."""
+    """An item does not depend on the sample size or on the chunk in which it is drawn."""
     few, many = (
         np.concatenate([odds for odds, _ in ballots(WORLDS["four"], Ballots(schedule="cyclic"), count)])
         for count in (50, 20_100)
@@ -98,7 +98,10 @@ def test_a_quote_matches_within_rounding(figure: str, low: float, high: float, v
 
 
 def test_slot_bias_and_accuracy_are_distinguished() -> None:
-    """The judge that follows slots is right only by chance, as the audit reports; the other judge is always right."""
+    """The judge that always favors the first slot is right only by chance, as the audit reports.
+
+    The other judge is always right.
+    """
     pairs = [make_pair(number) for number in range(60)]
     slots, truth = real(make_rows(pairs, slot_only=True), pairs), real(make_rows(pairs, slot_only=False), pairs)
     assert "favors the first slot: 120 of 120" in slots
@@ -192,9 +195,9 @@ async def test_letter_judgments_match_the_library(tmp_path: Path) -> None:
 
 
 def test_letters_benefit_from_two_orders() -> None:
-    """In both orders, the `gap` judge is right in .891 of cases by letter.
+    """Judging by letter in both orders, the `gap` judge is right in .891 of cases.
 
-    With all-or-nothing scores it stays at .683, as in one order.
+    With all-or-nothing scores, it stays at .683, as in one order.
     """
     items = 200_000
     swap = Ballots(schedule="swap")

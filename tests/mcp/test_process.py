@@ -120,7 +120,7 @@ def test_conflicting_options_are_rejected(arguments: list[str], sentence: str) -
 
 
 async def test_a_long_run_can_be_followed_in_short_waits(tmp_path: Path) -> None:
-    """Joined together, the parts returned with `seen` are the whole report."""
+    """Joined together, the parts returned with `seen` form the whole report."""
     parts: list[str] = []
     async with open_client(tmp_path, seconds=0.25, read_timeout_seconds=20) as client:
         run = structured_output(await client.call_tool("start_debate", CITY))

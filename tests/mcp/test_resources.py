@@ -174,7 +174,7 @@ async def test_a_service_without_plans_offers_only_its_own_patterns(tmp_path: Pa
 
 
 async def test_each_caller_can_have_a_separate_service(tmp_path: Path) -> None:
-    """`service_of` decides for each call. The in-process client in this test makes no HTTP request."""
+    """`service_of` selects the service for each call. The in-process client in this test makes no HTTP request."""
     (tmp_path / "ann").mkdir()
     (tmp_path / "bob").mkdir()
     (ann, _), (bob, _) = make_service(tmp_path / "ann"), make_service(tmp_path / "bob")

@@ -226,7 +226,7 @@ async def test_a_model_error_preserves_its_model_and_block() -> None:
     "error", [ZeroDivisionError("mine"), TimeoutError("mine"), ConfigurationError("a", "b", 1, "c")]
 )
 async def test_exceptions_of_the_application_pass_through(error: Exception) -> None:
-    """A custom model can raise anything. If it raises TimeoutError, that is not taken for the deadline."""
+    """A custom model can raise anything. A TimeoutError from the model is not mistaken for the call's deadline."""
     with pytest.raises(type(error)) as caught:
         await ask(Returning(error), question())
     assert caught.value is error

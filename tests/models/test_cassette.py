@@ -81,7 +81,7 @@ def test_an_existing_file_is_not_overwritten_by_default(path: Path) -> None:
 
 
 async def test_an_unwritable_recording_is_reported(path: Path) -> None:
-    """The file is removed, and no second file is created without a header."""
+    """The recording disappears during the test. No file without a header is created in its place."""
     model = RecordingModel(Leaf(), path)
     path.rename(path.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
     with pytest.raises(BadFile, match="cannot be written"):

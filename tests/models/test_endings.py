@@ -229,7 +229,7 @@ async def test_content_without_a_known_part_is_rejected(*, streamed: bool) -> No
 async def test_an_answer_in_another_field_is_retried_at_most_once(
     field: str, transport: Any, *, streamed: bool
 ) -> None:
-    """In case a07, the error names the field that holds the text."""
+    """For case a07, the error names the field that holds the text."""
 
     async def answer(exchange: Exchange) -> None:
         if streamed:
@@ -245,7 +245,7 @@ async def test_an_answer_in_another_field_is_retried_at_most_once(
 
 
 async def test_thinking_in_another_field_is_counted_but_not_answered() -> None:
-    """If the server does not count the thinking, it is estimated: half of these characters are thinking."""
+    """If the server does not count the thinking, it is estimated; here, half of the characters are thinking."""
     answered = await ask_server("aiohttp", body=completion("x" * 30, reasoning="y" * 60, reasoning_content="y" * 60))
     assert (answered.text, answered.usage.reasoning_tokens) == ("x" * 30, 2)
 
@@ -255,7 +255,7 @@ async def test_thinking_in_another_field_is_counted_but_not_answered() -> None:
     "comment", [": OPENROUTER PROCESSING", ":", ": keep-alive", "[ping]", "heartbeat", "PROCESSING", "<keepalive>"]
 )
 async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: Any) -> None:
-    """In case a30, the first request already returns the argument."""
+    """For case a30, the first request already returns the argument."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_events()
@@ -273,7 +273,7 @@ async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: A
 
 
 async def test_a_plain_text_error_inside_a_stream_is_not_a_comment() -> None:
-    """The text before the error is not an answer."""
+    """The text before the error does not count as an answer."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_events()

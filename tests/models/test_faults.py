@@ -478,7 +478,7 @@ def replace_at(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
 
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), structured=st.booleans())
 def test_no_answer_raises_an_unexpected_error(*, changes: list[tuple[tuple[Any, ...], Any]], structured: bool) -> None:
-    """An answer with any value in any place is either read or raises a library error."""
+    """Whatever values an answer contains, it is either read or raises a library error."""
     answers = [replace_at(completion("[1]"), place, replacement) for place, replacement in changes]
 
     async def run() -> None:

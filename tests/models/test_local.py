@@ -95,7 +95,7 @@ async def test_the_engine_returns_log_probabilities_of_choices(model_path: Path)
 
 @pytest.mark.slow
 async def test_a_ballot_does_not_depend_on_earlier_requests(model_path: Path) -> None:
-    """Any four requests precede the ballot while others are in flight.
+    """Four arbitrary requests precede the ballot while others are in flight.
 
     Reusing their cached prompts would change the probabilities.
     """
@@ -200,9 +200,9 @@ async def test_a_text_begins_with_the_opening_words(model_path: Path, *, stream:
 
 
 async def test_the_model_continues_the_opening_words(model_path: Path) -> None:
-    """The opening words end the prompt.
+    """The prompt ends with the opening words.
 
-    At temperature 0, the model therefore continues a prefix of its own answer identically.
+    At temperature 0, a model that is given a prefix of its own answer therefore continues it identically.
     """
     model = LocalModel(model_path)
     settings: dict[str, Any] = {"max_tokens": 24, "temperature": 0.0, "extra": {"repeat_penalty": 1.0}}
@@ -277,7 +277,10 @@ async def test_a_shared_prompt_prefix_is_reused(model_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_cancelled_call_frees_the_engine(model_path: Path, *, stream: bool) -> None:
-    """A generation of thirty seconds ends with its call, so the next call is answered within its own short deadline."""
+    """A thirty-second generation stops when its call is cancelled.
+
+    The next call is therefore answered within its own short deadline.
+    """
     model = LocalModel(model_path)
     async with model.open_connections():
         await ask(model, question())

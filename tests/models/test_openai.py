@@ -103,7 +103,7 @@ async def test_a_text_call_sends_messages_unchanged() -> None:
 
 
 async def test_model_settings_are_defaults_for_requests() -> None:
-    """Each setting in a request overrides the one in the model."""
+    """Each setting in a request overrides the model's own."""
     async with ChatServer() as server:
         settings = ModelSettings(temperature=0.1, max_tokens=5, extra={"seed": 1, "top_p": 0.9})
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None, settings=settings)
@@ -145,7 +145,7 @@ async def test_a_stream_can_be_split_anywhere() -> None:
 
 
 async def test_an_exception_in_a_listener_is_raised_and_frees_the_connection() -> None:
-    """An error in a listener must not be mistaken for one of the provider."""
+    """An error in a listener must not be mistaken for one from the provider."""
 
     def listen(_: str) -> None:
         raise ZeroDivisionError
@@ -481,7 +481,7 @@ async def test_tools_and_a_schema_are_sent_together(mode: StructuredMode) -> Non
 
 
 async def test_in_tools_mode_tool_calls_precede_an_answer() -> None:
-    """When the model answers, it has not seen the results of the tools yet."""
+    """An answer that arrives together with tool calls was written before the model saw their results."""
     calls = [tool_call("Verdict", VERDICT), tool_call("lookup", "{}", "b")]
     async with ChatServer({"v": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
@@ -490,7 +490,7 @@ async def test_in_tools_mode_tool_calls_precede_an_answer() -> None:
 
 
 async def test_in_tools_mode_json_in_the_text_is_accepted() -> None:
-    """Servers that do not enforce the call answer in text."""
+    """A server that does not enforce the tool call may return the answer as text."""
     async with ChatServer({"v": reply_with(completion(VERDICT))}) as server:
         answered = await ask(
             OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), make_request(output=Verdict)
@@ -632,7 +632,7 @@ async def test_placeholder_log_probabilities_are_ignored(logprobs: Any) -> None:
 
 
 async def test_rejected_log_probabilities_are_omitted() -> None:
-    """OpenAI rejects log-probabilities for reasoning models, in varying words. They are not requested a second time."""
+    """OpenAI rejects log-probabilities for reasoning models with varying messages. They are not requested again."""
     refusal = {"error": {"message": "Quux is not for you.", "code": None}}
 
     async def answer(exchange: Any) -> None:
@@ -657,7 +657,7 @@ async def test_an_unrelated_refusal_is_raised() -> None:
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_url_credentials_become_basic_authentication(transport: Any) -> None:
-    """User and password take precedence over an API key, as in httpx, and escapes are decoded."""
+    """As in httpx, a URL's user and password take precedence over an API key, and escapes are decoded."""
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:p%40ss@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", transport=transport)

@@ -262,7 +262,7 @@ def test_an_endlessly_recursive_schema_is_rejected(schema: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("schema", [ENDLESS["too many levels to copy"], ENDLESS["a chain of all"]])
 def test_an_endless_schema_is_rejected_before_the_recursion_limit(schema: dict[str, Any]) -> None:
-    """Finalizers that happen to run close to the recursion limit fail.
+    """Finalizers that happen to run close to the recursion limit would fail.
 
     The error still shows the beginning of the schema.
     """
@@ -301,7 +301,7 @@ def test_an_invalid_schema_for_a_human_is_rejected_by_name(schema: dict[str, Any
 @pytest.mark.parametrize("reference", ["{url}/x.json", "file:///etc/hostname", "other.json", "#/$defs/none", "#none"])
 @pytest.mark.parametrize("extra", [{}, {"$id": "http://example.com/mine"}], ids=["plain", "named"])
 def test_external_references_are_rejected(reference: str, extra: dict[str, Any], server: tuple[str, list[str]]) -> None:
-    """A schema may come from anybody, so no server is called and no file is read for it."""
+    """Anybody may have written a schema, so no server is called and no file is read to resolve it."""
     url, paths = server
     inner = {"$ref": reference.format(url=url)}
     schema = {"type": "object", "properties": {"x": {"items": {"anyOf": [inner]}}}, **extra}

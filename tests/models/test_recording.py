@@ -520,7 +520,7 @@ async def test_a_different_seed_is_a_mismatch(path: Path) -> None:
 
 
 async def test_a_call_beyond_the_recording_is_a_mismatch(path: Path) -> None:
-    """Each recorded call is replayed once. With `strict` False, the last of several equal calls is repeated."""
+    """Each recorded call is replayed once. With `strict=False`, the last of several equal calls is repeated."""
     model = RecordingModel(Leaf(["one", "two"]), path)
     for _ in range(2):
         await ask(model, make_request())
@@ -594,7 +594,7 @@ async def test_a_recorder_inside_retries_writes_a_line_per_request(path: Path) -
 
 
 async def test_nested_recorders_count_each_request_once(path: Path) -> None:
-    """A wrapper inside a recording sends nothing itself. Calls of other models do not count."""
+    """A wrapper inside a recording sends nothing itself, and calls to other models do not count."""
     first = RecordingModel(Wrapper(Leaf([endpoint_error()], name="one")), path)
     second_path = path.with_name("second.jsonl")
     second = RecordingModel(Wrapper(Leaf([answer_with_usage(9)], name="two")), second_path)

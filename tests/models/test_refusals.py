@@ -316,7 +316,7 @@ async def test_a_strict_model_raises_the_refusal_of_a_user_setting() -> None:
 
 
 async def test_neighboring_messages_of_one_role_are_joined() -> None:
-    """In case a14, one of the joined messages explains why an empty answer cannot be used."""
+    """For case a14, one of the joined messages explains why an empty answer cannot be used."""
     picky = PickyServer(
         has_consecutive_roles, 400, {"object": "error", "message": f"After the optional system message, {ALTERNATE}"}
     )
@@ -329,7 +329,7 @@ async def test_neighboring_messages_of_one_role_are_joined() -> None:
 
 
 async def test_a_rejected_mode_after_ignored_ones_is_not_final() -> None:
-    """In case a15, the model answers in prose, JSON mode is rejected, and a code block is accepted."""
+    """For case a15, the model answers in prose, JSON mode is rejected, and a code block is accepted."""
 
     async def ignore(exchange: Exchange) -> None:
         body = exchange.body
@@ -378,7 +378,7 @@ async def test_tools_are_offered_first_if_a_server_rejects_both() -> None:
 @pytest.mark.filterwarnings("ignore:The model .* is deprecated")
 @pytest.mark.parametrize("name", ["claude-opus-4-5", "claude-opus-4-5-20251101", "claude-sonnet-4-0", "claude-opus-9"])
 async def test_claude_without_adaptive_thinking_gets_a_budget(name: str) -> None:
-    """In case a10, known models get a budget at once, and other models when the server requires it."""
+    """For case a10, known models get a budget at once, and other models get one when the server requires it."""
     refusal = {
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "adaptive thinking is not supported on this model"},
@@ -598,7 +598,7 @@ async def test_other_debaters_continue_when_a_filter_stops_one(case: FinalRefusa
     ids=["a detail", "a sentence", "a16: behind another vendor"],
 )
 async def test_a_limit_per_minute_is_awaited(body: Any, wait: float | None) -> None:
-    """A limit per minute is not an exhausted quota. The error names the vendor behind the endpoint."""
+    """A per-minute limit is not an exhausted quota. The error names the vendor behind the endpoint."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -729,7 +729,7 @@ BODIES = st.one_of(
 @settings(max_examples=example_count(10))
 @given(piece=st.sampled_from(PIECES), code=st.sampled_from(CODES), body=BODIES)
 async def test_a_debate_completes_whichever_part_is_rejected(way: Any, piece: Piece, code: int, body: Any) -> None:
-    """The server may use any inconclusive status, and wording that the library does not know."""
+    """The server may return any inconclusive status, with wording that the library does not know."""
     learned_of.cache_clear()  # an earlier example's server may have used this port
     picky = PickyServer(piece.matches, code, body)
     async with picky.server(anthropic=way == "anthropic") as server:

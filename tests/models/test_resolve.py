@@ -335,7 +335,7 @@ def test_imports_open_no_connection() -> None:
     ids=str,
 )
 def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, local_servers: Servers) -> None:
-    """The error lists where the library looked, what it found, and all solutions, never just one provider's key."""
+    """The error lists where the library looked, what it found, and every solution, not just one provider's key."""
     local_servers.answers = {"lmstudio": answer}
     ways = r"^no model is configured: neither FLOWDEBATE_MODEL nor the key of a provider is set, no local"
     ways += r" server has a model( \(lmstudio is running, but has none\))?, and the local.*"
@@ -476,7 +476,7 @@ def test_a_local_ollama_model_needs_no_prefix(name: str, full: str, local_server
 
 
 def test_a_proprietary_model_name_probes_no_server(local_servers: Servers) -> None:
-    """Common names cost no connection, whether or not their keys are set."""
+    """Resolving a well-known name opens no connection, whether or not the provider's key is set."""
     local_servers.answers = {"ollama": list_models("gpt-5-mini")}
     names = ["gpt-5-mini", "Claude-Sonnet-4-5", "mistral-large-latest", "deepseek-chat", "ft:gpt-4o:Org::x"]
     assert [full_name(name).partition("/")[0] for name in names] == [
@@ -546,7 +546,7 @@ def test_non_models_are_rejected(value: Any) -> None:
 
 
 def test_an_intent_cannot_resolve_to_an_intent() -> None:
-    """The resolution would never end."""
+    """The resolution could otherwise go on forever."""
     with pytest.raises(ConfigurationError, match="intent"):
         ModelResolver("intent/chat").resolve("intent/chat")
 

@@ -140,7 +140,7 @@ result = await show(pool.start("Should Harrow keep its open-air pool?", model=mo
 
 @pytest.mark.browser
 def test_jupyterlab_shortcuts_do_not_affect_the_form(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """On choices and buttons, arrow keys select another side, and letters neither delete nor move a cell."""
+    """On choices and buttons, arrow keys select another side, and letter keys do not delete or move a cell."""
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
     notebook["cells"] = [notebook["cells"][1], {**notebook["cells"][3], "source": JUDGE.strip()}]

@@ -187,7 +187,7 @@ TestBreakerMachine = BreakerMachine.TestCase
     steps=st.lists(st.booleans() | st.sampled_from([7, 50, 100]), max_size=60),
 )
 def test_sequential_calls_match_another_library(failures: int, successes: int, steps: list[bool | int]) -> None:
-    """The breaker changes its state at the same calls as that of pyresilience."""
+    """The breaker changes its state at the same calls as pyresilience's breaker does."""
     clock = Clock()
     breaker = Breaker(failures=failures, cooldown=60, successes=successes, clock=clock)
     config = CircuitBreakerConfig(failure_threshold=failures, recovery_timeout=60, success_threshold=successes)
@@ -324,7 +324,7 @@ async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
 
 @pytest.mark.parametrize("error", NEUTRAL, ids=lambda error: type(error()).__name__)
 async def test_unrelated_errors_are_not_counted(error: Any) -> None:
-    """Unrelated errors count neither as failures nor as successes in any state, and they release their trial slot."""
+    """Unrelated errors do not count as failures or successes in any state, and they release their trial slot."""
     clock = Clock()
     leaf = Leaf([endpoint_error, *[error()] * 5, endpoint_error, error(), error(), "fine"])
     model = CircuitBreaker(leaf, failures=2, successes=1, clock=clock)

@@ -103,7 +103,7 @@ def test_a_seeded_run_repeats_its_waits() -> None:
 
 
 async def test_retry_after_is_respected() -> None:
-    """Retry-After is a lower bound, so the wait is never shorter than without the header."""
+    """Retry-After is a lower bound, so the wait is never shorter than it would be without the header."""
     naps = Naps()
     leaf = Leaf([RateLimited("busy", retry_after=7.0), RateLimited("busy", retry_after=0.001), "fine"])
     assert (await ask(Retrying(leaf, Retry(first_wait=1, sleep=naps)), make_request())).text == "fine"
@@ -399,7 +399,7 @@ def trees(outcomes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[Tre
 
 @given(tree=trees(st.just((endpoint_error,))))
 def test_attempts_never_multiply(tree: Tree) -> None:
-    """Only one loop repeats in any nesting of models.
+    """In any nesting of models, only one loop retries.
 
     Each innermost model gets at most that loop's number of attempts.
     """
