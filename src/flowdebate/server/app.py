@@ -50,7 +50,7 @@ _PUBLIC = (f"{API}/health", f"{API}/ready", "/static/", f"{API}/links/", "/answe
 signature.
 """
 _MIN_TOKEN_LENGTH = 16
-"""Minimum length of a token, in characters; a shorter one could be guessed, because wrong attempts are not limited."""
+"""Minimum length of a token, in characters; a shorter one could be guessed, because failed attempts are not limited."""
 
 
 def create_app(  # noqa: PLR0913 - keyword-only
@@ -77,14 +77,15 @@ def create_app(  # noqa: PLR0913 - keyword-only
     Every request needs `token`: by default a random one, in `app.state.token`; False requires none, because something
     in front of the application checks requests. Alternatively, `authenticate(request)` identifies the user, who sees
     only their own runs. The application responds to the host names of this machine and to `allow_hosts`. A run's
-    options may refer to base URLs at or below `allow_base_urls`, and to sources below a folder in `allow_sources`;
-    nothing else may be read or connected to. The options may name the models allowed by the service: its
-    `allow_models`, or otherwise the configured models; with `own_machine`, for a server that only its user can reach,
-    all models of the configured providers. `openai` adds the OpenAI-compatible endpoint, with the token as its API key;
-    `ag_ui` adds the AG-UI endpoint (`ag-ui` extra). `secret` signs links for humans; None uses the token or, if there
-    is none, a new secret at each start. `root_path` is the path under which a proxy serves the application, such as
-    "/debates"; without it, the X-Forwarded-Prefix header is used if the host is one of `allow_hosts`. `ping` is the
-    number of seconds between keep-alive messages on quiet streams; each run may have at most `max_readers` streams.
+    options may refer to base URLs at or below `allow_base_urls`, and to sources below a folder in `allow_sources`; the
+    application reads no other files and connects to no other addresses. The options may name the models allowed by the
+    service: its `allow_models`, or otherwise the configured models; with `own_machine`, for a server that only its user
+    can reach, all models of the configured providers. `openai` adds the OpenAI-compatible endpoint, with the token as
+    its API key; `ag_ui` adds the AG-UI endpoint (`ag-ui` extra). `secret` signs links for humans; None uses the token
+    or, if there is none, a new secret at each start. `root_path` is the path under which a proxy serves the
+    application, such as "/debates"; without it, the X-Forwarded-Prefix header is used if the host is one of
+    `allow_hosts`. `ping` is the number of seconds between keep-alive messages on quiet streams; each run may have at
+    most `max_readers` streams.
 
     When its lifespan ends, the application closes the service, unless `close_service` is False; calls in flight then
     have `patience` seconds to finish.
@@ -92,7 +93,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     if authenticate is not None and token:
         raise ConfigurationError(_WHERE, "token", None, "cannot be combined with `authenticate`")
     if token is None and authenticate is None:
-        # By default, a new token is created at each start, so a token pasted somewhere stops working.
+        # By default, a new token is created at each start, so that a token pasted somewhere stops working.
         token = secrets.token_urlsafe(32)
     if token and len(token) < _MIN_TOKEN_LENGTH:
         raise ConfigurationError(_WHERE, "token", len(token), f"must have at least {_MIN_TOKEN_LENGTH} characters")
@@ -179,7 +180,7 @@ class _Application(FastAPI):
             openapi_url=f"{API}/openapi.json",
             docs_url=None,  # FastAPI's documentation pages load scripts from other hosts
             redoc_url=None,
-            # FastAPI would add path and method, which would end up in the function names of generated clients
+            # FastAPI would add the path and the method, which would end up in the function names of generated clients
             generate_unique_id_function=lambda route: route.name,
             lifespan=_lifespan,
         )
@@ -210,7 +211,7 @@ class _Application(FastAPI):
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     front: Front = app.state.front
     async with AsyncExitStack() as stack:
-        # A read-only server must not continue another process's runs, and pay for them.
+        # A read-only server must not continue another process's runs and pay for them.
         if not front.read_only:
             await stack.enter_async_context(keep_warm())
             await front.service.recover()
@@ -221,7 +222,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 _MAX_REQUESTS = 2_000
-"""Maximum number of concurrent requests, twice the 1,000 debates in scripts/benchmarks/http_runs.py; further requests
+"""Maximum number of concurrent requests, twice the 1,000 debates in scripts/benchmarks/http_runs.py; requests beyond it
 get a 503.
 """
 _MAX_WAITING = 500
@@ -243,10 +244,10 @@ own limit.
 
 
 class _Connection(H11Protocol):
-    """Connection that only counts while a request on it is being answered, and that ends if its client is too slow.
+    """Connection that counts only while a request on it is being answered, and that ends if its client is too slow.
 
-    Uvicorn would wait forever for the end of a request while counting its client, so a few thousand silent connections,
-    none of which needs a token, would lock everyone else out.
+    Uvicorn would wait forever for the rest of a request while counting its client, so a few thousand silent
+    connections, none of which needs a token, would lock everyone else out.
     """
 
     def __init__(
@@ -287,7 +288,7 @@ class _Connection(H11Protocol):
         self._waiting.pop(self, None)
 
     def _wait_for_client(self) -> None:
-        """Start the time limit for the rest of a request, beginning when the server first waited for it."""
+        """Start the time limit for the rest of a request, measured from when the server first waited for it."""
         state = self.conn.their_state
         self._expect(state if state in _PATIENCE else None)
         if self._expected is None:
@@ -352,7 +353,7 @@ async def serve(
         if started is not None:
             name = f"[{host}]" if bound.family is socket.AF_INET6 else host
             started(f"http://{name}:{bound.getsockname()[1]}/", server)
-        # A full collection would block the event loop, and the objects loaded so far never become garbage.
+        # A full collection would block the event loop, and objects that are already loaded never become garbage.
         gc.collect()
         gc.freeze()
         await server.serve(sockets=[bound])

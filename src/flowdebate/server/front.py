@@ -105,7 +105,7 @@ class Front:
                 raise ConfigurationError("options", name, None, problem)
 
     def beginning(self, run_id: str | None) -> asyncio.Lock:
-        """Return the lock for starting a run, so simultaneous requests with the same `runId` start only one run."""
+        """Return the lock for starting a run, so that concurrent requests with the same `runId` start only one."""
         return asyncio.Lock() if run_id is None else self._locks.setdefault(run_id, asyncio.Lock())
 
     def is_option_allowed(self, options: type[PlanOptions], name: str) -> bool:
@@ -153,7 +153,7 @@ async def stored_run(service: Service | OwnedService, run_id: str) -> StoredRun:
 
 
 def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: str) -> Response:
-    """Build the response for a value or a list of values."""
+    """Build the response that contains a value or a list of values."""
     if isinstance(value, WireModel):
         plain: object = value.model_dump(mode="json", by_alias=True)
     else:

@@ -1,4 +1,4 @@
-"""The HTTP server's guard, which checks host, origin, token and body before anything else runs, and signs links."""
+"""The HTTP server's guard: it checks host, origin, token and body before anything else runs, and signs links."""
 
 from __future__ import annotations
 
@@ -180,7 +180,8 @@ class Guard:
     def _enter_prefix(self, scope: Scope, headers: Headers) -> None:
         """Mount the application under its proxy's prefix, even if the proxy strips the prefix from requests.
 
-        The header only counts for hosts allowed by name, because nobody uses them to reach this machine directly.
+        The header counts only for explicitly allowed hosts, because nobody uses their names to reach this machine
+        directly.
         """
         root = self.options.root
         if not root and headers["host"].lower().partition(":")[0] in self.options.hosts - LOOPBACK:
@@ -255,7 +256,7 @@ class Guard:
                 )
 
     async def _is_signed_in(self, request: Request, token: str) -> bool:
-        """Return whether the request has a valid cookie for this token and is below the path for browsers."""
+        """Return whether the request carries a valid cookie for this token, and its path is under the browser path."""
         cookie = request.cookies.get(_cookie_name(token), "")
         issued, _, _ = cookie.partition(".")
         if _BROWSER not in request.scope or not (issued.isascii() and issued.isdigit() and len(issued) < _DIGITS):
@@ -310,7 +311,7 @@ def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
 
 
 def _check_origin(request: Request) -> None:
-    """Reject requests from pages of a different origin with 403; a link to a page here may be followed."""
+    """Reject requests from pages of a different origin with 403; following a link to a page here is allowed."""
     headers = request.headers
     origin = headers.get("origin")
     # Browsers send "null" for a sandboxed page or a file; it has no host, and is rejected too.
@@ -323,7 +324,7 @@ def _check_origin(request: Request) -> None:
 
 
 def _is_same_origin(origin: str, headers: Headers) -> bool:
-    """Return whether `origin` is this server; a proxy, unlike a browser, may drop the port from Host."""
+    """Return whether `origin` is this server; proxies, unlike browsers, may drop the port from the Host header."""
     parts, host = urlsplit(origin), headers["host"].lower()
     return parts.netloc == host or (parts.hostname == host and headers.get("sec-fetch-site") == "same-origin")
 
@@ -345,13 +346,13 @@ def _cookie_name(token: str) -> str:
 
 
 def _cookie_value(token: str, at: float) -> str:
-    """Compute the cookie of a browser that signed in at time `at`, without revealing the token."""
+    """Compute the cookie for a browser that signed in at time `at`, without revealing the token."""
     issued = str(round(at * 1000))
     return f"{issued}.{hmac.new(token.encode(), f'cookie {issued}'.encode(), sha256).hexdigest()}"
 
 
 def are_secrets_equal(value: str, expected: str) -> bool:
-    """Compare two secrets in constant time, so the duration does not reveal where they differ."""
+    """Compare two secrets in constant time, so that the duration does not reveal where they differ."""
     return hmac.compare_digest(value.encode(errors="replace"), expected.encode())
 
 
@@ -376,7 +377,7 @@ class Link:
     expires_at: float
     """Expiry time, in seconds since the epoch."""
     share: str | None = None
-    """Id of the public link; None for a link with which a person answers requests."""
+    """Id of the public link; None for a link that lets a person answer requests."""
 
     def covers(self, *, block: str, place: str) -> bool:
         """Return whether the link covers the request at `place`, made by `block`."""

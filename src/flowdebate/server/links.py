@@ -1,4 +1,4 @@
-"""Endpoints for signed links, which only let a person answer one run's requests, or let anyone read the run."""
+"""Endpoints for signed links; such a link only lets a person answer one run's requests, or anyone read the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flowdebate.service.state import PendingInput
 from flowdebate.store.base import StoredRun
 
 MAX_VOTES = 1_000
-"""Maximum number of votes through one public link; needed because its holder could invent readers."""
+"""Maximum number of votes through one public link; needed because the link's holder could invent readers."""
 
 router: APIRouter = APIRouter(tags=["links"])
 
@@ -56,7 +56,7 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Create a link for someone without a token, to answer one request or all of a role's, or to read the run."""
+    """Create a link that lets someone without a token answer one request or all of a role's, or read the run."""
     front.check_writable()
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at
@@ -104,7 +104,7 @@ async def public_links(run_id: str, front: FrontOf, service: ServiceOf, request:
 
 @router.delete("/runs/{run_id}/links/{link_id}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404))
 async def revoke_link(run_id: str, link_id: str, front: FrontOf, service: ServiceOf) -> Response:
-    """Revoke a public link, so it no longer shows anything."""
+    """Revoke a public link, so that it no longer shows anything."""
     front.check_writable()
     if not await service.unshare(run_id, link_id):
         raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no such public link, or the link was revoked.")
@@ -200,7 +200,7 @@ def request_for(pending: Iterable[PendingInput], link: Link) -> PendingInput | N
 
 
 async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
-    """Return the public link with this code, and its run; raise 404 for an invalid code, and 410 for a revoked link."""
+    """Return the public link with this code, and its run; raise 404 for an invalid code, and 410 for a revoked one."""
     link, stored = await link_of(front, code, public=True)
     share = (await shares_of(front.service.store, stored)).get(link.share or "")
     if share is None:
@@ -217,7 +217,7 @@ async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Lin
     if link is not None and (link.share is not None) is public:
         with suppress(RunNotFound):
             stored = await front.service.store.run(link.run_id)
-            # A new run may have the id of the deleted run to which the link was made.
+            # A new run may have the same id as the deleted run for which the link was made.
             if stored.header.created_at == link.started_at:
                 return link, stored
     raise HTTPException(HTTPStatus.NOT_FOUND, "This link is invalid or no longer valid.")

@@ -1,4 +1,4 @@
-"""JSON responses and problems (RFC 9457), with a table mapping the library's errors to HTTP statuses."""
+"""JSON responses and problems (RFC 9457), with a table that maps the library's errors to HTTP statuses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("flowdebate.server")
 _ERROR = "urn:flowdebate:error:"
 _MAX_LENGTH, _MAX_LISTED = 50, 3
-"""Maximum number of invalid fields listed in a response, and in its message; a 1 MB body can contain a million."""
+"""Maximum number of invalid fields listed in a response, and in its message; a 1 MB body can contain a
+million of them.
+"""
 _FORWARDED_HEADERS = ("connection", "retry-after", "www-authenticate")
 """Headers of a problem response to keep when the problem is shown as a page."""
 _OUR_FAULT = "The server failed; its log contains the reason."
@@ -52,7 +54,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     # Not 429, which would mean that this client sent too many requests; here, the provider received too many.
     errors.RateLimited: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.CircuitOpen: HTTPStatus.SERVICE_UNAVAILABLE,
-    # This error only reaches a client for a person's answer.
+    # This error reaches a client only for a person's answer.
     errors.OutputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BadFile: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.LimitReached: HTTPStatus.CONFLICT,
@@ -71,7 +73,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     errors.TaskError: HTTPStatus.CONFLICT,
     errors.TaskNotFound: HTTPStatus.NOT_FOUND,
 }
-"""HTTP status for each error class, inherited by subclasses not listed."""
+"""HTTP status for each error class; a subclass that is not listed inherits its base class's status."""
 
 
 class JSONData(JSONResponse):
@@ -133,7 +135,7 @@ def handle_problems(app: FastAPI) -> None:
 
 
 def refusal(request: Request, error: Exception) -> Response:
-    """Respond to an error with a page if a browser opened the URL, otherwise with a JSON problem."""
+    """Respond to an error: with a page if a browser opened the URL, otherwise with a JSON problem."""
     response = problem_response(error)
     if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", ""):
         return response
@@ -151,7 +153,7 @@ def problem_response(error: Exception) -> ProblemResponse:
         headers = dict(error.headers or {})
     elif problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         open_for = error.seconds if isinstance(error, errors.CircuitOpen) else None
-        # The waiting time that the provider requested or the circuit breaker set: earlier attempts would fail.
+        # The waiting time requested by the provider or set by the circuit breaker; earlier attempts would fail.
         seconds = getattr(error, "retry_after", None) or open_for
         headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
         if isinstance(error, errors.BudgetReached):  # without this header, OpenAI clients retry every 429

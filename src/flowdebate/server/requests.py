@@ -28,9 +28,9 @@ from flowdebate.ui.statuses import State
 MAX_QUESTION_LENGTH = 20_000
 """Maximum length of a question, or of its JSON if it is not a string, in characters."""
 _DEEPEST = 50
-"""Maximum nesting depth of JSON: code outside this library reaches Python's recursion limit at a few hundred levels."""
+"""Maximum nesting depth of JSON: other libraries' code reaches Python's recursion limit at a few hundred levels."""
 _MAX_ID_LENGTH = 200
-"""Maximum length of ids, names and labels in characters; 20 ids fit into the `Last-Event-ID` of a connection following
+"""Maximum length of ids, names and labels in characters; 20 ids fit in the `Last-Event-ID` of a connection that follows
 several runs.
 """
 _MAX_LABELS = 32
@@ -43,7 +43,7 @@ _EMPTY = BeforeValidator(lambda value: None if value == "" else value)
 
 
 def _check_text(value: str) -> str:
-    """Reject unpaired surrogates, which JSON can express, but neither UTF-8 nor stores can contain."""
+    """Reject unpaired surrogates: JSON can express them, but UTF-8 and stores cannot."""
     if value.encode(errors="replace").decode() != value:
         raise ValueError("must be valid Unicode")
     return value
@@ -109,7 +109,7 @@ class _Body(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _suggest_fields(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Add suggestions of the intended names to errors about unknown fields."""
+        """Add suggestions of likely intended names to errors about unknown fields."""
         try:
             return handler(data)
         except ValidationError as error:

@@ -51,13 +51,13 @@ from flowdebate.web.written import as_curl, as_python, as_toml
 
 _READY_WITHIN = 1.0
 _MAX_WAIT = 60
-"""Maximum value of `?wait=` in seconds: less than an idle connection stays open (`serve`), so clients can wait again on
-the same connection.
+"""Maximum value of `?wait=` in seconds, less than the time that `serve` keeps idle connections open, so that clients
+can wait again on the same connection.
 """
 
 router: APIRouter = APIRouter(tags=["runs"])
 changes: APIRouter = APIRouter(tags=["runs"], dependencies=[Depends(check_writable)])
-"""Router for the endpoints not available on a read-only server."""
+"""Router for the endpoints that are not available on a read-only server."""
 
 
 class _CamelCaseModel(BaseModel):
@@ -383,7 +383,7 @@ def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
 
 
 def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a request with the run's default options added, as far as it can be parsed."""
+    """Add the run's default options to a request, as far as the request can be parsed."""
     info, options = find_pattern(body["pattern"]), body.get("options") or {}
     if info is None or not isinstance(body.get("question"), str):
         return body

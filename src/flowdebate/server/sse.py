@@ -41,9 +41,9 @@ _RETRY = b"retry: 1000\n\n"
 _AHEAD = 16
 """Maximum number of updates fetched before the reader has received the earlier ones."""
 _CHECKED = 5.0
-"""Seconds between checks of a public page's link."""
+"""Seconds between checks that a public page's link is still valid."""
 _PACE = 0.05
-"""Seconds during which finished page fragments are collected in order to send them together."""
+"""Seconds for which finished page fragments are collected in order to send them together."""
 _AT_ONCE = 16
 """Maximum number of page fragments created in one iteration of the event loop, for example when a run is
 opened late.
@@ -101,7 +101,7 @@ class Readers:
             page.end()
 
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
-        """Count a reader of some runs, or raise 429 if there are too many; the returned function undoes the count."""
+        """Count a reader of some runs, or raise 429 if there are too many; return a function that undoes the count."""
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
             detail = f"{self._most} people are already watching this run. Try again later."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
@@ -120,8 +120,8 @@ class Readers:
         """Return a stream of page fragments for a run in progress, beginning with all fragments so far.
 
         The run is followed only once for all readers of its page, and once more for all readers using its `public`
-        links. The latter receive neither the record nor the failures, and only as long as `is_valid`. `root` is the
-        path of all pages.
+        links. Those using links receive neither the record nor the failures, and only as long as `is_valid` returns
+        True. `root` is the path of all pages.
         """
         leave = self._count([run_id])
         pages = self._public_pages if public else self._pages
@@ -175,7 +175,7 @@ class Readers:
         return EventStream(self._chunks(service, frames), ended=leave)
 
     async def _chunks(self, service: Service | OwnedService, frames: _Frames) -> AsyncGenerator[bytes]:
-        """Yield frames of runs until all have ended or wait for a human, with pings when nothing happens."""
+        """Yield frames of runs until all of them have ended or are waiting for a human, with pings during pauses."""
         queue: _Queue = asyncio.Queue(_AHEAD)
         pump = asyncio.create_task(_pump(service, dict(frames.marks), queue))
         self._queues.add(queue)
@@ -382,7 +382,7 @@ class _Following:
 
 
 def joined_marks(marks: Iterable[str | None]) -> str:
-    """Build the id of a frame on a connection following several runs.
+    """Build the id of a frame on a connection that follows several runs.
 
     >>> joined_marks(["1-a", None, "3,4"]), split_marks("1-a,,3%2C4", 3)
     ('1-a,,3%2C4', ['1-a', None, '3,4'])

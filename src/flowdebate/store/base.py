@@ -88,7 +88,7 @@ class StepRow:
     failures: tuple[str, ...] = ()
     """Failures of earlier attempts, in order."""
     seq: int | None = None
-    """Position of the step among the run's finished steps, from 1; None while the step is open."""
+    """Position of the step among the run's finished steps, starting at 1; None while the step is open."""
     at: float | None = None
     """Time at which the step was finished, in seconds since the epoch; None while it is open."""
     body: str | None = None
@@ -139,7 +139,7 @@ class Store(Protocol):
     async def take(self, run_id: str) -> StoredRun:
         """Take ownership of a run, and return the run as it was before.
 
-        A run with the status "running" and a dead process was abandoned, and taking it counts as a recovery. Raises
+        If the run's status is "running" but its process is dead, taking the run counts as a recovery. Raises
         RunNotFound, and RunConflict while a different owner is alive.
         """
 
@@ -147,7 +147,7 @@ class Store(Protocol):
         """Give up ownership of a run without changing anything else; do nothing if the run is not owned."""
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
-        """Record that an attempt at the step `key` is beginning; return the number of the attempt, from 1."""
+        """Record that an attempt at the step `key` is beginning; return the attempt's number, starting at 1."""
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
         """Record the result of the step `key`, with or without a previous `intend`; an existing result is kept."""
@@ -277,7 +277,7 @@ NEWEST_SEARCHED = 10_000
 
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
-    """Check the paging arguments of `Store.runs`, as every store has to do first; raise ConfigurationError."""
+    """Check the paging arguments of `Store.runs`, as every store must do first; raise ConfigurationError."""
     check_count("Store.runs", minimum=0, maximum=_MAX_INT64, optional=True, limit=limit)
     match before:
         case None:
@@ -314,7 +314,7 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
 
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
-    """Keep the run in `ending` while its end or release is being written, and if writing may have failed."""
+    """Keep the run in `ending` while its end or release is written, and afterwards if the write may have failed."""
     # If the end of a run cannot be written, for example because the disk is full, the run is no longer in progress but
     # still owned: the same store object must be able to take or delete it.
     ending.add(run_id)
@@ -354,7 +354,7 @@ def header_of(text: str, store: str) -> RunHeader:
 
 
 def documents_of(run_id: str) -> str:
-    """Return the name of the collection holding a run's exportable documents, such as its readers' votes."""
+    """Return the name of the collection that holds a run's exportable documents, such as its readers' votes."""
     return f"run/{run_id}"
 
 

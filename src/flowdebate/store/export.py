@@ -74,7 +74,7 @@ class Imported:
 async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
     """Yield the run as lines without line breaks: one for the run and its documents, then one per step.
 
-    A run in progress is exported in its current state. Raises RunNotFound, and StoreError for a run containing values
+    A run in progress is exported in its current state. Raises RunNotFound, and StoreError if the run contains values
     that are not JSON data.
     """
     run = await store.run(run_id)
@@ -148,7 +148,7 @@ async def import_runs(
     """Add the runs in `lines` to `store`, without an owner; each is added either completely or not at all.
 
     The runs are marked as foreign (`RunHeader.foreign`), because the author of the file chose their inputs, plans and
-    recorded answers. With `trusted`, for files written only by your own programs, they are left unmarked. Raises
+    recorded answers. `trusted` leaves them unmarked; use it only for files written by your own programs. Raises
     BadFile, stating `source`, the line and the field, if the lines are not an export; and RunExists if a run's id is
     taken, unless `exists` is "skip". Runs before the conflicting one stay imported, and a note on the error names them.
     """

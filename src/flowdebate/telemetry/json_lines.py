@@ -13,7 +13,7 @@ _FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "t
 class JsonLines(logging.Formatter):
     """Formatter that renders records as lines of JSON: time, level, logger, message, and extra fields.
 
-    Of an exception, only the class is written, because the message may quote a model. `times=False` omits the time.
+    For an exception, only the class is written, because the message may quote a model. `times=False` omits the time.
     """
 
     def __init__(self, *, times: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans and metrics for runs following the GenAI conventions, using only the API package."""
+"""OpenTelemetry: spans and metrics for runs that follow the GenAI conventions and need only the API package."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 Content = Literal["none", "spans"]
-"""Where content (prompts, answers, tool arguments and results, explanations of verdicts) is exported: nowhere, or to
+"""Where to export content (prompts, answers, tool arguments and results, explanations of verdicts): nowhere, or to
 spans.
 """
 
@@ -206,7 +206,7 @@ class _Delivery(_Current):
 
 
 class _Agent(AbstractContextManager[None]):
-    """A generator's answer; its span begins with the first call or tool, so replayed answers have no span."""
+    """A generator's answer; its span begins with the first call or tool, so replayed answers have none."""
 
     def __init__(self, tracer: trace.Tracer, agent: str, attributes: Attributes) -> None:
         self._tracer = tracer
@@ -362,7 +362,8 @@ class _RunTrace(_Current, Observer):
     def count_cost(self, attempts: Sequence[Attempt], attributes: Attributes) -> None:
         """Count the cost of `attempts`, if known."""
         for attempt in attempts:
-            with suppress(Exception):  # the price function belongs to the application; the run itself raises its errors
+            # the price function belongs to the application, and the run itself raises the function's errors
+            with suppress(Exception):
                 cost = self._run.cost_of(attempt.model, attempt.usage)
                 if cost is not None and cost > 0:
                     self.meters.cost.add(cost, attributes)

@@ -214,7 +214,7 @@ class Workers:
             raise RunConflict(self.store.name, run_id)
         if not stored.owned and stored.status != "queued":
             await self._set(run_id, "queued")
-        # After answering, a human is waiting for the result.
+        # A human who has just answered is waiting for the result.
         await self._deliver(stored.header, first=stored.status == "awaiting")
 
     async def cancel(self, run_id: str) -> None:
@@ -258,12 +258,12 @@ class Workers:
     async def work(
         self, stop: asyncio.Event | None = None, *, patience: float = 30.0, health: int | None = None
     ) -> None:
-        """Run a worker until `stop` is set. A process can run only one at a time, and must not use DBOS otherwise.
+        """Run a worker until `stop` is set. A process can run only one worker, and must not use DBOS for anything else.
 
         Once `stop` is set, no new calls start. Calls in flight have `patience` seconds to finish, and unfinished runs
         go back to the queue. The worker waits for an unreachable database, but raises StoreError if the database
-        rejects the user. On the port `health`, GET /health reports that the worker is running, and GET /ready that its
-        database answers.
+        rejects the user. On the port `health`, GET /health reports that the worker is running, and GET /ready reports
+        whether its database answers.
         """
         from flowdebate.workers.worker import Worker
 
@@ -346,7 +346,10 @@ class Workers:
             await asyncio.sleep(_PAUSE)
 
     def send(self, header: RunHeader, *, first: bool = False) -> bool:
-        """Put the run on the queue in its owner's turn, or `first`, as `RunQueue.send` does. This call blocks."""
+        """Put the run on the queue in its owner's turn or, with `first`, ahead of all turns. This call blocks.
+
+        Returns False if a worker has already taken it, like `RunQueue.send`.
+        """
         priority = None if first else priority_of(header)
         return self.queue.send(header.run_id, owner=header.labels.get(OWNER, ""), priority=priority)
 

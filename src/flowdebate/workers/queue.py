@@ -137,7 +137,7 @@ ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS statuses of deliveries that 
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
 """Status of a run's latest delivery: waiting, taken by a worker, ended, failed, or cancelled."""
-_DEATHS_TOGETHER = 2  # number of deaths of workers with other runs in progress, after which the run is executed alone
+_DEATHS_TOGETHER = 2  # number of worker deaths, with other runs in progress, after which the run is executed alone
 
 # DBOS statuses, mapped to the names used here.
 DELIVERIES: Mapping[str, Delivery] = {
@@ -306,7 +306,7 @@ class RunQueue:
         return "PENDING" not in active
 
     def redeliver(self, old: str, run_id: str, history: History, *, delay: float) -> None:
-        """Put the run first on the queue after `delay` seconds, replacing the delivery `old`; safe to repeat."""
+        """Put the run at the front of the queue after `delay` seconds, replacing the delivery `old`; safe to repeat."""
         deliveries = self.of(run_id)
         if {delivery.workflow_id for delivery in deliveries if delivery.status in ACTIVE} <= {old}:
             partition = next(
@@ -316,7 +316,7 @@ class RunQueue:
             self._send(run_id, deliveries, history, queue_partition_key=partition, delay_seconds=delay)
 
     def problem_of(self, delivery: str) -> str | None:
-        """Return a worker's reason for abandoning a delivery; None if no worker has."""
+        """Return a worker's reason for abandoning a delivery; None if the delivery was not abandoned."""
         rows = self._query(_PROBLEM, delivery=delivery)
         if not rows or rows[0][0] != _OURS:
             return FOREIGN if rows else None
@@ -419,7 +419,7 @@ class RunQueue:
             self.open().resume_workflows(list(ids), queue_name=self.name)
 
     def prepare(self, max_concurrency: int, owner_concurrency: int | None, poll: float) -> None:
-        """Create or update the queue: maximum runs per worker and per owner, and polling interval in seconds."""
+        """Create or update the queue, with limits on runs per worker and owner, and a poll interval in seconds."""
         self.open().register_queue(
             self.name,
             worker_concurrency=max_concurrency,
@@ -440,7 +440,7 @@ class RunQueue:
 
 
 def _partition(owner: str) -> str:
-    """Return a short name for an owner's partition of the queue, because DBOS indexes it."""
+    """Return a short name for an owner's partition of the queue; it must be short because DBOS indexes it."""
     return sha256(owner.encode(errors="surrogatepass")).hexdigest()
 
 

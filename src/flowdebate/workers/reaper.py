@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
 
-DEATHS_ALONE = 3  # number of deaths of workers without other runs, after which the run is abandoned
+DEATHS_ALONE = 3  # number of worker deaths, with no other run in progress, after which the run is abandoned
 STRANDED = 60.0  # time in seconds for which a run waits for a worker of its version before it is rejected
 # Minimum time in seconds for which a worker must be absent, because a server restart briefly affects all workers.
 GRACE = 1.0
@@ -52,18 +52,18 @@ _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 -
 
 
 def worker_id(machine: str, process: int, number: int) -> str:
-    """Return the worker's unique id in DBOS, which names the lock held by the live worker."""
+    """Return the worker's unique id in DBOS, which identifies the lock held while the worker is alive."""
     return f"{machine}:{process}:{number}"
 
 
 def number_of(worker: str | None) -> int | None:
-    """Return the number of a worker's lock; None if the id is not a worker's."""
+    """Return the number of a worker's lock; None if the id does not belong to a worker."""
     text = (worker or "").rpartition(":")[2]
     return int(text) if text.isdecimal() else None
 
 
 class Reaper:
-    """Finder of dead workers' deliveries, running runs without a worker, and queued runs without a delivery.
+    """Finder of dead workers' deliveries, runs in progress without a worker, and queued runs without a delivery.
 
     A worker is dead if nobody holds the advisory lock with its number. Only one process sweeps a queue at a time.
     """
@@ -161,7 +161,7 @@ class Reaper:
         await self._reject_stranded(state)
 
     async def _reject_stranded(self, state: QueueState) -> None:
-        """Mark runs that have waited too long without a live worker of their version; such a worker may still start."""
+        """Reject runs that have waited too long for a worker of their version; one may still start them later."""
         from psycopg import sql
 
         workers, versions = self._workers, ", ".join(sorted({repr(worker.version) for worker in state.workers}))

@@ -131,7 +131,7 @@ _HELD = 2
 
 
 class Worker:
-    """Worker for one call of `work()`."""
+    """Worker for one call to `work()`."""
 
     def __init__(self, workers: Workers, *, patience: float) -> None:
         self._workers = workers

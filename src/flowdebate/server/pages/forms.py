@@ -120,7 +120,7 @@ async def answer(
 
 @router.get("/answer/{code}")
 async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str = "") -> Response:
-    """Show a link's page: a question for the person, or a notice that it is too early or the run is over.
+    """Show a link's page: a question for the person, or a notice that it is too early or that the run is over.
 
     Responds with 204 if the page has not changed since `seen`.
     """

@@ -46,7 +46,7 @@ from flowdebate.web.templates import assets, render
 _MAX_RUNS = 10_000
 """Maximum number of runs in an audit on the page; an audit on the command line has no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
-"""Name prefixes of the audit figures about positions."""
+"""Prefixes for the names of the audit figures about positions."""
 
 LIVE = ("queued", "running")
 """Statuses of runs whose pages are updated live."""
@@ -92,7 +92,7 @@ async def blind_page(
     sheet = await sheet_of(record)
     assert sheet is not None  # noqa: S101 - it has a document
     raw = sheet.document.raw
-    if view is None:  # chosen at random, then kept in the URL to preserve the order of sides on a reload
+    if view is None:  # chosen at random, then kept in the URL so that a reload preserves the order of sides
         query = urlencode({"view": secrets.randbelow(len(blind_views(raw))), **({"reader": reader} if reader else {})})
         return RedirectResponse(f"?{query}", HTTPStatus.SEE_OTHER)
     models = {call.model for call in sheet.trace.calls if call.model is not None}
@@ -114,7 +114,7 @@ async def blind_page(
 async def audit(
     query: Annotated[AuditQuery, Query()], request: Request, front: FrontOf, service: ServiceOf
 ) -> Response:
-    """Show an audit of the judges in the runs matching the filters."""
+    """Show an audit of the judges in the runs that match the filters."""
     items = await service.audited(**query.filters, limit=_MAX_RUNS)
     # In a thread, because resampling keeps a core busy while streams must continue.
     audited = await asyncio.to_thread(audit_of, items)
@@ -172,7 +172,7 @@ async def _public(
     view: int | None = None,
     reader: str = "",
 ) -> Response:
-    """Build a public link's page, telling search engines not to index it."""
+    """Build a public link's page, and tell search engines not to index it."""
     back = f"{root_of(request)}/shared/{code}"
     try:
         share, stored = await share_of(front, code)
@@ -245,7 +245,7 @@ _KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
 
 
 _MAX_WAITING = 20
-"""Maximum number of runs waiting for a person to show above the list, which contains all of them."""
+"""Maximum number of waiting runs to show above the list, which contains all of them."""
 _MAX_DEBATES = 100
 """Maximum number of archived debates on the page; the list on the command line contains all of them."""
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}

@@ -67,8 +67,8 @@ class AgUi:
         self._ids = {"thread_id": thread_id, "run_id": run_id}
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
         self._text = list(messages)
-        # Updates start with the first one even after an interrupt, and these messages were sent in the previous AG-UI
-        # run.
+        # After an interrupt, updates start from the beginning again, although these messages were sent in the previous
+        # AG-UI run.
         self._known = {message.id.rpartition("~")[0] for message in messages}
         self._known |= {message.tool_call_id for message in messages if isinstance(message, ag_ui.ToolMessage)}
         self.earlier_calls: int = 0
@@ -281,7 +281,7 @@ def _milliseconds(at: float) -> int:
 
 _WHERE = "AG-UI run"
 _THREAD = "ag_ui_thread"
-"""Label naming a run's thread."""
+"""Label that stores a run's thread."""
 _MAX_ID_LENGTH = 200
 
 router: APIRouter = APIRouter(prefix="/ag-ui", include_in_schema=False)
@@ -300,7 +300,7 @@ class _Props(BaseModel):
 async def ag_ui_run(
     pattern: str, body: ag_ui.RunAgentInput, request: Request, front: FrontOf, service: ServiceOf
 ) -> Response:
-    """Start a run from the last message in a thread, or answer this thread's run if it is waiting for humans."""
+    """Start a run from the last message in a thread, or answer the thread's run if it is waiting for humans."""
     front.check_writable()
     is_registered = pattern in front.service.patterns
     info = None if is_registered or not front.service.plans else find_pattern(pattern)

@@ -43,7 +43,7 @@ _SAMPLING: Mapping[str, tuple[object, ...]] = {
     # Parameters known to other OpenAI-compatible servers.
     **dict.fromkeys(("top_k", "min_p", "typical_p", "repetition_penalty", "repeat_penalty", "keep_alive"), ()),
 }
-"""Parameters sent by default by clients, with their neutral values.
+"""Parameters that clients send by default, with their neutral values.
 
 They are ignored, because models use their pattern's settings; a response header lists the ignored ones.
 """
@@ -97,7 +97,7 @@ class ChatMessage(BaseModel):
 
     @property
     def text(self) -> str:
-        """The message's text; several parts are on separate lines."""
+        """The message's text, with each part on a separate line."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
@@ -112,7 +112,7 @@ class StreamOptions(BaseModel):
 
 
 class ForcedTool(BaseModel):
-    """A tool that must be called, so its arguments serve as an answer with a schema."""
+    """A tool that the model must call; its arguments serve as an answer with a schema."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     name: str = Field(max_length=200)
@@ -307,7 +307,7 @@ class ResponseRequest(_Request):
     text: _TextOptions | None = None
 
     def chat(self) -> ChatRequest:
-        """Convert the request to one for a chat completion, with the instructions as the first message."""
+        """Convert the request to one for a chat completion, with the instructions as its first message."""
         input_messages = [_InputMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         lead = [] if self.instructions is None else [_InputMessage(role="system", content=self.instructions)]
         messages = [
@@ -395,7 +395,7 @@ _PLAIN = "Should rents be capped?"
 class ChatModel:
     """A pattern offered as a model: `debate/NAME` for a registered one, `flowdebate/NAME` for a built-in one.
 
-    If `:answer` follows the name, the completion contains only the output.
+    If the name is followed by `:answer`, the completion contains only the output.
     """
 
     pattern: str

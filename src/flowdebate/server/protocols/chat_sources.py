@@ -27,7 +27,7 @@ from flowdebate.ui.document import Tokens
 from flowdebate.ui.text import as_json, printable
 
 ONLY_ONCE = {"x-should-retry": "false"}
-"""Header that keeps OpenAI's clients from retrying a failed run and thus paying for it again."""
+"""Header that keeps OpenAI's clients from retrying a failed run, and thus from paying for it again."""
 _FAILED = ("failed", "rejected", "dead_letter")
 _ELSEWHERE = ("running", "queued", "left_behind")
 _MAX_MESSAGE_LENGTH = 16_000

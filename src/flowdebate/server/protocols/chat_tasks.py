@@ -161,7 +161,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
 
 
 def _order_of(sentences: Sequence[str]) -> str | None:
-    """Find the sentence at a message's beginning asking for a title or similar text; return None if there is none."""
+    """Find a sentence at a message's beginning that asks for a title or similar text; None if there is none."""
     for sentence in sentences[:4]:
         if _WORKER.match(sentence) or _orders(sentence):
             return sentence

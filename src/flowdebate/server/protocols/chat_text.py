@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class ChatText:
     """Translator from a run's updates to Markdown; it must receive all updates from the first one on.
 
-    Contributions are quoted in such a way that their text cannot end the quote; the client renders their Markdown. If
-    turns overlap, the first is shown while it is being written, and each later one once the previous one has ended.
+    Contributions are quoted so that their text cannot end the quote; the client renders their Markdown. If turns
+    overlap, the first is shown while it is being written, and each later one once the previous one has ended.
     """
 
     def __init__(self) -> None:

@@ -44,7 +44,7 @@ from flowdebate.service.state import RunState
 
 
 class _Route(APIRoute):
-    """Route whose errors have OpenAI's format."""
+    """Route that reports errors in OpenAI's format."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -374,7 +374,7 @@ class _Response(_Answer):
 
 
 def _incomplete(end: End) -> dict[str, str]:
-    """Build the header marking an answer's usage as incomplete because some server did not report tokens."""
+    """Build the header that marks an answer's usage as incomplete because some server did not report tokens."""
     return {} if end.counted else {"x-flowdebate-usage": "incomplete"}
 
 

@@ -46,11 +46,11 @@ class Audience:
         self.closed.set()
 
     def join(self, service: Service | OwnedService, run_id: str, *, cancel: bool = True) -> Reader:
-        """Add a reader to the run; `leave` must later be called for the reader."""
+        """Add a reader to the run; `leave` must be called when the reader leaves."""
         return Reader(self, service, run_id, cancel=cancel)
 
     def cancel(self, service: Service | OwnedService, run_id: str) -> None:
-        """Cancel a run without readers."""
+        """Cancel a run that has no readers."""
 
         async def cancel() -> None:
             with suppress(FlowDebateError):  # the run has ended in the meantime, or another process is executing it
@@ -114,7 +114,7 @@ class Reader:
 
 async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T | None:
     """Return the result of `work`; if the client disconnects first, cancel `work` and return None."""
-    # Servers notice a disconnected client only while streaming, and here nothing would be sent for minutes.
+    # Servers notice a disconnected client only while streaming, and nothing would be sent here for minutes.
     doing = asyncio.ensure_future(work)
 
     async def disconnected() -> None:
@@ -131,13 +131,13 @@ async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T | None
 
 
 def data_frame(data: object) -> bytes:
-    r"""Encode JSON data as a frame, using only Unicode accepted by every reader.
+    r"""Encode JSON data as a frame that contains only Unicode accepted by every reader.
 
     >>> data_frame({"text": "no \ud83d end"})
     b'data: {"text":"no \xef\xbf\xbd end"}\n\n'
     """
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except ValueError:  # NaN and infinity, which JSON lacks, become text
+    except ValueError:  # NaN and infinity, which JSON does not have, become text
         text = json.dumps(json.loads(json.dumps(data), parse_constant=str), ensure_ascii=False)
     return f"data: {clean_text(text)}\n\n".encode()

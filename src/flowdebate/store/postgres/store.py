@@ -354,13 +354,13 @@ class PostgresStore(Store):
 
 
 _CHECKED = 30.0
-"""Number of seconds for which a schema is trusted after a check; a newer one may no longer be usable."""
+"""Number of seconds for which a schema is trusted after a check; meanwhile, another process may migrate it."""
 _MAX_SECONDS = 1_000_000
 """Maximum timeout in seconds, slightly below the server's maximum."""
 
 
 def _claim() -> int:
-    """Draw a number for one change, to distinguish a repeated request from a new one; its column is a signed bigint."""
+    """Draw a number that identifies one change, so that a retry is recognized; it fits in a signed bigint column."""
     return secrets.randbits(63)
 
 

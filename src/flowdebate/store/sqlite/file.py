@@ -119,15 +119,15 @@ _HEAD = ("application_id", "user_version")
 
 
 def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
-    """Open the store at `path`; if missing, create it so that only its owner can access it.
+    """Open the store at `path`; if it is missing, create it so that only its owner can access it.
 
-    Errors use the name `name`. Raises StoreError for a file that is not a store, and for a file with several names,
-    because SQLite would write a separate log under each name.
+    Errors use the name `name`. Raises StoreError for a file that is not a store, and for a file with several hard
+    links, because SQLite would write a separate log for each.
     """
     make_private_folder(path.parent)
-    # Create a missing file, but do not open an existing one: closing it would release this process's locks on it, and
-    # another process could believe that it is the last to use the store, and delete the log in use. The lock ensures
-    # that no other thread has SQLite lock the file before this descriptor is closed.
+    # Create a missing file, but do not open an existing one: closing it would release this process's locks on it.
+    # Another process could then believe that it is the last to use the store, and delete the log in use. The thread
+    # lock ensures that SQLite does not lock the file in another thread before this descriptor is closed.
     with _creating, suppress(OSError):  # SQLite reports these errors itself
         os.close(open_private(os.path.realpath(path), os.O_RDWR | os.O_EXCL))
     connection = _open(path, patience)
@@ -277,7 +277,7 @@ class Disk:
         """
 
     def check(self) -> OSError | None:
-        """Check that the file is still the original one; return `lost`, the error if it is not."""
+        """Check that the file is still the original one; return `lost`, the error that is set if it is not."""
         try:
             status = self._path.stat()
         except OSError as error:

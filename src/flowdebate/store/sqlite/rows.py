@@ -212,5 +212,5 @@ def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, A
         if row.body is None and row.attempts < number:
             rows[key] = replace(row, kind=kind, request=request, attempts=number)
     ordered = sorted(rows.values(), key=lambda row: (row.seq is None, row.seq or 0, row.key))
-    # The file stores times, so that a commit needs no counter, whereas a run's readers see 1, 2, 3.
+    # The file stores times, so that a commit needs no counter; readers of a run see 1, 2, 3 instead.
     return [replace(row, seq=place) if row.seq else row for place, row in enumerate(ordered, start=after + 1)]

@@ -97,7 +97,7 @@ class SqliteStore(Store):
         await self._release_ended(run_id)
         dead_owners: list[
             str
-        ] = []  # dead owners, whose logs contain open steps until the commit, and are removed only afterwards
+        ] = []  # dead owners: their logs contain open steps until the commit, and are removed only afterwards
 
         def work(connection: sqlite3.Connection) -> StoredRun:
             self._check_version(connection)
@@ -194,7 +194,7 @@ class SqliteStore(Store):
             return number
 
         def work(connection: sqlite3.Connection) -> int:
-            """Handle finished steps, and runs of this owner not tracked yet."""
+            """Handle finished steps, and this owner's runs that are not tracked yet."""
             self._check_ownership(connection, run_id)
             if not self._open_steps.has_run(run_id):
                 self._track(connection, run_id, self._ensure_owner().id)

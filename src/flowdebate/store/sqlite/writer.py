@@ -44,7 +44,7 @@ class _Job(Job):
 
 
 class Writer:
-    """Executor of jobs, in order and each either completely or not at all, even if its caller is cancelled.
+    """Executor that runs jobs in order, each completely or not at all, even if its caller is cancelled.
 
     Writing to the page cache is quick, but waiting for locks or the disk is not. Therefore all writes from one turn of
     an event loop become one transaction in its next turn, and a thread syncs the disk once for all of them. Another
@@ -121,7 +121,7 @@ class Writer:
 
     @property
     def lost(self) -> OSError | None:
-        """Error of a failed sync, or FileNotFoundError if the file is gone; after it, no further jobs are executed."""
+        """Error of a failed sync, or FileNotFoundError if the file is gone; once set, it stops all further jobs."""
         return self._disk.lost
 
     @property
