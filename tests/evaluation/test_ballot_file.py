@@ -102,7 +102,7 @@ def test_functions_accept_the_path_of_a_ballot_file(tmp_path: Path) -> None:
 def test_sides_can_be_roles_of_systems(tmp_path: Path) -> None:
     """Games are played between systems.
 
-    Unusable ballots are skipped, as are those of a system against itself.
+    Unusable ballots are skipped, and so are games of a system against itself.
     """
     data: list[dict[str, Any]] = [
         {"item": "1", "order": ["PRO", "CON"], "systems": ["x", "y"], "choice": "CON"},

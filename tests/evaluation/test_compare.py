@@ -75,7 +75,7 @@ async def test_comparisons_stopped_by_a_limit_report_no_verdict() -> None:
 
 
 async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
-    """Criteria have means, and shares follow the weighted sums, as they do with a debate's judge."""
+    """Each criterion has a mean, and shares follow the weighted sums, as they do with a debate's judge."""
 
     def answer(request: ModelRequest) -> Reply:
         prompt = str(request.messages[-1]["content"])

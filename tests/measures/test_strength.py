@@ -68,7 +68,7 @@ def test_more_agreement_never_has_a_weaker_grade(
 
 @given(elections())
 def test_grades_above_split_require_a_majority(election: tuple[dict[str, int], int]) -> None:
-    """The majority is one of all eligible voters, and "contested" means that no proposal has a second vote."""
+    """A majority of all eligible voters is required, and "contested" means that no proposal has a second vote."""
     counts, eligible = election
     word = strength(counts, eligible=eligible)
     assert word in get_args(Strength)

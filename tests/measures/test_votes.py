@@ -114,7 +114,7 @@ def test_winner_leads_with_a_quorum(election: Election) -> None:
 def test_rules_require_a_share_of_all_voters(election: Election) -> None:
     """Depending on the rule, more than half, two thirds, or all of the votes are required.
 
-    Failed and spoiled votes do not count toward the threshold.
+    Failed and spoiled votes do not count towards the threshold.
     """
     result = election.count()
     if election.rule == "weighted" or result.winner is None:

@@ -179,7 +179,7 @@ async def test_a_timeout_inside_a_block_is_not_the_run_limit() -> None:
 
 
 def test_working_time_excludes_waits() -> None:
-    """The wait before a retry does not count toward the model's working time."""
+    """The wait before a retry does not count towards the model's working time."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -263,7 +263,7 @@ def test_a_model_is_opened_once_per_run_and_closed_at_its_end(
     leaves: bool,  # noqa: FBT001
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The model is closed whatever the outcome, and a failure to close it hides neither an output nor an error."""
+    """The model is closed whatever the outcome, and a failure to close it does not hide an output or an error."""
     block = sequencer(name="all").tap(generator(name="a")).then(generator(name="b"))
     model = Held(leaves=leaves)
     assert block.run_sync("?", model=model).output == "yes"

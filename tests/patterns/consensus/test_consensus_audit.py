@@ -99,7 +99,7 @@ def test_uncalled_agents_have_no_task() -> None:
 
 @pytest.mark.anyio
 async def test_cancelling_a_debate_cancels_its_pending_tasks() -> None:
-    """The tasks whose calls were already answered stay completed."""
+    """Tasks whose calls have already been answered remain completed."""
     reached = asyncio.Event()
 
     async def hang(call: Call) -> None:

@@ -288,7 +288,7 @@ def test_vote_takes_place_without_critiques() -> None:
 
 
 def test_debates_without_proposals_raise() -> None:
-    """The error lists each agent's failure, and the partial output is available from the run attached to it."""
+    """The error lists each agent's failure, and the run attached to the error has the partial output."""
     failing = failing_model(*(("proposal", name) for name in THREE), error=ProviderFailed("down", status=503))
     with pytest.raises(NoProposals, match=r"plan: no agent made a proposal \(ann: ProviderFailed: down") as caught:
         plan().run_sync(TASK, model=failing)

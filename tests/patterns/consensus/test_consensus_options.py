@@ -390,7 +390,7 @@ def test_divergence_threshold_above_convergence_is_rejected() -> None:
 
 
 def test_default_divergence_never_exceeds_convergence() -> None:
-    """Lowering the convergence threshold must not require setting the other one too."""
+    """Lowering the convergence threshold must not require lowering the divergence threshold as well."""
     assert ConvergenceOptions().lower_bound == 0.4
     assert ConvergenceOptions(None).lower_bound == 0.4
     assert ConvergenceOptions(0.3).lower_bound == 0.3

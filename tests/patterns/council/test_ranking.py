@@ -71,7 +71,10 @@ def test_all_pairs_are_neighbors_once_in_even_councils(count: int) -> None:
 
 @pytest.mark.parametrize("count", range(3, 41, 2))
 def test_nearly_all_pairs_are_neighbors_once_in_odd_councils(count: int) -> None:
-    """A Williams square needs an even number of answers: with an odd one, one step occurs twice and one never."""
+    """A Williams square needs an even number of answers.
+
+    With an odd number, one step occurs twice and another never occurs.
+    """
     pairs = count_neighbors(count, "all")
     assert len(pairs) == count * (count - 2)
     assert Counter(pairs.values()) == Counter({1: count * (count - 3), 2: count})

@@ -97,7 +97,7 @@ def test_claims_with_invented_quotes_change_nothing(quotes: list[str], why: str)
 
 
 def test_quotes_may_include_the_label_of_their_line() -> None:
-    """A local model was seen to copy the label of the line along with the words it quoted from the lease."""
+    """A local model has been observed to copy the label of a line along with the words it quoted from the lease."""
     raw = run_critique(model_of(quotes=[f"Settled by: {QUOTE}"])).output
     assert (raw.outcome, raw.claims[0].evidence[0].quote) == ("revised", QUOTE)
 

@@ -68,7 +68,7 @@ def run_debate(model: Small, **options: Any) -> Any:
 def test_sides_begin_with_their_own_facts_verbatim() -> None:
     """Each fact is used once, beginning with the clearest.
 
-    A side without facts argues without any, and every quote is verified.
+    A side that has no facts argues without them, and every quote is verified.
     """
     model = Small()
     raw = run_debate(model).raw
@@ -88,7 +88,7 @@ def test_sides_begin_with_their_own_facts_verbatim() -> None:
 
 @pytest.mark.parametrize("strays", [1, 2])
 def test_turns_that_end_on_the_other_side_are_retried(strays: int) -> None:
-    """The retry begins with other opening words, and its answer is used in any case."""
+    """The retry begins with different opening words, and its answer is used in any case."""
     result = run_debate(Small(strays=strays))
     retries = [event for event in result.events if event.kind == "call_retried"]
     assert [(event.error, event.message) for event in retries] == [("Strayed", f"It ends on the side of {OFFICE!r}")]

@@ -156,7 +156,7 @@ def raw_of(details: Any) -> Any:
 def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
     """An application's debate has no plan, so the fork itself records its additional rounds.
 
-    Other patterns cannot continue.
+    Runs of other patterns cannot be continued.
     """
     counting = Counting()
     city = debate(name="city", debaters=SIDES, synthesizer=False, max_rounds=1)

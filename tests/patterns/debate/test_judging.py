@@ -166,7 +166,7 @@ def test_ties_include_all_leaders() -> None:
     [("It was not answered.", "For for: It was not answered."), ("# Issues\n\nNone.", "For for:\n\n# Issues\n\nNone.")],
 )
 def test_reasons_with_several_paragraphs_keep_their_headings(reasoning: str, line: str) -> None:
-    """In a tie, the reasons follow the findings from the ballots, and a Markdown heading must begin its own line."""
+    """In a tie, the reasons follow the findings from the ballots, and a Markdown heading must start on its own line."""
     model = _scoring_model(lambda order, _: dict.fromkeys(order, 50.0) | {order[0]: 70.0}, reasoning=reasoning)
     verdict = _run_debate(model, judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
     assert verdict.winner is None

@@ -57,7 +57,7 @@ def test_names_are_omitted_by_default(transcript: Entries) -> None:
     st.booleans(),
 )
 def test_invalid_transcripts_are_rejected(text: str, names: bool) -> None:  # noqa: FBT001
-    """A transcript can be read in only one way, and anything else raises a `ViewError`."""
+    """A valid transcript can be parsed in only one way, and anything else raises a `ViewError`."""
     try:
         transcript = parse_entries(text, names=names)
     except ViewError:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 def test_rounds_call_each_persona_and_the_moderator_once() -> None:
-    """A round with N personas takes N + 1 calls, of which the moderator's is the last."""
+    """A round with N personas takes N + 1 calls, and the moderator's is the last."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", SETTLED)
     result = deal().run_sync(TOPIC, model=model)
     model.assert_complete()
