@@ -108,7 +108,7 @@ def test_a_model_call_costs_a_bounded_number_of_function_calls(short_count: Coun
 def test_a_call_in_a_long_debate_costs_no_more_than_in_a_short_one(
     short_count: Counter[str], long_count: Counter[str]
 ) -> None:
-    """Each of 121 calls costs as much as each of 13, so the cost per call does not grow with the transcript."""
+    """A call costs as much in a debate of 121 calls as in one of 13, so its cost does not grow with the transcript."""
     assert long_count.total() / 121 < 1.15 * short_count.total() / 13, (long_count - short_count).most_common(15)
 
 
@@ -129,7 +129,7 @@ def test_the_memory_of_a_result_is_bounded() -> None:
 
 
 def test_each_argument_is_scanned_once_for_names(long_count: Counter[str]) -> None:
-    """There are 100 arguments and the briefing, and each appears in many prompts."""
+    """The 100 arguments and the briefing each appear in many prompts."""
     assert long_count["Names.find"] == 101
 
 

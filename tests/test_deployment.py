@@ -124,7 +124,10 @@ def test_compose_builds_this_repository_and_mounts_its_patterns(name: str) -> No
 
 @pytest.mark.parametrize("name", ["image", "build"])
 def test_locked_versions_satisfy_the_project(name: str) -> None:
-    """Each requirement has one exact version with hashes and without an address. `make lock` updates them."""
+    """Each requirement is pinned to one exact version, with hashes and without an address.
+
+    `make lock` updates the pins.
+    """
     text = (DEPLOY / "requirements" / f"{name}.txt").read_text("utf-8")
     assert "://" not in text
     entries = [entry for entry in text.replace(" \\\n", "").splitlines() if not entry.startswith("#")]

@@ -91,7 +91,7 @@ TYPED = {
 
 @pytest.mark.parametrize("words", TYPED)
 def test_typical_queries_match_a_section_of_their_page(collected_pages: Path, words: str) -> None:
-    """Sections with all words of the query precede those with some. Words in code are ignored."""
+    """Sections that contain all words of the query precede those that contain some. Words in code are ignored."""
     prose = re.sub(
         r"^```.*?^```$", "", (collected_pages / f"{TYPED[words]}.md").read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
     )

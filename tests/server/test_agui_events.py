@@ -152,7 +152,7 @@ def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
 
 @given(any_play())
 def test_a_reset_replays_the_run(play: Play) -> None:
-    """From before a reset, only the client's own messages remain."""
+    """Of the messages from before a reset, only the client's own remain."""
     run = carry_out(play)[0]
     client = AgUiClient()
     ui = AgUi(thread_id="thread", run_id="run")
@@ -253,7 +253,7 @@ def test_tool_calls_belong_to_their_caller() -> None:
     ids=["an object", "another value", "none"],
 )
 def test_application_state_keeps_its_keys(state: object, remaining: dict[str, Any]) -> None:
-    """The library's own keys are kept apart under `flowdebate`."""
+    """The library's own keys are kept separately under `flowdebate`."""
     run = carry_out(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
     ui = AgUi(thread_id="thread", run_id="run", state=state)
     client = AgUiClient().read([*ui.start(run.details), *ui.finish(run.details)])

@@ -63,7 +63,7 @@ def test_the_debater_page_has_a_text_field(stage: Stage) -> None:
 
 
 def test_every_participant_gets_a_link(stage: Stage) -> None:
-    """Participants who join later get a link too, but nobody does after the run."""
+    """Participants who join later get a link too, but nobody gets one after the run has ended."""
     run_id = waiting_run(stage, options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     page = stage.http.get(f"/runs/{run_id}").text
     assert re.findall(r'data-link="&#34;(.*?)&#34;"', page) == ["debate-debater-Ann", "debate-judge"]
@@ -163,9 +163,9 @@ def test_hostile_text_in_a_form_is_escaped(stage: Stage) -> None:
 
 
 def test_a_judge_with_a_link_sees_no_more_than_a_model() -> None:
-    """Neither the page nor the JSON behind the link reveals names, not even inside arguments.
+    """The page and the JSON behind the link do not reveal any names, even inside arguments.
 
-    The run is marked afterwards.
+    Afterwards, the run page lists the names that were hidden.
     """
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:

@@ -56,7 +56,10 @@ def is_gone(connection: socket.socket) -> bool:
 
 
 def test_a_response_never_waits_for_the_client() -> None:
-    """The head and the body are two packets. By default, the second one would wait 40 ms for an acknowledgment."""
+    """The head and the body are sent as two packets.
+
+    By default, the second one would wait 40 ms for an acknowledgment.
+    """
     with bind_socket("test", 0) as bound, socket.create_connection(bound.getsockname()):
         accepted, _ = bound.accept()
         with accepted:

@@ -144,7 +144,7 @@ def test_another_process_follows_the_journal(tmp_path: Path) -> None:
 
 
 def test_several_runs_share_a_connection(stage: Stage) -> None:
-    """Each event of /events?runs=a,b names its run, and its id contains the positions in both of them."""
+    """Each event of /events?runs=a,b names its run, and its id contains the positions in both runs."""
     ids = [stage.finished(runId=name) for name in ("a", "b")]
     frames = [frame for frame in stage.frames(f"/events?runs={','.join(ids)}") if frame.event != "text_delta"]
     for run_id in ids:
@@ -174,7 +174,7 @@ def test_a_connection_can_follow_twenty_runs(stage: Stage, runs: str) -> None:
 
 
 def test_unknown_runs_cannot_be_followed(stage: Stage) -> None:
-    """The server answers 404 before any event."""
+    """The server responds with 404 before it sends any event."""
     assert stage.get("/runs/nothing/events").status_code == 404
     assert stage.get(f"/events?runs={stage.finished()},nothing").status_code == 404
 

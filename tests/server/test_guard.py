@@ -194,7 +194,7 @@ def test_a_token_in_the_url_becomes_a_cookie(shared_stage: Stage) -> None:
 
 
 def test_the_cookie_is_limited_to_its_path(shared_stage: Stage) -> None:
-    """Without the secret path, the cookie opens neither a page nor the API."""
+    """Without the secret path, the cookie gives no access to the pages or the API."""
     with httpx2.Client(base_url=shared_stage.url, trust_env=False, verify=False) as browser:
         cookie = browser.get("/", params={"token": TOKEN}).headers["set-cookie"].partition(";")[0]
     root, run_id = browser_root(TOKEN), shared_stage.finished()
@@ -285,7 +285,7 @@ def test_the_exchange_redirects_only_to_this_server(shared_stage: Stage, path: s
 
 
 def test_the_health_check_needs_no_token(shared_stage: Stage) -> None:
-    """Processes that have no token can check whether the server is up, and learn nothing else."""
+    """Processes that have no token can check whether the server is up but learn nothing else."""
     answer = send(shared_stage, Case("health", 200, path="/api/v1/health", token=False))
     assert json.loads(answer.body)["status"] == "ok"
 
@@ -448,7 +448,7 @@ LOCAL = ("ollama/x", "vllm/x", "lmstudio/x", "llama-server/x")
 
 @pytest.mark.parametrize("model", LOCAL)
 def test_a_request_cannot_name_a_local_server(shared_stage: Stage, model: str) -> None:
-    """Any service on a local port would receive the request.
+    """Any service on a local port would otherwise receive the request.
 
     Every option that takes model names is checked, even for forks.
     """

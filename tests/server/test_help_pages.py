@@ -60,7 +60,7 @@ def test_a_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> N
 
 
 def test_references_are_urls_if_a_public_address_is_set() -> None:
-    """`ADDRESS` is the only definition of the public address."""
+    """The public address is defined only in `ADDRESS`."""
     address = "https://docs.example/"
     assert cite("models#effort", address=address) == "https://docs.example/models/#effort"
     assert cite("cli", address=address) == "https://docs.example/cli/"

@@ -95,7 +95,7 @@ def test_a_human_judge_with_a_link_sees_no_names() -> None:
 
 
 def test_a_role_link_covers_all_turns(stage: Stage) -> None:
-    """Each person has one link for the whole run, and sees what was contributed since the previous turn."""
+    """Each person has one link for the whole run and sees what has been contributed since their last turn."""
     run_id = waiting_run(stage, **WITH_BOTH)
     links = {
         role: stage.post(f"/runs/{run_id}/links", {"role": role, "seconds": 60}).json() for role in (ANN, BEN, JUDGE)
@@ -155,7 +155,7 @@ def test_an_unchanged_page_is_not_sent_again(stage: Stage) -> None:
 
 
 def test_a_role_link_gives_no_other_access(stage: Stage) -> None:
-    """Requests for other roles and other runs stay closed."""
+    """The link does not open requests for other roles or other runs."""
     run_id, other = waiting_run(stage, **WITH_BOTH), waiting_run(stage, **WITH_JUDGE)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()
     judging = stage.get(f"/runs/{other}/requests").json()[0]
@@ -209,7 +209,7 @@ def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
 
 
 def test_the_link_page_links_to_no_other_page(stage: Stage) -> None:
-    """The code in the link works neither as a token, nor for the run, another request, or a longer path."""
+    """The code in the link does not work as a token, or for the run, another request or a longer path."""
     run_id = waiting_run(stage)
     path = stage.post(f"/runs/{run_id}/links").json()["path"]
     code = path.rpartition("/")[2]
@@ -255,7 +255,7 @@ def test_links_survive_a_restart_with_the_same_token(tmp_path: object) -> None:
 
 @given(st.text() | st.text(alphabet="abcXYZ019-_.=", min_size=1))
 def test_an_unsigned_code_is_rejected(code: str) -> None:
-    """Whatever the path segment, an unsigned one is rejected without a server error."""
+    """Any path segment that is not signed is rejected without a server error."""
     assert Links(TOKEN).read(code) is None
 
 
@@ -285,7 +285,10 @@ def test_link_duration_is_limited(stage: Stage, seconds: float) -> None:
 
 
 def test_a_repeated_answer_counts_once(stage: Stage) -> None:
-    """A repeated answer does not answer the next round unless it names that path. A different answer counts as new."""
+    """A repeated answer does not answer the next round unless it names that round's path.
+
+    A different answer counts as new.
+    """
     run_id = waiting_run(stage, options={"max_rounds": 3, "debaters": SIDES, "humans": ["Ann"]})
     assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."}).status_code == 200
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"

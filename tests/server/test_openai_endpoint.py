@@ -105,7 +105,7 @@ def wait_for_status(stage: Stage, run_id: str, *, other_than: str = "running") -
 def test_patterns_are_listed_as_models(client: openai.OpenAI) -> None:
     """Each registered or built-in pattern is listed twice, once as a model that returns only the answer.
 
-    A handoff has no answer.
+    A handoff has no answer, so it is listed only once.
     """
     names = [model.id for model in client.models.list()]
     own_patterns = ["debate/rent", "debate/waits", "debate/poet"]
@@ -328,7 +328,7 @@ def test_a_response_supports_instructions_schema_and_usage() -> None:
 
 
 def test_a_failed_or_incomplete_response_has_a_status() -> None:
-    """A failed run is an error, which in a stream is the last event. A limit makes the response incomplete."""
+    """A failed run is an error; in a stream, the error is the last event. A limit makes the response incomplete."""
 
     def broken(_: ModelRequest) -> Any:
         raise ValueError("no")
@@ -464,7 +464,7 @@ def test_optional_tools_are_ignored_and_reported_in_a_header(client: openai.Open
 @pytest.mark.parametrize("model", ["flowdebate/debate", "flowdebate/debate:answer"])
 @pytest.mark.parametrize("choice", [FORCED, "required"])
 def test_a_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, model: str, choice: Any) -> None:
-    """If a single tool is required, it is used as a schema, with and without a stream."""
+    """If a single tool is required, it is used as the schema, with or without streaming."""
     (call,) = (completion := ask(client, model, tools=[TOOL], tool_choice=choice)).choices[0].message.tool_calls
     assert (call.function.name, json.loads(call.function.arguments)) == ("plan", {"steps": ["cap", "build"]})
     assert (completion.choices[0].finish_reason, completion.choices[0].message.content) == ("tool_calls", None)
@@ -700,7 +700,7 @@ def test_leaving_a_stream_cancels_the_run() -> None:
 
 
 def test_leaving_before_the_answer_cancels_the_run() -> None:
-    """Closing the connection cancels the run even if the request asked for no stream."""
+    """Closing the connection cancels the run even if the request did not ask for a stream."""
     gate = Gate(answer)
     with staged(lambda: make_service(gate), openai=True) as stage:
         connection = HTTPConnection(stage.url.removeprefix("http://"), timeout=HTTP_TIMEOUT)

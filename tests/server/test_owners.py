@@ -293,7 +293,7 @@ def test_every_route_requires_a_key(all_protocols: Stage) -> None:
 
 
 def test_no_route_exposes_data_of_another_user(all_protocols: Stage) -> None:
-    """No response to Ben contains a text that Ann wrote or received, and his requests change nothing."""
+    """No response to Ben contains text that Ann wrote or received, and his requests change nothing."""
     url, keys = all_protocols.url, {name: {"x-key": f"key-of-{name}"} for name in ("ann", "ben")}
     with (
         httpx2.Client(base_url=url, headers=keys["ann"], trust_env=False, verify=False) as ann,

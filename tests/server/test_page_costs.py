@@ -135,7 +135,7 @@ def store_long_debate(turns: int, text_of: Callable[[int], str] = make_markdown)
 
 
 def test_most_of_a_page_is_text() -> None:
-    """Markup adds less than half to the compressed text of 100 turns.
+    """Markup increases the compressed size of 100 turns by less than half.
 
     Each turn has 1,000 characters from our documentation.
     """

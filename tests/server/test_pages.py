@@ -76,7 +76,7 @@ def test_a_run_has_a_page(stage: Stage) -> None:
 def test_the_full_question_is_on_the_run_page(stage: Stage) -> None:
     """Lists shorten the question to one line.
 
-    Run and vote pages show all of it, including the joiners of its script.
+    Run and vote pages show all of it, including the joiners that its script requires.
     """
     question = "क्\u200dया हम बदलें?\n\n" + "The build takes long. " * 60 + "Should we move to a monorepo?"
     sides = [{"name": "one", "stance": "One repository"}, {"name": "many", "stance": "Many"}]
@@ -97,7 +97,7 @@ def test_page_assets_are_served(shared: Stage, name: str) -> None:
 
 
 def test_pages_are_small() -> None:
-    """All assets together are smaller than 150 KB, and than 60 KB when compressed."""
+    """All assets together are smaller than 150 KB, or 60 KB when compressed."""
     contents = list(assets().values())
     assert sum(map(len, contents)) < 150_000
     assert sum(len(gzip.compress(content)) for content in contents) < 60_000

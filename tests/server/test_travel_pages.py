@@ -30,7 +30,7 @@ def get_page(stage: Stage, path: str) -> str:
 
 
 def test_steps_are_links(stage: Stage) -> None:
-    """Without scripts, each step links to the run at that time, and the last link leads to the last step."""
+    """Without scripts, each step links to the run as it was at that time, and the last link leads to the last step."""
     run_id = stage.finished()
     page = get_page(stage, f"/runs/{run_id}/travel")
     assert re.findall(r'href="\?step=(\d)" aria-label="([^"]+)"', page) == [

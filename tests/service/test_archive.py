@@ -95,7 +95,7 @@ async def test_votes_are_weighted_by_recorded_outcomes(make_service: Service) ->
 
 
 async def test_every_owner_has_a_separate_archive(make_service: Service) -> None:
-    """Nobody sees findings from debates of other owners, whatever their names are."""
+    """Nobody sees findings from other owners' debates, whatever the owners are called."""
     ann, ben = OwnedService(make_service, "ann"), OwnedService(make_service, "ben\n" + "x" * 300)
     await finish_debate(ann)
     await finish_debate(make_service)

@@ -90,7 +90,7 @@ def replace_value(value: Any, path: tuple[Any, ...], to: Any) -> Any:
 
 @pytest.mark.parametrize("index", slow_but_first(LINES))
 def test_an_invalid_value_breaks_only_its_run(index: int) -> None:
-    """Every value of an export is replaced by values of wrong types.
+    """Each value in an export is replaced with values of the wrong types.
 
     Either the import rejects the export and names the location, or the run can be listed, shown and verified. `make
     soak-attacks` tries every combination.
@@ -126,7 +126,7 @@ def test_an_invalid_value_breaks_only_its_run(index: int) -> None:
     ],
 )
 def test_a_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wrong: Any) -> None:
-    """Examples are a fraction in place of an integer, text that is not valid UTF-8, and a missing mean."""
+    """The value may be a fraction in place of an integer, text that is not valid UTF-8, or a missing mean."""
     lines = asyncio.run(exported_pattern(pattern))
     path = tuple(int(part) if part.isdigit() else part for part in ("run", *place.split(".")))
     line = json.dumps(replace_value(json.loads(lines[0]), path, wrong))
@@ -134,7 +134,7 @@ def test_a_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wr
 
 
 def test_an_invalid_value_of_a_failed_call_breaks_only_its_run() -> None:
-    """The journal of a failed run holds its failures as text, and anybody could have written them."""
+    """The journal of a failed run stores its failures as text that anybody could have written."""
 
     def fails(request: ModelRequest) -> str | dict[str, Any]:
         if "con" in request.block:

@@ -152,7 +152,7 @@ def test_retries_count_individually() -> None:
 
 
 def test_unreported_tokens_and_money_are_estimated() -> None:
-    """Requests count with their estimate at first, and then with the reported usage. Deleted runs still count."""
+    """Each request first counts with its estimate and later with its reported usage. Deleted runs still count."""
 
     async def run() -> None:
         price = {"function": Price(prompt=1.0, completion=2.0)}
@@ -195,7 +195,7 @@ def test_reported_usage_replaces_the_estimate() -> None:
 @pytest.mark.parametrize("of", ["budget", "owner_budget"])
 @pytest.mark.parametrize("field", ["seconds", "working_seconds"])
 def test_time_limits_are_not_part_of_a_budget(field: str, of: str) -> None:
-    """A time limit in a budget is an error at once."""
+    """A budget with a time limit raises an error at once."""
     with pytest.raises(ConfigurationError, match=rf"Service: `{of}\.{field}` cannot be set"):
         Service(store="memory:", **{of: Limits(**{field: 5})})  # type: ignore[arg-type]
 
@@ -230,7 +230,7 @@ def test_a_cancelled_store_access_keeps_the_figures_correct(tmp_path: Path) -> N
 def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exhausted budget does not affect other owners.
 
-    The error says when the budget starts again, even for a slow clock.
+    The error says when the next budget begins. A clock that is behind does not bring back an earlier budget.
     """
     now = 1_000.5 * 86_400
     monkeypatch.setattr("flowdebate.runs.limits.time.time", lambda: now)

@@ -149,7 +149,7 @@ async def test_mcp_hosts_have_a_critique_tool() -> None:
 
 
 def test_chat_and_ag_ui_clients_can_run_a_critique() -> None:
-    """A chat gets the transcript, or with `:answer` only the answer, at the top level."""
+    """A chat client gets the transcript, or only the answer if the model name ends in `:answer`."""
     message = {"role": "user", "content": QUESTION}
     with staged(lambda: Service(store="memory:", model=model_of(quotes=APART)), openai=True, ag_ui=True) as stage:
         names = ("flowdebate/critique", "flowdebate/critique:answer")

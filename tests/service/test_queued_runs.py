@@ -228,7 +228,7 @@ async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None
 
 
 async def test_the_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
-    """The rejection ends the wait for the run, until some worker has the pattern."""
+    """While no worker has the pattern, waiting for the run returns the rejection."""
     without = fleet.workers(patterns={"other": fleet.workers().patterns["mixed"]})
     async with make_service(fleet.workers()) as service, fleet.working(without):
         run = await service.begin("city", QUESTION)
@@ -342,7 +342,7 @@ async def frames(http: httpx2.AsyncClient, path: str, **headers: str) -> AsyncIt
 async def test_workers_respect_the_budget_of_an_owner(fleet: Fleet) -> None:
     """In PostgreSQL, all processes share the budget.
 
-    Other owners continue, and status 429 names the budget and says when it ends.
+    Other owners continue. The response with status 429 names the budget and says when it will be renewed.
     """
     workers = fleet.workers(owner_budget=Limits(calls=CALLS + 1))
     ann, bob = ({"owner": f"{name} {workers.name}"} for name in ("ann", "bob"))

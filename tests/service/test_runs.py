@@ -72,7 +72,7 @@ async def test_filters_apply_to_all_pages() -> None:
 
 
 async def test_a_list_reads_no_more_than_it_needs() -> None:
-    """Examples are a page of 20 runs out of 1,000, the newest run that can be resumed, and a loop that ends early."""
+    """Few runs are read for a page of 20 out of 1,000, for the newest resumable run, or for a loop that ends early."""
     store = await filled_store(["complete"] * 900 + ["left_behind"] * 30 + ["complete"] * 70)
     assert len(await list_runs(store, limit=20)) == 20
     assert store.count <= 50

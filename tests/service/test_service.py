@@ -176,7 +176,7 @@ async def test_readers_joining_at_any_time_get_the_same_events() -> None:
 
 
 async def test_a_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
-    """Each read of the journal returns the beginning of the events, and the last read returns all of them."""
+    """Each read of the journal returns the events so far, and the last read returns all of them."""
     file = tmp_path / "runs.sqlite3"
     code = (
         "import asyncio, sys\n"
@@ -226,7 +226,7 @@ async def test_the_document_of_a_run_in_progress_has_its_transcript() -> None:
 
 @pytest.mark.parametrize("synthesizer", [None, False], ids=["an output", "none"])
 async def test_the_document_of_a_registered_pattern_has_its_output(synthesizer: Any) -> None:
-    """As for a plan, the output is what the synthesizer wrote. It is omitted if it equals the raw output."""
+    """As with a plan, the output is what the synthesizer wrote. It is omitted if it equals the raw output."""
     async with Service(
         {"it": rent_debate(synthesizer=synthesizer)}, store="memory:", model=constant_model()
     ) as service:

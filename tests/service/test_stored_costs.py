@@ -37,7 +37,7 @@ async def test_a_stored_run_has_its_cost() -> None:
 
 
 async def test_displayed_costs_have_a_currency_and_price_date() -> None:
-    """A run from before prices were recorded has only the number."""
+    """For a run stored before prices were recorded, only the number is displayed."""
     store = MemoryStore()
     with vendors():
         result = await RENT.run("Should rents be capped?", model="openai/gpt-5-mini", store=store)

@@ -223,7 +223,7 @@ def test_an_archive_name_is_a_short_line_of_text(name: Any) -> None:
 
 @pytest.mark.parametrize("store", [False, True, 7, ""])
 def test_an_archive_requires_a_store(store: Any) -> None:
-    """The error lists the stores that are possible."""
+    """The error lists the possible stores."""
     with pytest.raises(ConfigurationError, match="stored_archive: `store` must be"):
         stored_archive(store)
 

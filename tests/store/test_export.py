@@ -217,7 +217,7 @@ async def test_a_run_in_progress_can_be_exported() -> None:
 
 
 async def test_invalid_json_is_not_exported() -> None:
-    """A run that does not exist cannot be exported."""
+    """A run that does not exist cannot be exported either."""
     store = MemoryStore()
     for number, given_ in enumerate((float("nan"), object(), {1, 2})):
         await store.create(make_header(f"r{number}", input=given_))
@@ -399,7 +399,7 @@ async def test_a_truncated_export_is_reported() -> None:
 
 
 async def test_an_overlong_line_is_rejected_unread(tmp_path: Path) -> None:
-    """An overlong line must cost neither memory nor time."""
+    """An overlong line must not cost memory or time."""
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
         file.truncate(65_000_000)
@@ -506,7 +506,7 @@ async def test_a_trusted_file_is_imported_unchanged() -> None:
 
 
 def test_the_schema_is_a_valid_json_schema() -> None:
-    """The schema follows draft 2020-12. It contains the version of the format and the fields and values of the rows."""
+    """The schema follows draft 2020-12. It contains the format version and the fields and values of the rows."""
     schema = export_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$defs"]["run_line"]["properties"]["format"]["const"] == 1

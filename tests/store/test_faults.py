@@ -113,7 +113,7 @@ async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None
 
 
 async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    """The file system has 256 kB. If the user may not mount one, the test is skipped."""
+    """The file system holds 256 kB. If the user may not mount one, the test is skipped."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount, unmount = shutil.which("mount"), shutil.which("umount")
@@ -354,7 +354,7 @@ async def test_a_non_database_file_is_reported(tmp_path: Path, content: bytes) -
 
 @pytest.mark.parametrize("application", [0, 7])
 async def test_a_database_of_another_program_is_reported(tmp_path: Path, application: int) -> None:
-    """A database of another program has other tables or another application id."""
+    """Such a database has different tables or a different application id."""
     path = tmp_path / "runs.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA application_id = {application}")
@@ -477,7 +477,7 @@ async def test_a_commit_survives_double_cancellation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["", "sys.exit(0)", "os.kill(os.getpid(), signal.SIGINT)"])
 async def test_pending_writes_finish_before_the_process_ends(tmp_path: Path, end: str) -> None:
-    """The tasks that wrote them have been cancelled, and the event loop is closed."""
+    """The tasks that requested the writes have been cancelled, and the event loop is closed."""
     code = f"""
     signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
 
@@ -537,7 +537,7 @@ async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -
 
 
 def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
-    """The loop was stopped before its next iteration, so the next user of the store finishes them."""
+    """The loop was stopped before its next iteration, so the next user of the store finishes the writes."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     asyncio.run(store.create(make_header()))
     loop = asyncio.new_event_loop()
@@ -556,7 +556,7 @@ def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
 
 
 async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -> None:
-    """A failed sync is not retried: a second one may report success although the data of the first is lost."""
+    """A failed sync is not retried: a second one may report success although the first one's data is lost."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(make_header())
     broken = OSError(errno.EIO, "Input/output error")
@@ -584,7 +584,7 @@ async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -
 
 
 async def test_log_size_is_bounded(tmp_path: Path) -> None:
-    """Even many concurrent tasks that all write do not make the log grow further."""
+    """Even many tasks writing concurrently do not make the log grow further."""
     path = tmp_path / "runs.sqlite3"
     store, longest = SqliteStore(path), 0
     with patch.object(writer, "_LOG_JOBS", 50):

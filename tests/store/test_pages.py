@@ -195,7 +195,7 @@ async def test_sqlite_keeps_no_listed_rows_in_memory(tmp_path: Path) -> None:
 
 
 async def test_ids_with_invalid_unicode_are_listed_in_one_order(tmp_path: Path) -> None:
-    """A database stores an unpaired surrogate escaped and sorts by the escaped text.
+    """A database stores an unpaired surrogate in escaped form and sorts by the escaped text.
 
     The in-memory store does the same.
     """

@@ -104,7 +104,7 @@ async def test_closed_sessions_are_reopened(postgres_server: Server, own_schema:
 
 
 async def test_an_owner_reconnects_automatically(postgres_server: Server, own_schema: str) -> None:
-    """During a long call without writes, another session soon holds the lock."""
+    """If the owner loses its session during a long call without writes, its new session soon holds the lock."""
     store = PostgresStore(postgres_server.url, schema=own_schema)
     await store.create(header("r"))
     (before,) = execute_as_admin(postgres_server, HOLDER, store._owner.id)
@@ -354,7 +354,7 @@ async def test_a_newer_schema_is_not_modified(postgres_server: Server, own_schem
 
 
 async def test_an_unusable_database_is_reported_clearly(postgres_server: Server) -> None:
-    """The password may be wrong, or the database, the server or PostgreSQL missing.
+    """The password may be wrong, or the database, the server or PostgreSQL itself may be missing.
 
     StoreError names the address without its password.
     """

@@ -76,7 +76,7 @@ async def test_tool_arguments_and_results_are_content() -> None:
 
 
 async def test_error_messages_are_not_exported() -> None:
-    """Of skipped failures and application errors, only the class is exported."""
+    """For skipped failures and application errors, only the class is exported."""
 
     class Own(Exception):
         pass

@@ -151,7 +151,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", VARIANTS)
 async def test_reports_with_any_options_are_verified(name: str) -> None:
-    """Examples are random draws, measures and additional calls."""
+    """The options include random draws, measures and additional calls."""
     finding = await verify_report(await make_report(*VARIANTS[name]))
     assert (finding.outcome, finding.problems) == ("verified", ())
 
@@ -228,7 +228,7 @@ async def test_a_run_ended_by_a_limit_is_verified(calls: int) -> None:
 
 
 async def test_an_unfinished_run_is_verified() -> None:
-    """The run is in progress or waits for a person, but its transcript must follow from the answers so far."""
+    """The run is in progress or waiting for a person, but its transcript must follow from the answers so far."""
     waits = {**SHORT, "humans": ["judge"], "suspend": True}
     assert (await verify_report(await make_report("debate", waits))).outcome == "verified"
     reached = asyncio.Event()
@@ -389,7 +389,7 @@ async def test_a_plan_of_another_version_is_unknown() -> None:
 
 
 async def test_an_export_is_verified_run_by_run(tmp_path: Path) -> None:
-    """Without a page, results are compared with those that follow from the answers. Stdin can have any line ends."""
+    """Without a page, results are compared with those that follow from the answers. Stdin can have any line endings."""
     journal = extract_journal(REPORT)
     file = tmp_path / "runs.jsonl"
     file.write_bytes(journal.replace("\n", "\r\n").encode())

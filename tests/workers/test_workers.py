@@ -100,7 +100,7 @@ async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_only_the_run_that_kills_its_workers_is_abandoned(fleet: Fleet) -> None:
-    """The poison run crashes its workers twice next to other runs and three times alone.
+    """The poison run crashes its workers twice alongside other runs and three times on its own.
 
     The other runs are completed with few repeated calls.
     """
@@ -688,7 +688,7 @@ async def test_a_worker_without_the_pattern_reports_it(fleet: Fleet, difference:
 
 
 async def test_duplicate_deliveries_are_ignored_and_abandoned_runs_are_found(fleet: Fleet) -> None:
-    """A worker leaves a run to the worker that executes it, and takes over once that one is gone."""
+    """A worker leaves a run to the worker that is executing it, and takes over once that worker is gone."""
     workers, second_store = fleet.workers(), PostgresStore(fleet.given["url"], schema="fleet")
     run_id = await workers.submit("city", "How?")
     await second_store.take(run_id)

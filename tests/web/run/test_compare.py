@@ -64,7 +64,7 @@ def test_changes_are_whole_words() -> None:
 
 
 def test_long_text_is_compared_quickly() -> None:
-    """A hostile text is replaced as a whole."""
+    """Hostile text is replaced as a whole."""
     one, other = "a " * 50_000, "a b " * 25_000
     start = time.perf_counter()
     pieces = changes(one, other)
@@ -81,7 +81,7 @@ def test_equal_beginnings_collapse() -> None:
 
 
 def test_steps_of_only_one_run_keep_their_position() -> None:
-    """The steps that only one run has follow the same step as in their own run."""
+    """A step that only one run has follows the same step as it does in that run."""
     rows = compare_runs(make_calls("a", "c", "e"), make_calls("b", "a", "d", "c"), fork=None)
     assert summarize(rows) == [(None, "b"), (1, 1), (None, "d"), (2, 2), ("e", None)]
 
@@ -144,7 +144,7 @@ def test_dissimilar_texts_are_shown_unchanged() -> None:
 
 @given(one=TEXTS, other=TEXTS)
 def test_sides_keep_all_words(one: str, other: str) -> None:
-    """No word of a side's text is lost, whatever its marks and line ends."""
+    """No word of a side's text is lost, whatever its marks and line endings."""
     for part in compare_runs([make_call("a", one or "x")], [make_call("a", other or "x")], fork=None):
         if isinstance(part, Pair):
             for side, text in ((part.one, one or "x"), (part.other, other or "x")):
