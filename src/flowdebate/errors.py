@@ -235,7 +235,7 @@ class ModelError(FlowDebateError):
     retry_after: float | None = None
     """Waiting time in seconds requested by the endpoint; None if it requested none."""
     providers_fault: bool = True
-    """True if a debate may continue without this answer; False for errors to be fixed in the application or
+    """True if a debate may continue without this answer; False for errors that have to be fixed in the application or
     its tests.
     """
 
@@ -473,7 +473,7 @@ class RealModelForbidden(ModelError):
 
 
 class CassetteMismatch(ModelError, AssertionError):
-    """A replayed run made a call missing from the cassette, or left recorded calls unused."""
+    """A replayed run made a call that is missing from the cassette, or left recorded calls unused."""
 
     providers_fault = False
 
@@ -557,9 +557,10 @@ class LimitReached(FlowDebateError):
 
 
 class BudgetReached(LimitReached):
-    """A budget shared by several runs is used up, such as a service's budget for all its runs. `budget` is its name.
+    """A budget shared by several runs is used up, such as a service's budget for all its runs.
 
-    An owner's daily budget is reset at `until`, in seconds since the epoch; None for other budgets.
+    `budget` is the budget's name. `until` is the time at which an owner's daily budget is reset, in seconds since the
+    epoch; None for other budgets.
 
     >>> str(BudgetReached("calls", limit=1000, used=1000))
     'the budget of all runs is reached: 1,000 of 1,000 calls used'
@@ -669,7 +670,7 @@ class ViewError(FlowDebateError):
 
 
 class BadFile(FlowDebateError):
-    """A file named by the user cannot be used: it is missing, too large, or of the wrong kind.
+    """A file named by the user cannot be used: for example, it is missing, too large, or of the wrong kind.
 
     >>> str(BadFile("debate.toml", "is larger than 1 MB"))
     'debate.toml: is larger than 1 MB'

@@ -94,7 +94,7 @@ class Condition(ABC):
 
 
 StopWhen: TypeAlias = Condition | Callable[["Context"], bool | Awaitable[bool]]
-"""Argument for `terminate_when=`: a condition, or a sync or async function of `(ctx)` returning True or False."""
+"""Argument for `terminate_when=`: a condition, or a sync or async function of `(ctx)` that returns True or False."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def tokens(number: int) -> Condition:
 def seconds(number: float) -> Condition:
     """Stop when at least `number` seconds have passed since the run first started.
 
-    Any time before a resume counts too.
+    Time before a resume counts too.
     """
     check_seconds("stop.seconds()", number=number)
     return _SingleCondition(f"seconds({_number(number)})", lambda ctx: max(ctx.elapsed, ctx.run.seconds) >= number)
@@ -281,7 +281,7 @@ def _similar(
 
 
 def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | None = None) -> Condition:
-    """Stop according to the application's own rule: a sync or async `function` of `(ctx)` returning True or False.
+    """Stop according to the application's own rule: a sync or async `function` of `(ctx)` that returns a bool.
 
     `name` appears in `stop_reason`; None stands for the function's name ("predicate" if the function has none).
     """
@@ -350,8 +350,8 @@ def parse(text: str, *, location: str = "stop.parse()", field: str = "text", fla
     """Parse a condition: `parse("tokens(20_000) | seconds(120) & rounds(2)")`; nothing in it is executed.
 
     The string may contain `|`, `&`, `~`, parentheses, and calls to tokens, seconds, rounds, converged, repeated and
-    flag (unless `flags` is False), each with a single number or name. For anything else, ConfigurationError states its
-    location.
+    flag (unless `flags` is False), each with a single number or name. Anything else raises ConfigurationError, which
+    states the location of the problem.
     """
     reader = _Reader(location, field, text, tuple(name for name in _READABLE if flags or name != "flag"))
     if not isinstance(text, str) or is_blank(text) or len(text) > _MAX_TEXT_LENGTH:

@@ -95,7 +95,7 @@ class Progress:
 
     @property
     def message(self) -> str:
-        """Message naming the current speakers and their round.
+        """Message that names the current speakers and their round.
 
         >>> from flowdebate.chassis.state import RoundStarted
         >>> progress = Progress(5)

@@ -1,4 +1,4 @@
-"""MCP server for a service, over stdio or HTTP, running until the client leaves or a signal arrives.
+"""MCP server for a service, over stdio or HTTP; it runs until the client leaves or a signal arrives.
 
 At the end, calls in flight finish and are stored.
 """
@@ -120,7 +120,7 @@ def create_server(
 def http_app(
     server: MCPServer[Any], *, path: str = "/mcp", allow_hosts: Sequence[str] = (), guarded: bool = False
 ) -> Starlette:
-    """Create an ASGI application serving `server` at `path` over streamable HTTP.
+    """Create an ASGI application that serves `server` at `path` over streamable HTTP.
 
     A request gets a 421 if its Host is neither this machine nor one of `allow_hosts`, and a 403 if it comes from a
     different Origin; with `guarded`, the enclosing application checks both. If the application is mounted in another
@@ -249,9 +249,9 @@ async def serve_stdio(
 
 
 def with_token(app: ASGIApp, token: str) -> ASGIApp:
-    """Require `token` as `Authorization: Bearer` on all requests to `app` except those for its card.
+    """Require `token` as `Authorization: Bearer` on all requests to `app` except those for its server card.
 
-    Other requests get a 401.
+    Requests without it get a 401.
     """
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:

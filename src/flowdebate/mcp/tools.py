@@ -1,4 +1,4 @@
-"""Tools for runs (start, wait, read, cancel, resume, fork, delete, take a turn), and prompts using them.
+"""Tools for runs (start, wait, read, cancel, resume, fork, delete, take a turn), and prompts that use them.
 
 The SDK evaluates annotations when a tool is registered, so this module does not postpone their evaluation.
 """
@@ -431,7 +431,7 @@ def add_run_tools(
     models: Collection[str],
     folders: Sequence[Path],
 ) -> None:
-    """Register the tools for runs, with the application's own `patterns` and, if `plans`, the built-in ones.
+    """Register the tools for runs, with the application's own `patterns` and, if `plans` is True, the built-in ones.
 
     `models` are the models that a host may choose; sources must be below `folders`.
     """

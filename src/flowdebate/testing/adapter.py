@@ -27,7 +27,7 @@ ErrorT = TypeVar("ErrorT", bound=Exception)
 # Seconds after which a test fails; large because a framework's first call may spend several seconds on imports.
 _PATIENCE = 20.0
 _AT_ONCE = 4
-# With a listener, a different method of the framework is called, which counts tokens and fails in its own way.
+# With a listener, a different method of the framework is called; it may count tokens and fail differently.
 _LISTENERS: tuple[Callable[[str], None] | None, ...] = (None, lambda _: None)
 _SCHEMA = {
     "title": "Ruling",
@@ -65,7 +65,7 @@ MakeAdapter: TypeAlias = "Callable[[Script], Model]"
 
 @dataclass(slots=True)
 class _Answers:
-    """Script with a fixed list of answers, raising any exceptions among them. `prompts` records the prompts."""
+    """Script with a fixed list of answers; exceptions among them are raised. `prompts` records the prompts."""
 
     answers: list[FakeAnswer | Exception]
     prompts: list[str] = field(default_factory=list)
@@ -102,7 +102,7 @@ class _FrameworkFailure(Exception):
 def _promise(
     check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, P], None]:
-    """Make a test that runs `check` in a new event loop, without a pytest plugin, if the fake supports it."""
+    """Make a test that runs `check` in a new event loop, without a pytest plugin; skip it if `lacks` names it."""
 
     def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         reason = self.lacks.get(check.__name__)
@@ -242,13 +242,13 @@ class AdapterConformance:
             asking = asyncio.ensure_future(call.ask(make(script), _request(on_text=listener)))
             await script.asked.wait()
             asking.cancel()
-            await asyncio.wait({asking})  # wait instead of awaiting the task, which would raise its CancelledError here
+            await asyncio.wait({asking})  # use `wait`, because awaiting the task would raise its CancelledError here
             assert asking.cancelled(), listener
             await script.cancelled.wait()
 
     @_promise
     async def test_deadline(self, make: MakeAdapter) -> None:
-        """Check that a call ends at its deadline, and the framework's request with it."""
+        """Check that both a call and the framework's request end at the call's deadline."""
         script = _Endless()
         model = make(script)
         # Warm up, because first calls import a lot of code.
@@ -260,7 +260,7 @@ class AdapterConformance:
 
     @_promise
     async def test_exception(self, make: MakeAdapter) -> None:
-        """Check that an exception raised by the framework becomes a ModelError naming its class."""
+        """Check that an exception raised by the framework becomes a ModelError that names its class."""
         for listener in _LISTENERS:
             model = make(_Answers([_FrameworkFailure("no engine")]))
             error = await _raised(ModelError, call.ask(model, _request(on_text=listener)))

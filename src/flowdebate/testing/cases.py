@@ -61,7 +61,9 @@ class Unreadable(Mapping[str, object]):
 
 
 Measure = Literal["round", "entries", "calls", "raises"]
-"""Measure for predicates: the round, or the number of arguments or model calls so far; Sabotage is raised instead."""
+"""Measure for predicates: the round, the number of arguments or model calls so far, or none, so that Sabotage is
+raised.
+"""
 
 
 @dataclass(frozen=True, init=False, repr=False)

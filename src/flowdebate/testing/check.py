@@ -77,7 +77,7 @@ class CheckOptions(TypedDict, total=False):
     """Seed for the examples; None (default) chooses a new seed each time and reports it in the error.
 
     A number generates the same examples each time, given the same release of hypothesis and the same set of loaded
-    modules, whose constants hypothesis tries.
+    modules, because hypothesis also tries constants from these modules.
     """
     failures: bool
     """True (default) if models fail in some of the examples."""
@@ -103,7 +103,7 @@ def check_debate(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **opt
 
 
 def check_pattern(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
-    """Check that `pattern`, a pattern or a function building one, keeps the library's promises.
+    """Check that `pattern`, a pattern or a function that builds one, keeps the library's promises.
 
     Each generated example runs the pattern six or seven times with simulated models and humans, even if the pattern
     names models; a function is called twice per example. The first broken promise raises PromiseBroken, an
@@ -317,7 +317,7 @@ class _Check:
             return run
 
         elsewhere = replace(example, question=_OTHER_QUESTION, seed=example.seed + 1, faults={})
-        # Different words from the first run's, to recognize an answer stored without its question.
+        # The words differ from the first run's, to detect an answer stored without its question.
         other = await play(elsewhere)
         first = await play(example)
         yield OF_A_RUN, first
@@ -341,7 +341,7 @@ class _Check:
                 yield OF_A_CANCELLATION, cancelled
 
     async def _cancelled(self, pattern: Block[Any, Any], example: Example) -> AsyncIterator[Cancelled]:
-        """Cancel runs while they wait: in the first example at each location, in further examples at one."""
+        """Cancel waiting runs: at every location in the first example, and at one location in each later example."""
         if not self.waits:
             with watching(lambda place: self.waits.update({place: self.waits.get(place, 0) + 1})):
                 await self._play(pattern, example, frozenset())
@@ -358,7 +358,7 @@ class _Check:
     async def _cancel(
         self, pattern: Block[Any, Any], example: Example, place: Wait | None, number: int
     ) -> Cancelled | None:
-        """Cancel a run when it waits at `place` for the `number`th time; return None if the run ended first."""
+        """Cancel a run at its `number`th wait at `place`; return None if the run ended first."""
         remaining = number
         handles: list[RunHandle[Any]] = []
 
@@ -432,7 +432,7 @@ class _Check:
 
 
 def _store_of(pattern: Block[Any, Any]) -> MemoryStore | Literal[False]:
-    """Create a store if the pattern has humans; otherwise return False."""
+    """Create a store if humans take part in the pattern; otherwise return False."""
     humans = any(getattr(resource, "needs_store", False) for resource in pattern.resources.values())
     return MemoryStore() if humans else False
 

@@ -59,7 +59,7 @@ class Example:
     choices: Sequence[int] = (0,)
     """Choices the model may make in answers with a schema; the prompt determines which one is used."""
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Calls to fail, as keys of `FAULTS`, keyed by the number of the call, starting at 1."""
+    """Failures to simulate, as keys of `FAULTS`, keyed by the number of the call, starting at 1."""
     delays: Sequence[int] = ()
     """Delays of the answers in event loop iterations, one per call, starting over after the last one."""
 
@@ -120,7 +120,7 @@ class ExampleModel:
         fields = (request.output_schema or {}).get("properties", {})
         if request.choices or fields.keys() & {"winner", "scores"}:
             # The favorite is found by its stance, or by its arguments if the prompt has no stances, whatever its
-            # position and name in the judge view: a judge who prefers a position would break the promise that a verdict
+            # position and name in the judge view. A judge who prefers a position would break the promise that a verdict
             # does not depend on the order.
             favour = sum(self._example.choices)
             tied = favour % _TIED == _TIED - 1 and '"null"' in json.dumps(fields.get("winner", "null"))

@@ -110,13 +110,13 @@ class Cancelled:
     """Run that was cancelled but did not end."""
 
     place: Wait | None
-    """Where the run was waiting in the application's code; None for the library's code."""
+    """Location in the application's code where the run was waiting; None if it was waiting in the library's code."""
     run: Played
 
 
 @dataclass(kw_only=True)
 class Coverage:
-    """What the runs of a check have covered."""
+    """Parts of a pattern that the runs of a check have covered."""
 
     has_predicate: bool = False
     """True if the pattern has a `terminate_when` condition."""
@@ -127,7 +127,7 @@ class Coverage:
     examples: int = 0
     runs: int = 0
     speakers: frozenset[tuple[str, str]] = frozenset()
-    """Names of the pattern's turns, with their speakers."""
+    """Names of the pattern's turns, mapped to their speakers."""
     heard: set[str] = field(default_factory=set)
     """Names of turns that have received an answer."""
 
@@ -306,7 +306,7 @@ def counts_every_call(run: Played) -> Problems:
     total = reduce(add, (event.usage for event in called), Usage.zero())
     if total != run.view.usage:
         yield f"the run reports {run.view.usage}, but its calls add up to {total}"
-    # Calls to real fallback models fail, and a fork also has its parent's answers.
+    # Calls to real fallback models fail, and a fork also contains its parent's answers.
     answered = [event for event in called if event.model == run.model.name and event.origin == "asked"]
     if len(answered) != len(run.model.calls):
         yield f"{len(run.model.calls)} requests were made, but {len(answered)} calls were counted"

@@ -34,9 +34,9 @@ class RecordedCall:
     tools: Sequence[str]
     """Names of the offered tools."""
     begins: str = ""
-    """Words that the answer must begin with, for models supporting this."""
+    """Words that the answer must begin with, for models that support this."""
     sentences: int | None = None
-    """Maximum number of sentences, for models supporting this."""
+    """Maximum number of sentences, for models that support this."""
 
     @property
     def prompt(self) -> str:

@@ -1,4 +1,4 @@
-"""Runs within a check, limited in time, and observed and cancelled while they wait."""
+"""Runs within a check: their time is limited, and they are observed and cancelled while they are waiting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GRACE = 1.0
 
 
 class Wait(NamedTuple):
-    """Where a run waits in the application's code."""
+    """Location in the application's code where a run is waiting."""
 
     code: CodeType
     line: int
@@ -44,7 +44,7 @@ class RunHangs(Exception):
 
 @dataclass
 class Clock:
-    """Clock measuring the time of each run."""
+    """Clock that measures the time of each run."""
 
     seconds: float
     _end: float | None = field(default=None, init=False)
@@ -133,7 +133,7 @@ def _drive(call: Coroutine[Any, Any, Any], notice: Callable[[Wait | None], objec
 
 
 def location_of_task(task: asyncio.Task[Any]) -> Wait | None:
-    """Return the location in the application's code where a task is waiting."""
+    """Return the location in the application's code at which a task is waiting."""
     return _application_frame(_inwards(task.get_coro()))
 
 

@@ -21,10 +21,10 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
     """Serve the exchanges in the cassette at `path` from a local model server; yield its base URL.
 
     Record the cassette with `flowdebate models check MODEL --record FILE`, or with a `RecordingModel` and
-    `exchanges=True`. A recorded request gets its response again; identical requests get theirs in the order recorded.
-    Any other request is refused in the original server's words if that server always refused one of its parts, such as
-    a temperature. Otherwise it gets the response to a request of the same form: streamed, with tools, in a response
-    format. A request with a part that was never sent is also refused, with a message naming the part.
+    `exchanges=True`. A recorded request gets its recorded response; identical requests get theirs in the order
+    recorded. Any other request is refused in the original server's words if that server always refused one of its
+    parts, such as a temperature. Otherwise it gets the response to a request of the same form: streamed, with tools, in
+    a response format. A request with a part that was never sent is also refused, with a message naming the part.
 
     Raise BadFile for a file that is not such a cassette.
 

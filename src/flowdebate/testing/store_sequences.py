@@ -134,7 +134,7 @@ class _StoreMachine(RuleBasedStateMachine):
         store = self.at(which)
         self.done(store.close())
         self.stores[which] = self.make()
-        # Its runs are released unchanged, as if the process owning them had died.
+        # Its runs are released unchanged, as if their owner's process had died.
         for run_id in [run_id for run_id, owner in self.owners.items() if owner is store]:
             self.done(self.model.release(run_id))
             del self.owners[run_id]
@@ -192,10 +192,10 @@ class _StoreMachine(RuleBasedStateMachine):
         return got
 
     def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """Make a write that gives the owner the same result as the MemoryStore and is refused for others."""
+        """Make a write; check that the owner gets the same result as the MemoryStore, and that others are refused."""
         if self.owners.get(run_id) is self.at(which):
             return self.call_both(which, call)
-        # The memory store is a single object owning the runs of both stores, so it cannot tell which writes are
+        # The memory store is a single object that owns the runs of both stores, so it cannot tell which writes are
         # refused.
         missing = isinstance(self.done(self.model.run(run_id)), str)
         got = self.done(call(self.at(which)))

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for property tests of debates, both of applications and of this library.
+"""Hypothesis strategies for property tests of debates, in applications and in this library.
 
     from hypothesis import given
     from flowdebate.testing.strategies import debates
@@ -259,7 +259,7 @@ def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStra
 
 @cache
 def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]:
-    """Draw functions for `terminate_when`, sync and async, of the round, the transcript or the usage.
+    """Draw functions for `terminate_when`, sync and async; they depend on the round, the transcript or the usage.
 
     Hostile functions may raise `Sabotage`.
     """
@@ -378,7 +378,7 @@ def _rosters() -> SearchStrategy[list[Any]]:
 
 @cache
 def _outputs(*, hostile: bool) -> SearchStrategy[list[Any]]:
-    """Draw return values for functions playing a debater or a synthesizer."""
+    """Draw return values for functions that play a debater or a synthesizer."""
     return _some(arguments() | (hostile_values() if hostile else arguments().map(lambda text: {"text": text})))
 
 
@@ -407,7 +407,7 @@ def _name(side: Debater | Mapping[str, Any]) -> str:
 
 @cache
 def hostile_values() -> SearchStrategy[Any]:
-    """Draw return values unusable for a block; exceptions among them are raised."""
+    """Draw return values that are unusable for a block; exceptions among them are raised."""
     odd = [
         None,
         0,
@@ -453,7 +453,7 @@ def hostile_replies() -> SearchStrategy[Any]:
 
 
 def _spoil(value: dict[str, Any], required: str) -> SearchStrategy[Any]:
-    """Draw `value` with a `required` key missing, an extra key or a hostile value, or just a hostile value."""
+    """Draw `value` with a missing `required` key, an extra key or a hostile value, or draw just a hostile value."""
     another = st.tuples(st.sampled_from(list(value)), hostile_values()).map(lambda item: {**value, item[0]: item[1]})
     without = {key: item for key, item in value.items() if key != required}
     return st.sampled_from([without, {**value, "mood": "angry"}]) | another | hostile_values()

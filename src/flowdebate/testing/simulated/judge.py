@@ -286,7 +286,7 @@ class SimJudge:
         """Compute the sum for each side, in the order of side numbers.
 
         `order` lists the side in each slot, `called` the number of each side's label (None for no labels), `content`
-        the terms for style, length and identity, and `names` the labels themselves, for a `label` depending on them.
+        the terms for style, length and identity, and `names` the labels themselves, needed if `label` is keyed by them.
         """
         sides = len(quality)
         slots, labels = self._slot(sides), self._labels(sides, names)
@@ -377,7 +377,7 @@ def _is_number(value: object) -> bool:
 
 
 def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[float]]:
-    """Return a function from the number of places to the term for each place."""
+    """Return a function that lists the terms for a given number of places."""
     if isinstance(value, (int, float)):
         if not _is_number(value):
             raise ConfigurationError(
