@@ -1,4 +1,4 @@
-"""Debate patterns, one folder each, with prompts, schemas, blocks, factory, front-end page and events.
+"""Debate patterns, each in a folder with its prompts, schemas, blocks, factory, front-end page and events.
 
 `PATTERNS` is the registry, a mapping from a pattern's name to its entry.
 

@@ -88,14 +88,14 @@ class ConsensusTemplate(Template):
         "- Conclusive: true if more discussion would change nothing that matters; otherwise false.",
         uses("round", "proposals", "critiques"),
     )
-    """Task for the judge deciding whether to continue the rounds."""
+    """Task for the judge that decides whether to continue the rounds."""
     tie: str = part(
         "The vote is tied between these proposals:\n{proposals}\n\n"
         "Decide which one is best. Give your reasoning first, then your choice: the name of its author, exactly as it "
         "is written between the brackets.",
         uses("proposals"),
     )
-    """Task for the judge breaking a tie."""
+    """Task for the judge that breaks a tie."""
 
 
 CONSENSUS = ConsensusTemplate()

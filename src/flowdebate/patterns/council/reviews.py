@@ -51,7 +51,7 @@ def letter(index: int) -> str:
 
 
 def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, None]:
-    """Create the tap before the reviews, which draws the answers' letters and each reviewer's reading order."""
+    """Create the tap that draws the answers' letters and each reviewer's reading order before the reviews."""
 
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:

@@ -400,7 +400,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order(calls)
 
     async def _vote(self, question: str, voter: int | None, ctx: Context, draft: _Vote | None) -> _Vote:
-        """Request one answer, listing the positions in random order."""
+        """Request one answer, with the positions listed in random order."""
         order = tuple(ctx.random.sample(self._positions, len(self._positions)))
         asking = self._asking(order, voter)
         task = question if draft is None or draft.winner is None else (question, draft.winner)

@@ -226,7 +226,7 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict
 
 
 def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
-    """Summarize the log-odds of letter ballots in one line, stating the side shown first.
+    """Summarize the log-odds of letter ballots in one line that states the side shown first.
 
     Returns None for other ballots.
 

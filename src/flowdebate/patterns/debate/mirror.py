@@ -60,7 +60,7 @@ class Mirror(Block[Any, None]):
 
 
 def speaking_order(entries: Sequence[DebateContributionEntry]) -> list[str]:
-    """Return the sides in the order they spoke in the last round.
+    """Return the sides in the order in which they spoke in the last round.
 
     >>> from flowdebate import DebateContributionEntry
     >>> said = [DebateContributionEntry(round=1, agent_name=n, stance=n, text="So.") for n in ("tea", "coffee")]

@@ -85,7 +85,7 @@ A condition is recorded by its name, or as "predicate" if it has no name.
 
 
 PHASE_NAME = r"^[^\W_][\w '’()/-]{0,59}$"
-"""Pattern for valid phase names, which appear in the headings of transcripts and must be parseable."""
+"""Pattern matching valid phase names; the names appear in transcript headings, so they must be parseable."""
 EntryKind: TypeAlias = Literal["question", "answer"]
 """Role of an entry in a cross-examination."""
 

@@ -27,7 +27,7 @@ _NAME = 24  # maximum length of a side's name in characters; terminals show it b
 _YES_OR_NO = re.compile(
     r"(?i:should|must|can|could|will|would|may|might|shall|is|are|was|were|do|does|did|has|have|had) \S+ .+"
 )
-# Anything other than a plain clause, or a negation, which would make "yes" ambiguous.
+# Matches anything but a plain clause, including negations, because they would make "yes" ambiguous.
 _UNCLEAR = re.compile(r"(?i)[^\w\s.'’&+#%-]|\.\s|n['’]t\b|\b(?:or|not?|never|nor|none|nothing|nobody|hardly|without)\b")
 # "we should ship"; words like "ever" have no place in a claim.
 _WE_SHOULD = r"(?i:(?P<verb>should|could|would|will) (?P<subject>i|we|they|it|he|she|there))"

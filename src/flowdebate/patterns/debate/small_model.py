@@ -52,9 +52,9 @@ class OpeningTemplate(Template):
     sorts: str = part("", uses("question", "text", "letters", lines=("positions",)))
     """Question asking which position a fact from the sources supports; if it is empty, facts are not sorted."""
     fact: str = part("", uses("position", "fact"))
-    """Task for a turn beginning with a fact."""
+    """Task for a turn that begins with a fact."""
     begins_fact: str = part("", uses("position", "fact"))
-    """First words for a turn beginning with a fact."""
+    """First words for a turn that begins with a fact."""
 
 
 OPENINGS = OpeningTemplate(
@@ -321,8 +321,8 @@ _COMMON = frozenset(
 
 
 # Facts from the sources, sorted by side. A small model ignores sources in its prompt, and when asked for the best
-# evidence, it picks the same sentence for every side. It is good, though, at sorting sentences one at a time: which
-# side does this one support? Each side is shown once under each letter.
+# evidence, it picks the same sentence for every side. It is good at sorting sentences one at a time, though: which side
+# does this one support? Each side is shown once under each letter.
 
 _MAX_FACTS = 8  # maximum number of facts; each fact takes one call per side
 _MAX_FACT_LENGTH = 240  # maximum length of a fact in characters

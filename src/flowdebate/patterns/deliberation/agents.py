@@ -44,7 +44,7 @@ from .report import parse_report
 from .schemas import DeliberationEntry, DeliberationState, DeliberationTranscript, ModeratorReport, ReportStatus
 
 OWN = " (you)"
-"""Mark after the name of the participant reading the transcript."""
+"""Mark after the name of the participant who is reading the transcript."""
 
 
 def render_contributions(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:

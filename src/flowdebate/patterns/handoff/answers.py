@@ -42,7 +42,7 @@ from .transition import read_transition
 
 
 _DECODER = JSONDecoder()
-_TRIES = 50  # maximum number of braces to examine, each in time proportional to the length of the text
+_TRIES = 50  # maximum number of braces to examine; each takes time proportional to the length of the text
 
 
 class HandoffFields(BaseModel):

@@ -417,7 +417,7 @@ class Tally(NamedTuple):
 
 
 class StateRule(NamedTuple):
-    """Row in the table of states, from which the documentation and `Finding.why` are generated."""
+    """Row in the table of states that the documentation and `Finding.why` are generated from."""
 
     state: FindingState
     condition: str

@@ -387,7 +387,7 @@ class ReviewRawOutput(PatternOutput):
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
         """Return the supporters and opponents of each finding.
 
-        The author is included before and after a defense.
+        For authors, the opinions both before and after a defense are included.
         """
         words: dict[str, str] = {"confirmed": "confirm", "refuted": "refute"}
         courses: list[tuple[dict[str, list[str | None]], str | None]] = []

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 Parts: TypeAlias = "Sequence[Sequence[Passage] | None]"
-"""Parts into which the sources are divided, each shown in full, or None for all sources at once."""
+"""Parts of the sources, each shown in full, or None for all sources at once."""
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Function that replaces names in a string with aliases."""
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
@@ -380,7 +380,7 @@ def verdicts_text(entries: Sequence[Any]) -> str:
 
 
 def report_of(findings: Sequence[Raised], *, brief: bool = False) -> str:
-    """Render a reviewer's findings as text, one per line, counting empty ones; `brief` omits the claims."""
+    """Render a reviewer's findings as text, one per line, with a count of empty ones; `brief` omits the claims."""
     lines = [
         f"{f'{finding.place.text}: ' if finding.place.text else ''}{finding.title} ({finding.severity})"
         f"{'' if brief else f'. {finding.claim}'}"

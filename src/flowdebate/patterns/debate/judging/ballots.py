@@ -36,7 +36,7 @@ def _is_none(value: object) -> bool:
 
 
 class LetterFit(WireModel):
-    """Corrections for a model judging by letter, fitted to its ballots by `fit_letters()`."""
+    """Corrections for a model that judges by letter, fitted to its ballots by `fit_letters()`."""
 
     per_log_length: Annotated[float, Field(allow_inf_nan=False)]
     """The judge's bias towards longer arguments, in log-odds per unit of log length; it is subtracted from each side's
@@ -141,7 +141,7 @@ class Statement(WireModel):
 
     @property
     def turn(self) -> int:
-        """Number of the turn containing the statement, from 1."""
+        """Number of the turn that contains the statement, from 1."""
         return self.entry + 1
 
 

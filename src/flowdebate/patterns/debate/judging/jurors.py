@@ -288,7 +288,7 @@ class Juror:
 
     @property
     def block(self) -> Generator[Any]:
-        """Block that calls the model, listing the sides in declared order."""
+        """Block that calls the model with the sides in declared order."""
         return self._generators(self._setup.sides)
 
     async def cast(self, case: JudgeInput, ctx: Context) -> JudgeBallot:
