@@ -57,7 +57,7 @@ def test_any_behind_an_alias_is_counted(parse: Callable[..., list[Module]]) -> N
     assert count_any(modules) == AnyCount(parameters=2, returns=1, assignments=1)
 
 
-def test_suppressions_and_calls_of_locals_are_counted(parse: Callable[..., list[Module]]) -> None:
+def test_suppressions_and_calls_to_locals_are_counted(parse: Callable[..., list[Module]]) -> None:
     """Comments about other rules do not count, and neither do methods named `locals`."""
     modules = parse("a = locals()  # noqa: E501, ANN401 - a reason\nb = c.locals()  # noqa: E501\n")
     assert count_suppressions(modules, "ANN401") == 1

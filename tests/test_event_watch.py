@@ -25,7 +25,7 @@ def failed(instead: object) -> RoleFailed:
     return RoleFailed(instead=instead, **fields)  # type: ignore[arg-type]
 
 
-def test_valid_events_are_no_problem() -> None:
+def test_valid_events_are_accepted() -> None:
     """An application's custom events are valid as well."""
     watch = Watch()
     for event in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped"), object(), {"a": 1}):

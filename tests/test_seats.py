@@ -560,7 +560,7 @@ def checked_keys(vendor_stubs: Found) -> Callable[[], None]:
 @pytest.mark.filterwarnings("ignore:.*a judge and a debater belong to the same model family")
 @settings(max_examples=example_count(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(model=_CHOICES, keys=_OWN, fork=_CHOICES, imported=st.booleans())
-async def test_a_key_is_sent_to_no_other_address(
+async def test_a_key_is_not_sent_to_other_addresses(
     checked_keys: Callable[[], None],
     model: dict[str, str],
     keys: list[str | None],

@@ -103,7 +103,9 @@ def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit],
             page.get_by_role("button", name="Resume").wait_for()
 
 
-def test_reloaded_page_follows_immediately(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+def test_a_reloaded_page_follows_the_run_immediately(
+    stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
+) -> None:
     """A closing page hands its connection to the next page, which then does not have to wait its turn."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)

@@ -184,7 +184,7 @@ def test_the_text_beside_a_form_follows_its_fields(stage: Stage, visit: Callable
         ("Name", "Ann", "Is required"),
     ],
 )
-def test_problems_are_shown_at_their_field(
+def test_problems_are_shown_beside_their_field(
     stage: Stage, visit: Callable[[str], Visit], label: str, typed: str, problem: str
 ) -> None:
     page = visit(stage.url).open("/new")
@@ -344,7 +344,7 @@ def test_four_vendors_receive_the_choices_of_the_form(visit: Callable[[str], Vis
         assert base64.b64encode(png()).decode() in body
 
 
-def test_an_unreadable_file_is_reported_at_the_sources(
+def test_an_unreadable_file_is_reported_beside_the_sources(
     stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
 ) -> None:
     """The message is the same as on the command line, and no run starts."""

@@ -33,7 +33,7 @@ async def resource_text(client: Client, uri: str) -> str:
     return text
 
 
-async def test_a_run_is_available_as_report_transcript_and_document(local_stage: Stage) -> None:
+async def test_a_run_is_available_as_a_report_transcript_and_document(local_stage: Stage) -> None:
     async with local_stage.connect() as client:
         templates = (await client.list_resource_templates()).resource_templates
         run = structured_output(

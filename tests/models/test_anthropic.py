@@ -129,7 +129,7 @@ def test_the_compatible_endpoint_is_used_without_the_sdk(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
-async def test_a_structured_answer_is_an_object_of_the_application(mode: Any, anthropic: Vendor) -> None:
+async def test_a_structured_answer_is_an_application_object(mode: Any, anthropic: Vendor) -> None:
     """The API supports few keywords of JSON Schema, so the library validates the others."""
     anthropic.say = lambda request: (
         {"reasoning": "r", "score": 7} if request.schema else '{"reasoning": "r", "score": 7}'

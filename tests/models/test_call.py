@@ -146,7 +146,7 @@ async def test_a_str_subclass_becomes_plain_text() -> None:
     assert answered.text == "plain"
 
 
-async def test_calls_of_unknown_tools_are_preserved() -> None:
+async def test_calls_to_unknown_tools_are_preserved() -> None:
     """The caller has to answer such calls. Their text may be missing, and nothing is validated."""
     answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
     assert answered.tool_calls == [CALL]

@@ -378,9 +378,7 @@ def structured_reply(mode: StructuredMode, text: str = VERDICT, **options: Any) 
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_structured_answer_is_an_object_of_the_application(
-    mode: StructuredMode, *, available_modes: bool
-) -> None:
+async def test_a_structured_answer_is_an_application_object(mode: StructuredMode, *, available_modes: bool) -> None:
     async with ChatServer({"v": reply_with(structured_reply(mode))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
         answered = await ask(model, make_request(output=Verdict))
@@ -507,7 +505,7 @@ async def test_in_tools_mode_two_answers_are_ambiguous() -> None:
             )
 
 
-async def test_in_tools_mode_a_call_of_an_unknown_tool_is_not_an_answer() -> None:
+async def test_in_tools_mode_a_call_to_an_unknown_tool_is_not_an_answer() -> None:
     calls = [tool_call("lookup", VERDICT)]
     async with ChatServer({"v": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
@@ -682,7 +680,7 @@ async def test_the_query_of_a_url_is_sent_with_each_request(transport: Any) -> N
 
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization"])
-async def test_an_authorization_header_precedes_key_and_password(name: str) -> None:
+async def test_an_authorization_header_overrides_key_and_password(name: str) -> None:
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:pass@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", default_headers={name: "Bearer mine"})

@@ -134,7 +134,7 @@ def test_a_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
     cells.read(lambda: "The run is over" in cells.page(turn))
 
 
-def test_an_invalid_answer_is_reported_at_its_fields(cells: Kernel) -> None:
+def test_an_invalid_answer_is_reported_by_field(cells: Kernel) -> None:
     cells.run("pattern = rent(judge=human(name='jo'))\nhandle = pattern.start('Rent?', model=model, store='memory:')")
     turn = cells.turn(cells.run("turn = HumanTurn(handle)\nturn"))
     cells.read(lambda: "<form" in cells.page(turn))
@@ -205,7 +205,7 @@ def test_hostile_text_in_a_turn_is_escaped(cells: Kernel) -> None:
     assert "<img" not in cells.page(turn)
 
 
-def test_in_a_script_show_only_waits() -> None:
+def test_show_only_waits_in_a_script() -> None:
     program = (
         SETUP
         + "async def main():\n    print((await show(rent().start('Rent?', model=model))).status)\nasyncio.run(main())"

@@ -118,7 +118,7 @@ async def test_readers_receive_everything_in_the_result(name: str) -> None:
 
 
 @given(index=st.integers(0, 10**6), unknown=st.sampled_from(["", "1-x", "99-000000000000"]))
-async def test_following_from_any_mark_gives_exactly_the_rest(index: int, unknown: str) -> None:
+async def test_following_from_any_mark_returns_the_remaining_events(index: int, unknown: str) -> None:
     """Marks work in memory and for the journal. After an unknown mark, everything is sent again."""
     store = MemoryStore()
     async with Service({"it": rent_debate()}, store=store, model=constant_model()) as service:

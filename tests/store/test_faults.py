@@ -178,7 +178,7 @@ async def test_processes_can_create_the_file_simultaneously(tmp_path: Path) -> N
         await asyncio.gather(*(store.close() for store in stores))
 
 
-async def test_writes_of_other_objects_and_processes_are_preserved(tmp_path: Path) -> None:
+async def test_writes_by_other_objects_and_processes_are_preserved(tmp_path: Path) -> None:
     """POSIX releases all locks that a process has on a file when any of its handles is closed."""
     path = tmp_path / "runs.sqlite3"
     store, second = SqliteStore(path), SqliteStore(path)

@@ -467,7 +467,7 @@ async def answer_nonsense(exchange: Exchange) -> None:
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["by itself", "through all policies"])
-async def test_attempts_list_every_request_of_a_real_model(*, wrapped: bool) -> None:
+async def test_attempts_list_every_request_to_a_real_model(*, wrapped: bool) -> None:
     """The fifth request is answered, after a rate limit, a failure, a reset and nonsense. The server's count agrees."""
     request = make_request(timeout=30)
     async with ChatServer({"m": fail_first(answer_429, answer_500, reset_connection, answer_nonsense)}) as server:
