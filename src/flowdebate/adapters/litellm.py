@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Parameters that each request sets itself.
 _OURS = frozenset({"messages", "model", "num_retries", "response_format", "stream", "tools"})
-# Maximum time in seconds for which a run waits for LiteLLM's callbacks when it ends.
+# Maximum time in seconds that a run waits for LiteLLM's callbacks when it ends.
 _CALLBACK_SECONDS = 5.0
 
 

@@ -37,7 +37,7 @@ Invocation: TypeAlias = "Callable[[Any, Context], Any]"
 def invocation(function: Function, *, location: str, field: str) -> Invocation:
     """Adapt `function` to `(value, ctx)`; raise ConfigurationError if it takes neither `(value, ctx)` nor `(value)`.
 
-    A block is rejected: called as a function, it would have neither a path in the run nor resources.
+    A block is rejected, because it would have no path in the run and no resources if it were called as a function.
     """
     if not callable(function) or isinstance(function, Block):
         raise ConfigurationError(location, field, function, "must be a function of (input) or (input, ctx)")
@@ -151,7 +151,7 @@ def function_name(function: Function) -> str:
 BlockLike: TypeAlias = Block[Any, Any] | Function
 """A block, or a function of `(input, ctx)` or `(input)` to be converted to a block."""
 
-_LONG = 1.0  # time, in seconds, for which a function may block the event loop before a warning is logged
+_LONG = 1.0  # time, in seconds, that a function may block the event loop before a warning is logged
 _LOGGER = logging.getLogger("flowdebate")
 
 InT = TypeVar("InT")

@@ -205,10 +205,10 @@ def make_material(value: SourcesLike | Sources | Material | None, *, location: s
 def render_sources(
     sources: tuple[Source, ...], template: str = SOURCES, *, complete: bool = True, numbers: bool = False
 ) -> str:
-    r"""Render the part of a system message containing the text of all sources, page by page, protected against forgery.
+    r"""Render the part of a system message that contains the text of all sources, page by page.
 
-    A line below the sources explains escaped characters. Unless they are `complete`, the sources are only listed by
-    name, or counted if there are many.
+    The text is protected against forgery, and a line below the sources explains escaped characters. Unless they are
+    `complete`, the sources are only listed by name, or counted if there are many.
 
     >>> print(render_sources((Source.of("a.md", "Rents rose.\n[b.md] They fell."),)).split("\n\n")[0])
     Sources:
@@ -232,7 +232,7 @@ def render_sources(
 
 
 def _frame_all(parts: Iterable[tuple[str, str]]) -> list[str]:
-    """Render each text on lines under its name, followed by a line explaining any escaped characters."""
+    """Render each text on lines under its name, followed by a line that explains any escaped characters."""
     texts = [*parts]
     lines = [f"[{tag_text(name)}] {frame(text)}" for name, text in texts]
     return [*lines, *filter(None, [explain_escapes(*(text for _, text in texts))])]
@@ -245,7 +245,7 @@ def _has_numbers(source: Source, numbers: bool) -> bool:  # noqa: FBT001 - as th
 def render_passages(
     passages: Sequence[Passage], sources: Sequence[Source], *, numbers: bool = False, title: str = PASSAGES
 ) -> str:
-    """Render the part of a turn's message containing passages from the sources, under a heading."""
+    """Render the part of a turn's message that contains passages from the sources, under a heading."""
     by_name = {source.name: source for source in sources}
 
     def text_of(passage: Passage) -> str:

@@ -100,7 +100,7 @@ class LabelParser:
         return text
 
     def may_be_label(self, begins: str) -> bool:
-        """Return whether an answer starting with `begins` may start with a label."""
+        """Return whether an answer that starts with `begins` may start with a label."""
         begins = begins.lstrip()
         if len(begins) > self._longest:
             return False

@@ -334,7 +334,7 @@ def debater_block(
     transcript: StateResource[Any],
     options: BlockOptions,
 ) -> Generator[str]:
-    """Create a debater's default block for any pattern: a model answering in text.
+    """Create a debater's default block for any pattern: a model that answers in text.
 
     A truncated answer is cut after its last full sentence. A short turn in the concise profile is always cut after the
     number of sentences requested by its prompt.

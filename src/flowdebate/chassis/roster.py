@@ -125,7 +125,7 @@ def check_roster(
     maximum: int | None = MANY_MEMBERS,
     stacklevel: int = 4,
 ) -> tuple[MemberT, ...]:
-    """Return `members` in declared order, each as a `kind`; a ConfigurationError names the entry and the field.
+    """Return `members` in declared order, each as a `kind`; raise ConfigurationError for an invalid entry.
 
     The warning about too many members points to the caller of the pattern's function, `stacklevel` frames up.
     """

@@ -318,7 +318,7 @@ async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, cust
 
 
 def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
-    """Convert a block's output to `model`; an OutputError names the block and each invalid field.
+    """Convert a block's output to `model`; raise an OutputError naming the block and each invalid field.
 
     The output may be an instance of `model`, another model with the same fields, or a dict in either key style.
     """

@@ -63,9 +63,9 @@ class Retry:
     """Retry policy: number of attempts and backoff.
 
     Waits double from `first_wait` up to `longest_wait`, and jitter shortens each by up to half. An endpoint's
-    `retry-after` is respected; if it exceeds `longest_wait`, the call is not retried. An answer violating the schema is
-    requested again immediately, and the request states the reason. A call is not retried if the wait would exceed its
-    deadline.
+    `retry-after` is respected; if it exceeds `longest_wait`, the call is not retried. An answer that violates the
+    schema is requested again immediately, with the reason stated in the request. A call is not retried if the wait
+    would exceed its deadline.
 
     >>> Retry(attempts=5, first_wait=1).longest_wait
     60.0

@@ -42,7 +42,7 @@ class CircuitBreaker(Wrapper):
     (4xx, including 429), unusable answers and cancelled calls do not count. A call counts once, no matter how often
     `inner` retries it.
 
-    - `clock`: a function returning monotonic seconds, for tests.
+    - `clock`: a function that returns monotonic seconds; tests replace it.
     - `breaker`: a shared circuit with its own options.
 
     >>> CircuitBreaker("ollama/gemma3", failures=5).breaker.state

@@ -41,7 +41,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cloud:
-    """Cloud platform through which a program may access its models with a separate account."""
+    """Cloud platform that a program may use, with a separate account, to access its models."""
 
     variables: tuple[str, ...]
     """Variables used to sign in, or patterns matching their names."""
@@ -81,7 +81,7 @@ class Program:
     variables: tuple[str, ...] = ()
     """The program's own environment variables for keys and settings, or patterns matching their names."""
     clouds: tuple[Cloud, ...] = ()
-    """Clouds through which the program may access its models."""
+    """Clouds that the program may use to access its models."""
     key_prefixes: tuple[str, ...] = ()
     """Prefixes of variables that hold a key to use instead of a sign-in."""
     login: str = ""

@@ -452,7 +452,7 @@ def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any: 
 
 
 def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
-    """Return data from which `output` can restore the answer; None if its text suffices."""
+    """Return data that `output` can restore the answer from; None if the text suffices."""
     with suppress(Exception):  # custom validators and comparisons may raise anything
         read = output.validate(response.text)
         if type(read) is type(response.data) and read == response.data:

@@ -285,7 +285,7 @@ def explain_no_models() -> str:
 # timeout in seconds for all servers together: a local server either lists its models at once or not at all
 _PATIENCE = 0.2
 _MAX_LIST_SIZE = 1_000_000  # maximum size in bytes
-_FRESH = 60.0  # time in seconds for which an answer is cached, so that the model displayed is the one called
+_FRESH = 60.0  # how long an answer is cached, in seconds, so that the model displayed is the one called
 # Names of models without chat support, for servers that do not report their models' capabilities.
 _NO_CHAT = re.compile(
     r"embed|rerank|whisper|tts|minilm|paraphrase|sentence[-_]|(^|/)(bge|gte|e5|clip|flux)[-_]", re.IGNORECASE
@@ -601,7 +601,7 @@ def _hint(spec: str) -> str:
 
 
 def _form_at(host: str, name: str) -> str:
-    """Return the name under which a provider hosts another maker's model."""
+    """Return the name that a provider uses for another maker's model."""
     default = PROVIDERS[host].default or ""
     return f"{host}/{default if default.rpartition('/')[2] == name else name}"
 

@@ -257,7 +257,7 @@ class _Blocks:
         self.thought, self.unannounced = self.thought + max(before, 1), True
 
     def is_thought_to_the_end(self, opening: re.Match[str]) -> bool:
-        """Return whether an unclosed tag opens a thought; a tag merely mentioned never comes at the beginning."""
+        """Return whether an unclosed tag opens a thought; a mere mention of a tag never comes at the beginning."""
         is_first = not any(map(str.strip, self.pieces)) and not self.text[self.start : opening.start()].strip()
         return is_first or self.thought > 0 or _REST_OF_LINE.match(self.text, opening.end()) is not None
 

@@ -29,7 +29,7 @@ from flowdebate.prompts import Profile
 
 
 class Wrapper:
-    """Base class for a model wrapping `inner`: override `request` to act before, after, or instead of `ask`.
+    """Base class for a model that wraps `inner`: override `request` to act before, after, or instead of `ask`.
 
     A wrapper has the name and the connections of its inner model. `inner` may be a model name, but not an intent.
 

@@ -32,7 +32,7 @@ class Resource(Protocol):
 
     @property
     def key(self) -> str:
-        """Name by which blocks access the resource: `ctx.resources.<key>`."""
+        """Name that blocks use to access the resource: `ctx.resources.<key>`."""
 
     def open(self, scope: ResourceScope, /) -> Any:  # noqa: ANN401 - each resource has its own type of handle
         """Open the handle that blocks use during a run."""

@@ -48,7 +48,7 @@ class _Unreadable(Exception):
 
 @dataclass(slots=True)
 class Text:
-    """A document's text, collected as it is read. Raises _Unreadable as soon as it is too long for a source."""
+    """A document's text, collected as it is read. Raises _Unreadable as soon as the text is too long for a source."""
 
     parts: list[tuple[str, str]] = field(default_factory=list)
     """Pages, slides or sheets, each with its name; the name is "" if the document is not divided."""
@@ -415,7 +415,10 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 
 @dataclass(slots=True)
 class _Sheet:
-    """Hidden rows and columns of a sheet, and whether it has formulas, which openpyxl omits when reading row by row."""
+    """Hidden rows and columns of a sheet, and whether it has formulas.
+
+    openpyxl omits this information when it reads row by row.
+    """
 
     rows: set[int] = field(default_factory=set)
     """Numbers of the hidden rows."""

@@ -31,7 +31,7 @@ class Page(WireModel):
     """A page, slide, sheet or chapter of a document."""
 
     start: Annotated[int, Field(ge=0)]
-    """Offset in the text at which the page starts, in characters."""
+    """Offset of the start of the page in the text, in characters."""
     name: str
     """Name of the page as shown to readers, for example "page 12"."""
 
@@ -310,7 +310,7 @@ class Line(NamedTuple):
     number: int | None
     """Current number of the line in the file; None for a line removed by a diff or a line between its hunks."""
     start: int
-    """Offset in the source's text at which the line starts, in characters."""
+    """Offset of the start of the line in the source's text, in characters."""
     text: str
     """Text of the line, without its line break and, in a diff, without its leading sign."""
     sign: str = ""

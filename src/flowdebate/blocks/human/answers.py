@@ -65,7 +65,7 @@ def only_field(schema: Mapping[str, Any]) -> str | None:
 
 
 def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> object:
-    """Check `answer` against `schema` and return it as data; an OutputError names each invalid field."""
+    """Check `answer` against `schema` and return it as data; raise an OutputError naming each invalid field."""
     validator = _create_validator(json.dumps(dict(schema)), block)
     data = parse_data(answer, schema, block=block)
     definitions = schema.get("$defs", {})

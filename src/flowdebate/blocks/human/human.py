@@ -193,7 +193,7 @@ class _Check:
             raise OutputError(self.block, f"a {self.output.name}", violation.problems, by_person=True) from None
 
     def dump(self, value: object) -> object:
-        """Convert `value` to JSON data from which the validator can restore it."""
+        """Convert `value` to JSON data that the validator can restore it from."""
         return value if self.output is None else self.output.dump(value)
 
 

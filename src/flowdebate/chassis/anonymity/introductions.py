@@ -102,7 +102,7 @@ class _Patterns(NamedTuple):
     names: re.Pattern[str]
     """Regular expression for names; the second group is a maker."""
     unknown: re.Pattern[str]
-    """Regular expression for an introduction mentioning an unlisted family and its maker."""
+    """Regular expression for an introduction that mentions an unlisted family and its maker."""
 
 
 def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:
@@ -213,7 +213,7 @@ _SENTENCE = re.compile(r"(?:[^.!?。\n]|[.!?](?![\s*_\"')]|\Z))+")
 
 
 def find_claimed_names(low: str) -> Iterator[Own]:
-    """Find the families and makers claimed by authors as their own, in folded text."""
+    """Find the families and makers that authors claim as their own, in folded text."""
     patterns = _patterns()
     for match in patterns.family.finditer(low):
         group = match.lastindex or 0

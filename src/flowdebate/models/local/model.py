@@ -51,8 +51,8 @@ class LocalModel(PooledModel):
     - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
     All `LocalModel`s with the same file share one engine. The engine answers one call at a time, in order. If a prompt
-    begins like the previous one, only the rest has to be processed. A call's deadline covers neither the engine's
-    startup nor the wait for earlier calls. A truncated structured answer is requested again, with a higher token limit.
+    begins like the previous one, only the rest has to be processed. A call's deadline does not cover the engine's
+    startup or the wait for earlier calls. A truncated structured answer is requested again, with a higher token limit.
     """
 
     base_url = "http://127.0.0.1"

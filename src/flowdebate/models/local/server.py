@@ -34,7 +34,7 @@ CONTEXT = 8192  # maximum number of tokens in prompt and answer combined, which 
 _START = 300.0  # maximum time in seconds for joining, verifying and loading the file from a slow disk
 _PATIENCE = 5.0  # time in seconds allowed for an engine to exit on its own
 
-# Engines by process and file (None for the model "local"), so that a fork neither uses nor stops its parent's engines.
+# Engines by process and file (None for the model "local"), so that a fork does not use or stop its parent's engines.
 _servers: dict[tuple[int, Path | None], LocalServer] = {}
 _lock = threading.Lock()
 
@@ -67,7 +67,7 @@ def stop_local_servers() -> None:
 
 
 class LocalServer:
-    """Engine process, started at once, in a thread to avoid blocking the event loop."""
+    """Engine process. It is started immediately, in a thread so as not to block the event loop."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

@@ -438,7 +438,7 @@ class _Reason:
 _MAX_FIELDS = 200
 _MAX_LENGTH = 20_000  # maximum length in characters
 _DEEPEST = 8
-# Fields in which an endpoint forwards another endpoint's message.
+# Fields that endpoints use to forward another endpoint's message.
 _SENTENCES = frozenset({"message", "detail", "error", "raw", "reason", "msg"})
 _WAITS = frozenset({"retrydelay", "retry_delay", "retryafter", "retry_after", "retry_after_seconds"})
 

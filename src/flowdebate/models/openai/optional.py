@@ -368,7 +368,7 @@ class Negotiation:
                 warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
 
-_SEVERAL = 2  # minimum number of steps at which combining them all saves requests
+_SEVERAL = 2  # minimum number of steps to try one by one before combining them all
 _PLAIN = "all"
 
 
