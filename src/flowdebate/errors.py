@@ -37,7 +37,7 @@
     ├── QuorumLost                           too few stances were heard in a round
     ├── NoProposals                          no agent made a proposal
     ├── LoopLimitExceeded                    a loop did not end within its limit
-    ├── PromiseBroken (AssertionError)       a check found a pattern breaking a promise
+    ├── PromiseBroken (AssertionError)       a check found that a pattern breaks a promise
     ├── ViewError                            a string cannot be parsed as a rendered transcript
     ├── BadFile                              a file named by the user cannot be used
     ├── StoreError                           a store of runs cannot be read or written

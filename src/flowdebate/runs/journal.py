@@ -163,7 +163,8 @@ class Journal:
 
     async def _take_ownership(self) -> None:
         """Take ownership of a run before the first write to it; raise RunConflict if it changed after it was read."""
-        if self._taking is None:  # take ownership only once, on behalf of all concurrent branches about to write
+        # take ownership only once, on behalf of all concurrent branches that are about to write
+        if self._taking is None:
             self._taking = asyncio.ensure_future(self._take())
         cancelled = await wait_uncancelled(self._taking)
         if cancelled is not None:

@@ -455,7 +455,7 @@ class Charge:
         """
         for meter in self._meters:
             reserved = Used(1)
-            # A wrapper itself has no price, and the wrapped model is not known yet.
+            # A wrapper model has no price of its own, and the wrapped model is not known yet.
             with suppress(ConfigurationError):
                 reserved = meter.account.expect(model, request)
             await meter.account.count(reserved)

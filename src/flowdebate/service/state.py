@@ -108,7 +108,7 @@ class RunState(WireModel):
     seed: int
     labels: dict[str, str]
     parent: str | None
-    """Id of the run from which this one was forked; None if it is not a fork."""
+    """Id of the run that this one was forked from; None if it is not a fork."""
     models: dict[str, list[str]] | None
     """Models that gave the recorded answers, keyed by seat; None until the run ends."""
     usage: Tokens | None

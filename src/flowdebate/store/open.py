@@ -50,7 +50,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
     if isinstance(choice, Path):
         choice = str(choice)
     if isinstance(choice, str) and choice.strip():
-        # SQLite would report a damaged file, or create a database of that name.
+        # SQLite would report a damaged file, or create a database with that name.
         if choice.lower().endswith((".jsonl", ".ndjson")):
             name = hide_credentials(choice)
             hint = f"To import exported runs into a store, use `flowdebate import {name}` or import_runs()"

@@ -232,7 +232,7 @@ class Workers:
 
     async def status(self, run_id: str) -> QueuedRunStatus:
         """Return the status of the run; raise RunNotFound for an unknown one."""
-        # Read the run last: a worker that abandons a run stores the reason in it before ending the delivery.
+        # Read the run last: a worker that abandons a run stores the reason with the run before ending the delivery.
         deliveries = await asyncio.to_thread(self.queue.of, run_id)
         last = deliveries[0] if deliveries else None
         problem = None if last is None else await asyncio.to_thread(self.queue.problem_of, last.workflow_id)

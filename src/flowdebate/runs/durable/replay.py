@@ -184,7 +184,7 @@ def _start_replay(
     limits: Limits | None,
     profile: Profile = "full",
 ) -> tuple[_Replayed, _ReadOnlyJournal, RunHandle[Any]]:
-    header, store = stored.header, MemoryStore()  # the store is used only in errors
+    header, store = stored.header, MemoryStore()  # the store is used only in error messages
     journal = _ReadOnlyJournal(store, header, steps, stored.status)
     run = _Replayed(
         run_id=header.run_id,

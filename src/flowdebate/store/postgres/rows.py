@@ -221,7 +221,7 @@ def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
     ids = sql.SQL("SELECT workflow_uuid FROM {} WHERE attributes @> jsonb_build_object('run', {}::text)").format(
         tables["workflow_status"], run_id
     )
-    for table in tables.values():  # the table to which the others refer comes last
+    for table in tables.values():  # the table that the others refer to comes last
         session.execute(sql.SQL("DELETE FROM {} WHERE workflow_uuid IN ({})").format(table, ids))
 
 

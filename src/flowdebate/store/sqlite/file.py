@@ -195,7 +195,7 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
     """Create the tables in a new file; raise StoreError, before writing, for another program's or version's file."""
-    # In one transaction, so that a file being created by another process is seen either before or after its creation.
+    # In one transaction, so that a file that another process is creating appears either empty or complete.
     connection.execute("BEGIN")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)

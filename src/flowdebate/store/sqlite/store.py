@@ -339,7 +339,7 @@ class SqliteStore(Store):
     def _ensure_owner(self) -> Owner:
         """Return this process's owner object, creating it on first use."""
         if self._owner is None:
-            real = Path(os.path.realpath(self._path))  # the folder is the same whatever links point to the file
+            real = Path(os.path.realpath(self._path))  # the folder is the same whichever link was used to open the file
             owner = Owner(real.with_name(f"{real.name}-owners"))
             self._open_steps = OpenSteps(owner.log_of(owner.id))
             self._owner = owner
