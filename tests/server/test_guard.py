@@ -366,7 +366,7 @@ def test_base_urls_can_be_allowed(url: str, status: int) -> None:
 
 
 def test_server_limits_apply_to_every_run(gate: Gate) -> None:
-    """Neither the body nor the options of a run can raise a server limit, but both can lower it."""
+    """The body and the options of a run can lower a server limit but not raise it."""
     from flowdebate.runs.limits import Limits
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate), limits=Limits(calls=2))) as stage:

@@ -169,7 +169,7 @@ def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
 
 
 def test_runs_are_started_by_priority(gate: Gate) -> None:
-    """Runs with lower values of `priority` in the request body start first. Values beyond 100 return 422."""
+    """Runs with lower values of `priority` in the request body start first. Values above 100 return 422."""
     with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1)) as stage:
         stage.begin()
         gate.wait_for_call()

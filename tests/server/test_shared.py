@@ -119,7 +119,7 @@ def test_a_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> No
 
 
 def test_a_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> None:
-    """Neither a later run with this id nor an import of the run makes the link work again."""
+    """A later run with this id does not make the link work again, and neither does an import of the run."""
     run_id = stage.finished()
     page = share_run(stage, run_id)["page"]
     assert "shares" not in stage.get(f"/runs/{run_id}/export.jsonl").text

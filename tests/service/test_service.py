@@ -298,7 +298,7 @@ async def test_runs_above_the_concurrency_limit_are_queued() -> None:
 
 
 async def test_owners_of_queued_runs_take_turns() -> None:
-    """Lower priorities come first, even after a start was rejected. Recovered runs keep their order."""
+    """Lower priority values come first, even after a start has been rejected. Recovered runs keep their order."""
     store, model, patterns = MemoryStore(), Gate(at=0), {"it": rent_debate()}
 
     async def order() -> list[str]:

@@ -106,8 +106,8 @@ def test_a_truncated_line_does_not_affect_others(tmp_path: Path) -> None:
     open_steps.close(remove=True)
 
 
-async def test_a_store_warns_if_it_cannot_record_open_steps(tmp_path: Path) -> None:
-    """The step counts as not started. Recording resumes once it is possible again."""
+async def test_a_store_reports_that_it_cannot_record_open_steps(tmp_path: Path) -> None:
+    """The step counts as not started. The next attempt succeeds once the disk has space again."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(header("r"))
     with (

@@ -63,7 +63,7 @@ async def wait_for_end(workers: Workers, run_id: str) -> QueuedRunStatus:
 
 
 async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> None:
-    """All of the 20 debates are completed, and only calls in flight are repeated."""
+    """All 20 debates are completed, and only calls in flight are repeated."""
     workers, fleet.models.seconds = fleet.workers(), 0.1
     ids = [await workers.submit("city", f"Question {number}?", run_id=f"it-{number}") for number in range(20)]
     processes = {process.pid: process for process in (fleet.process(), fleet.process())}
@@ -534,7 +534,7 @@ async def has_ended(workers: Workers, run_id: str) -> bool:
     return (await workers.status(run_id)).delivery == "done"
 
 
-async def test_runs_with_a_lower_priority_are_executed_first(fleet: Fleet) -> None:
+async def test_runs_with_a_lower_priority_value_are_executed_first(fleet: Fleet) -> None:
     """The time of submission matters only among runs of equal priority."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     for number, priority in enumerate((7, 0, 7, 2)):
@@ -551,7 +551,10 @@ async def test_runs_with_a_lower_priority_are_executed_first(fleet: Fleet) -> No
 
 
 async def test_owners_take_turns(fleet: Fleet) -> None:
-    """The run of a second owner comes second, whatever the backlog. A run with lower priority waits for all others."""
+    """A second owner's run comes second, whatever the backlog.
+
+    A run with a higher priority value waits for all others.
+    """
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     for owner, numbers, priority in (("late", range(2), 1), ("ann", range(6), 0), ("bob", range(2), 0), ("", (0,), 0)):
         labels = {"owner": owner} if owner else {}
@@ -610,7 +613,7 @@ async def test_concurrent_runs_per_owner_are_limited(fleet: Fleet) -> None:
 
 @pytest.mark.slow
 async def test_a_run_of_a_dead_worker_skips_the_backlog(fleet: Fleet) -> None:
-    """A run that has been started continues before any new run, whatever the priorities."""
+    """A run that has already been started continues before any new run, whatever the priorities."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     fleet.models.answering.clear()
     await workers.submit("city", "First?", run_id=f"{name}-first", priority=100)
@@ -784,7 +787,10 @@ def test_a_worker_without_patterns_does_not_start(spec: str, capsys: pytest.Capt
 
 
 async def test_workers_reject_imported_runs(fleet: Fleet) -> None:
-    """Both the client and a worker that receives an imported run reject it. Another deployment may accept it."""
+    """An imported run is rejected by the client and by any worker that receives it.
+
+    Another deployment may accept it.
+    """
     workers, lenient = fleet.workers(), fleet.workers(allow_imported=True)
     run_id = await workers.submit("city", "How?")
     lines = [line async for line in export_run(workers.store, run_id)]

@@ -200,7 +200,7 @@ async def test_a_run_without_a_pattern_shows_its_state() -> None:
     "text", [HOSTILE, "</style></div><script>", "# [x](javascript:y)", "\u202e\x1b[2J\x00<b>", "```\n</ul>"]
 )
 async def test_hostile_text_is_escaped(text: str) -> None:
-    """Neither live nor finished pages contain a script or a frame from model text. The only frame is sandboxed."""
+    """Live and finished pages contain no script or frame from model text. The only frame is sandboxed."""
     gate = asyncio.Semaphore(0)
 
     async def answer(request: Any) -> Any:
