@@ -217,8 +217,8 @@ ASKS_MODELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open
 ASKS_ONCE = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-"""Tool annotations: read-only; paying for model calls (each time, or once); changing a run; or permanently deleting an
-earlier run or note.
+"""Annotations for tools, in order: for tools that only read, that pay for model calls (each time, or once), that change
+a run, and that permanently delete an earlier run or note.
 """
 
 

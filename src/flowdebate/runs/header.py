@@ -39,7 +39,7 @@ class StoreOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels for finding the run again."""
     plan: Mapping[str, Any] | None = None
-    """JSON data from which the application can rebuild its block."""
+    """JSON data that lets the application rebuild its block."""
 
 
 def attach_journal(

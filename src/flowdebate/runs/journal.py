@@ -219,7 +219,7 @@ class Journal:
     async def step(self, key: str, call: Callable[[], Awaitable[T]], returns: object, *, failures: bool) -> T:
         """Return the recorded result of `call`, or execute it.
 
-        Raises NotRecordable if the result is neither JSON nor of the type `returns`. With `failures`, an exception is
+        Raises NotRecordable unless the result is JSON or of the type `returns`. With `failures`, an exception is
         recorded as well, and raised again on replay.
         """
         row = self.find(key)

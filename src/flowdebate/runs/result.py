@@ -204,7 +204,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.__await__()
 
     async def started(self) -> None:
-        """Wait until the first block acts, by which time a durable run is stored; raise the error of a failed start."""
+        """Wait until the first block acts (by then, a durable run is stored); raise the error of a failed start."""
         waiting = asyncio.ensure_future(self._run.started.wait())
         try:
             await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)

@@ -161,7 +161,7 @@ class Run:
     acting: bool = field(default=False, init=False)
     """True once the task that executes the run has started."""
     started: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    """Event set once the first block acts, by which time a durable run is in its store."""
+    """Event set once the first block acts; by then, a durable run is in its store."""
     _started: float | None = field(default=None, init=False)
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)

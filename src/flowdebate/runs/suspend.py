@@ -37,7 +37,7 @@ class HumanRequest:
     problem: str | None = None
     """Problem with the previous answer; None for the first request."""
     sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
-    """Sources from which the reader may quote; they are stored once, in the journal or the plan, and are not part of
+    """Sources that the reader may quote from; they are stored once, in the journal or the plan, and are not part of
     `text`.
     """
     check: Callable[[Any], Any] = field(default=_unchecked, repr=False, compare=False)

@@ -247,7 +247,7 @@ class _Connection(H11Protocol):
     """Connection that counts only while a request on it is being answered, and that ends if its client is too slow.
 
     Uvicorn would wait forever for the rest of a request while counting its client, so a few thousand silent
-    connections, none of which needs a token, would lock everyone else out.
+    connections, which need no token, would lock everyone else out.
     """
 
     def __init__(

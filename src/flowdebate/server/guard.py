@@ -70,9 +70,7 @@ class GuardOptions:
     authenticate: Authenticate | None = None
     """Function that returns the user of each request."""
     public: tuple[str, ...] = ()
-    """Prefixes of paths that require neither a token nor a user, because they check other credentials or reveal
-    nothing.
-    """
+    """Prefixes of paths that require no token and no user, because they check other credentials or reveal nothing."""
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
     """Error responses in other protocols' formats, keyed by path prefix."""
     signed_out: Callable[[], Awaitable[float]] | None = None

@@ -120,8 +120,8 @@ class Readers:
         """Return a stream of page fragments for a run in progress, beginning with all fragments so far.
 
         The run is followed only once for all readers of its page, and once more for all readers using its `public`
-        links. Those using links receive neither the record nor the failures, and only as long as `is_valid` returns
-        True. `root` is the path of all pages.
+        links. Readers using links do not receive the record or the failures, and their streams end once `is_valid`
+        returns False. `root` is the path of all pages.
         """
         leave = self._count([run_id])
         pages = self._public_pages if public else self._pages

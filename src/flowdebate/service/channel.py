@@ -38,7 +38,7 @@ class Update:
     event: Any = None
     """Event of the update; for "text", a `TextDelta`; for "reset" and "end", None."""
     mark: str | None = None
-    """Position of a recorded event, from which `follow(after=mark)` continues; None for live text, which is not
+    """Position of a recorded event; `follow(after=mark)` continues there. None for live text, because it is not
     recorded.
     """
     start: int = 0

@@ -45,7 +45,7 @@ class Recipe:
     queued: bool = False
     """True if the run is executed by workers."""
     plan: Plan | None = None
-    """Plan from which the run is built; None for a registered pattern."""
+    """Plan that the run is built from; None for a registered pattern."""
 
     @property
     def proposes(self) -> bool:

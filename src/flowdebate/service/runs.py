@@ -236,7 +236,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
 
 
 async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -> StoredRun:
-    """Return the run with this name, or the `last` one; raise ConfigurationError if both or neither are given."""
+    """Return the run with this name, or the `last` one; raise ConfigurationError unless exactly one is given."""
     if last == (name is not None):
         which = (
             "A run ID cannot be combined with --last." if last else f"Say which run: flowdebate {verb} RUN, or --last."

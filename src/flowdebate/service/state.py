@@ -224,7 +224,7 @@ class Changed(WireModel):
     refused: dict[str, str]
     """Reasons why other runs were not changed, keyed by run id."""
     more: bool
-    """True if more runs match, in which case the request should be repeated."""
+    """True if more runs match; the request should then be repeated."""
 
 
 class BudgetState(WireModel):

@@ -66,9 +66,9 @@ class RunHeader:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels set by the application."""
     plan: Mapping[str, Any] | None = None
-    """Plan from which the command line can rebuild the block; None for runs started by other programs."""
+    """Plan that lets the command line rebuild the block; None for runs started by other programs."""
     foreign: bool = False
-    """True if the run was imported, in which case its input, options and recorded answers are untrusted."""
+    """True if the run was imported; its input, options and recorded answers are then untrusted."""
     parent: Mapping[str, Any] | None = None
     """The fork's parent (`run`) and the changes made by the fork; None if the run is not a fork."""
     format: int = ROW_FORMAT
@@ -303,7 +303,7 @@ def prefix_end(prefix: str) -> str | None:
 
 
 def list_order(position: tuple[float, str]) -> tuple[float, str]:
-    """Return the key by which lists sort a run's `position`.
+    """Return the key that lists use to sort a run's `position`.
 
     >>> sorted([(1.0, "a"), (2.0, "b"), (2.0, "a")], key=list_order)
     [(2.0, 'a'), (2.0, 'b'), (1.0, 'a')]

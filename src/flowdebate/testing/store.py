@@ -35,8 +35,8 @@ TRICKY_TEXTS = (
     " ends in blanks ",
     "",
 )
-"""Strings that a store must neither change nor confuse: a null character ends a string in C; half of a surrogate pair
-is possible in JSON but is not valid UTF-8; `..` leads out of a folder; and some databases drop trailing blanks.
+"""Strings that a store must not change or confuse: a null character ends a string in C; half of a surrogate pair is
+possible in JSON but is not valid UTF-8; `..` leads out of a folder; and some databases drop trailing blanks.
 """
 
 # Runs are listed by start time, and a clock may repeat a value, so each run starts a millisecond after the last.

@@ -80,7 +80,7 @@ AND split_part(key, ':', -1)::bigint NOT IN (SELECT number FROM {ALIVE} AS held 
 
 
 def workers_of(queue: str) -> str:
-    """Return the name of the document collection in which a queue's workers register."""
+    """Return the name of the document collection where a queue's workers register."""
     return f"workers/{queue}"
 
 

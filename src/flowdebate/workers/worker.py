@@ -211,7 +211,7 @@ class Worker:
         return False
 
     def _make_engine(self) -> type[DBOS]:
-        """Configure DBOS, which runs its workflows in the event loop from which it was launched."""
+        """Configure DBOS, which runs its workflows in the event loop that launched it."""
         engine: type[DBOS] = driver().DBOS
         refuse_pickles()
         deliveries = self._workers.queue

@@ -25,7 +25,7 @@ from flowdebate.store.base import COMPLETE, RunHeader, StepKind, StepRow, Store,
 from flowdebate.store.open import StoreChoice, open_store
 
 MAX_ADDED_ROUNDS = 1_000
-"""Maximum number of rounds by which a run can be continued."""
+"""Maximum number of rounds that a continuation can add to a run."""
 _MAX_EARLIER_ROUNDS = 10_000
 """Maximum number of earlier rounds, equal to the maximum number of rounds in a debate."""
 MAX_ADDED_QUESTION_LENGTH = 4_000

@@ -66,7 +66,7 @@ class Owner:
 
 
 _LONG = 1 << 20
-"""Number of bytes by which a log grows before it is rewritten without the finished steps."""
+"""Number of bytes that a log may grow before it is rewritten without the finished steps."""
 
 
 class Attempt(NamedTuple):

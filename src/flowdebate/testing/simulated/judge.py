@@ -62,7 +62,7 @@ class SimView:
     fields: tuple[str, ...]
     """Fields of the answer."""
     criteria: tuple[str, ...] = ()
-    """The rubric's criteria, on each of which the sides are scored."""
+    """The rubric's criteria; the sides are scored on each of them."""
 
     @property
     def item(self) -> int:
