@@ -58,7 +58,7 @@ def typed(value: object) -> str:
 
 
 def join_choices(values: Iterable[object], *, most: int | None = 8, word: str = "or") -> str:
-    """Join up to `most` of a field's valid values, quoting those of several words.
+    """Join up to `most` of a field's valid values, quoting values of several words.
 
     >>> join_choices(["pro", "con"]), join_choices(["cap rents", "free rents", "b"])
     ('pro or con', '"cap rents", "free rents" or b')

@@ -174,9 +174,9 @@ class ProgressLines:
         self._usual_calls = calls
         self._count: Callable[[], Counts] | None = None
         self._ended = self._calls = 0
-        """Questions that ended, and their calls."""
+        """Number of finished questions, and the calls made for them."""
         self._before = self._calls_before = 0
-        """Questions that were complete before, and their calls."""
+        """Number of questions completed earlier, and the calls made for them."""
 
     def __enter__(self) -> Self:
         return self

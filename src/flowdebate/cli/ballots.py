@@ -238,7 +238,7 @@ class Rejudging:
             flag = "model" if error.field == "panel" else error.field.replace("_", "-")
             raise error.moved(COMMAND, f"--{flag}") from None
         self._options = str([str(judge.plan), answer_form, labels, repeat, list(specs), seed])
-        """Options as text, by which the same batch is continued."""
+        """Options as text, used to recognize the batch to continue."""
         self._repeat = repeat
         self._max_concurrency = max_concurrency
         self._seed = seed

@@ -199,7 +199,7 @@ class Plans:
                 location, field = planned.options.place(key)
                 raise ConfigurationError(location, field, None, "cannot be set for a batch")
         self.stored: dict[str, Any] = stored_plan(planned)
-        """Stored form of the plan, without values that depend on the question."""
+        """Plan in stored form, without values that depend on the question."""
         for key in info.load_page().settled(planned):
             self.stored["options"].pop(key)
         if planned.dealt is not None:  # `dealt` values are assigned to each question's sides
@@ -207,12 +207,12 @@ class Plans:
         if not planned.speakers:  # any sides will do for checking the options
             planned = with_sides(planned, info.load_page().any_speakers(first))
         self._proposed: dict[str, Sequence[Debater]] = {}
-        """Sides that the model has proposed, by question."""
+        """Sides proposed by the model, keyed by question."""
         self.models: str = models_line(planned)
         self.sources: list[str] = sources_lines(planned)
-        """Notes on the sources of rows without their own."""
+        """Notes on the shared sources, for rows that name no sources."""
         self.base: Plan = with_policies(planned)
-        """The plan of the first question."""
+        """Plan for the first question."""
         if store is not None and getattr(
             planned.options, "archive", None
         ):  # opt-in, because otherwise each row would see the earlier rows

@@ -44,7 +44,7 @@ _TEXT = "text that is not blank"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Question together with the other columns of its row."""
+    """A question and the other columns of its row."""
 
     question: str
     columns: Mapping[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Row:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The row's options (its sources) in plan file format."""
+        """The row's sources as options in plan file format."""
         row_sources = self.columns.get("sources")
         return {"sources": [row_sources] if isinstance(row_sources, str) else row_sources} if row_sources else {}
 

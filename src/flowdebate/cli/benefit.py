@@ -178,7 +178,7 @@ class _Outcome:
     without_verdict: Mapping[str, int]
     """Number of questions without a verdict, keyed by run status."""
     left_out: Mapping[str, int]
-    """Number of other omitted questions, keyed by run status."""
+    """Number of questions omitted for other reasons, keyed by run status."""
     failed: int
     """Number of failed baseline answers."""
 

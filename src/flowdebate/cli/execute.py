@@ -108,7 +108,7 @@ async def service_of(place: OpenStore) -> AsyncIterator[Service]:
 async def begin_named(
     service: Service, run_id: str, begin: Callable[[], Awaitable[RunState]], plan: Plan, *, resume: bool
 ) -> RunState:
-    """Begin the run `run_id`; with `resume`, continue an existing run as soon as no other process is executing it."""
+    """Begin run `run_id`; with `resume`, continue an existing run as soon as no other process is executing it."""
     from flowdebate.store.base import COMPLETE
     from flowdebate.ui.options import misuse
 
@@ -191,8 +191,8 @@ async def follow_run(
 ) -> Followed:
     """Show a run until it ends.
 
-    An interrupt cancels the run if this process executes it; without a `handle`, it only closes the view. `interrupts`
-    was set up when the run started, and may already have received a signal.
+    An interrupt cancels the run if this process is executing it; without a `handle`, it only closes the view.
+    `interrupts` was set up when the run started, and may already have received a signal.
     """
     loop = asyncio.get_running_loop()
     view = View()
@@ -246,7 +246,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: OpenStore | 
     end = next((event for event in reversed(handle.events) if isinstance(event, RunFinished)), None)
     reached = end.error if end is not None and handle.status == "limit" else None
     fork: Fork | None = None
-    with suppress(StoreError):  # the run is finished and displayed, and its relation to its parent is optional
+    with suppress(StoreError):  # the run is finished and displayed, and the note on its parent is optional
         if place is not None and (stored := await place.store.run(handle.run_id)).header.parent is not None:
             fork = Fork.of(stored, await place.store.steps(handle.run_id))
     document = document_of_plan(

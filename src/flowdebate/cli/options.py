@@ -226,7 +226,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
 
 def parameter(name: str, kind: object, option: Option, default: object = None, *, argument: bool = False) -> Parameter:
-    """Return typer's parameter for an option of this kind; a bool without a default also gets a `--no-…` form."""
+    """Return typer's parameter for an option of this kind; a bool without a default also gets a `--no-…` flag."""
     plain, values = _kind_of(kind)
     if option.repeated:
         plain = list

@@ -61,7 +61,7 @@ class State(WireModel):
     """Last commit read in full; None if parts of the change are still unread."""
     merge_base: str
     exclude: list[str] = Field(default_factory=new_list)
-    """Glob patterns matching excluded files."""
+    """Glob patterns that match excluded files."""
     findings: list[FindingDraft] = Field(default_factory=new_list)
 
     def sign(self, key: bytes) -> str:

@@ -231,8 +231,8 @@ def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
 def write_entrance(url: str, folder: Path | None) -> Path:
     """Write a file that redirects a browser to `url`, readable only by its owner.
 
-    A file is used because program arguments are visible to all users. Browsers installed as snaps can read neither
-    hidden folders nor the temporary folder.
+    A file is used because program arguments are visible to all users. Browsers installed as snaps cannot read hidden
+    folders or the temporary folder.
     """
     handle, name = tempfile.mkstemp(prefix="flowdebate-", suffix=".html", dir=folder)
     with os.fdopen(handle, "w", encoding="ascii") as file:

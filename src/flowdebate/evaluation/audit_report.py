@@ -77,8 +77,8 @@ class Places(WireModel):
     items: int
     """Number of items with at least one such verdict. Items are independent, but verdicts on the same item are not."""
     leaning: int
-    """Number of items in which the first and the last place won unequally often. With two places, the test uses only
-    these items.
+    """Number of items in which the first and the last place won different numbers of times. With two places, the test
+    uses only these items.
     """
     first: int
     """Number of `leaning` items in which the first place won more often."""
@@ -198,7 +198,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     better.
     """
     effective_n: float | None = None
-    """Number of independent judges providing the same information: n / (1 + (n - 1) rho)."""
+    """Number of independent judges that would provide the same information: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
     effective_n_high: float | None = None
     """Bounds of the 95% interval for `effective_n`, computed from the interval for `rho`."""

@@ -64,7 +64,7 @@ TEMPLATE = JudgeTemplate(
     turn="Question: {question}\n\nThe texts:\n{transcript}\n\nWeigh them against each other. Which is best, and why?",
     rubric="Give each text a score on each of these criteria, considering that criterion alone:\n{criteria}",
 )
-"""Prompt for a comparison; includes neither names nor positions."""
+"""Prompt for a comparison, without names or positions."""
 
 
 class ComparedTexts(ArguedDebate):
@@ -366,7 +366,7 @@ def check_judges(judges: object) -> Sequence[Model | str]:
 
 
 def check_orders(orders: ScheduleLike, sides: int, *, location: str = _WHERE) -> int:
-    """Return the number of ballots per judge for this many texts; too many texts raise ConfigurationError."""
+    """Return the number of ballots per judge for this many texts; raise ConfigurationError for too many."""
     how = JudgeOptions(answer_form="scores", schedule="full" if orders == "all" else orders)
     try:
         return how.plan.calls(sides)

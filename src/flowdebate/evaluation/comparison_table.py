@@ -109,8 +109,8 @@ class ComparingJudge(WireModel):
     even: float | None
     """Expected `first_place` if the judge has no position bias."""
     towards_first: Figure | None
-    """Among rows in which the first and the last place did not win equally often, the share in which the first won more
-    often.
+    """Among rows in which either the first or the last place won more often than the other, the share in which the
+    first did.
     """
     favours: Literal["first", "last"] | None
     """Place favored more often than chance would explain (exact sign test, adjusted for the number of judges)."""

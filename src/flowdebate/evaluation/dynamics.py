@@ -33,7 +33,7 @@ class Dynamics(InNotebooks, WireModel):
     changed: Figure | None
     """Share of voices whose first and last answers differ; None if no voice answered twice."""
     adopted: Figure | None
-    """Share of contradicted voices that later adopted the first answer of a voice contradicting them."""
+    """Share of contradicted voices that later adopted the first answer of a voice that contradicted them."""
     first_right: Figure | None
     """Share of voices whose first answer is correct; None, like all fields below, if no truth is known."""
     last_right: Figure | None

@@ -124,11 +124,11 @@ class CountedItems:
         self._distinct_counts = by_item
         self._times = Counter[Hashable]()
         self.log_odds: array[float] = array("d")
-        """Sum of the log-odds of each item."""
+        """Sum of each item's log-odds."""
         self.numbers: array[int] = array("i")
         """Number of terms in each sum of `log_odds`."""
         self.arrangements: dict[tuple[PlaceKind, Names], set[int]] = {}
-        """Hashes of the arrangements shown to judges, about `MAX_ARRANGEMENTS` of them at most."""
+        """Hashes of the arrangements shown to judges, limited to about `MAX_ARRANGEMENTS`."""
 
     def add(self, counts: ItemCounts) -> None:
         """Add the counts of one item."""

@@ -64,7 +64,7 @@ class ReliabilityBin(WireModel):
     n: int
     confidence: float
     accuracy: float
-    """Mean confidence and mean accuracy, equal if the judge is calibrated."""
+    """Mean confidence and mean accuracy; they are equal if the judge is calibrated."""
     accuracy_low: float
     accuracy_high: float
     """Bounds of Wilson's interval for the accuracy."""

@@ -83,7 +83,7 @@ class GameTable(NamedTuple):
 
 
 class GameCollector:
-    """Collector of games that uses sixteen bytes for each."""
+    """Collector of games, each stored in sixteen bytes."""
 
     def __init__(self) -> None:
         self._matchups: dict[Matchup, int] = {}
@@ -155,7 +155,7 @@ class Ranking(InNotebooks, WireModel):
     """Reason why the strengths have no intervals."""
 
     def chance(self, one: str, other: str, *, first: bool | None = None) -> float:
-        """Predict how often `one` wins among games without a tie; `first` is True if it is in the first position."""
+        """Predict the share of untied games that `one` wins; `first` is True if it is in the first position."""
         from math import exp
 
         strengths = {system.name: system.strength for system in self.systems}

@@ -56,7 +56,7 @@ class Votes(WireModel):
 
     @property
     def leader(self) -> str | None:
-        """Side with the most votes; None for a tie, including one with "neither".
+        """Side with the most votes; None for a tie, including a tie with "neither".
 
         >>> Votes(readers=3, sides={"yes": 2, "no": 1}, neither=0).leader
         'yes'
@@ -265,7 +265,7 @@ class Readership:
         return {run_id: _read_note(documents.get(documents_of(run_id), {}).get(_NOTE, GONE)) for run_id in run_ids}
 
     async def write_note(self, run_id: str, note: str) -> None:
-        """Write the note on a run; exports include the note, and "" deletes it.
+        """Write the note on a run; exports include the note, and an empty string deletes it.
 
         Raise ConfigurationError if it is too long.
         """

@@ -86,7 +86,7 @@ FAULT_KINDS: dict[str, str] = {
     "weak-cryptography": r"predict|guess|\bmd5\b|math/rand|weak|insecure|cryptograph|broken hash|brute",
     "wrong-unit": r"\bunits?\b|milli|\bms\b|nanosec|seconds?\b",
 }
-"""Regular expressions for words identifying a fault in a finding, keyed by kind of fault."""
+"""Regular expressions for words that identify a fault in a finding, keyed by kind of fault."""
 
 
 class ReportedLocation(Protocol):

@@ -52,7 +52,7 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
 
 
 def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> int:
-    """Find the number of items from which on a win rate of `rate` is always detected with this `power`.
+    """Find the smallest number of items from which a win rate of `rate` is always detected with this `power`.
 
     The power of the exact test follows a sawtooth: some smaller numbers also reach it (49 items for .70), but larger
     ones (53) fall below it again. `rate` must be at least .01 above an even rate. Needs scipy.

@@ -55,7 +55,7 @@ _MAX_REPEATS = 1_000
 _NOTHING = ("nan", "NaT", "<NA>")
 """Value of an empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-"""Pattern matching a hash; sentences show only its first 12 digits."""
+"""Pattern matching a hash; sentences show only the first 12 digits of a hash."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
@@ -291,7 +291,7 @@ class Study:
             raise error.moved(location, field_) from None
 
     def control_text(self, case: Case) -> str:
-        """Read the text deciding a case."""
+        """Read the text that decides a case."""
         return str(self._filled(self._index_of[case.item], self.rows[self._index_of[case.item]], "control"))
 
     def registration(self, *, model: ModelChoice = None) -> Registration:

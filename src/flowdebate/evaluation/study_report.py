@@ -93,7 +93,7 @@ class StudyComparison(WireModel):
 
 
 class StudyControl(WireModel):
-    """Comparison of the same judge with and without the text deciding each question."""
+    """Comparison of the same judge with and without the text that decides each question."""
 
     n: int
     """Number of questions decided both with and without the text."""

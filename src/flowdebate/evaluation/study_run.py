@@ -110,7 +110,7 @@ class AnswersFile:
         self._lock = FileLock(f"{self.path}.lock", thread_local=False)
         self._file: BinaryIO | None = None
         self.answers: dict[tuple[str, str, int], StudyAnswer] = {}
-        """The last answer for each key."""
+        """The latest answer for each key."""
         if self.path.exists():
             for number, line in enumerate(self.path.read_bytes().split(b"\n")[:-1], 1):
                 try:
@@ -431,7 +431,7 @@ class _Asking:
     async def _judged(
         self, case: Case, name: str, argued: ArguedDebate, how: JudgeOptions, *, partner: str | None = None
     ) -> StudyAnswer:
-        """Let the judge read something other than the debate, and collect its answer."""
+        """Let the judge read something other than the debate, and collect the judge's answer."""
         started, entries = time.monotonic(), argued.transcript
         names = tuple(dict.fromkeys(entry.agent_name for entry in entries))
         anonymity = Anonymity(names=names, stances=case.positions, question=str(case.question))

@@ -182,7 +182,7 @@ MAX_COPIED_SHARE = 0.3  # share of word pairs
 
 
 class Copy(NamedTuple):
-    """How much of a turn copies an earlier one."""
+    """How much of a turn copies an earlier turn."""
 
     excess: float
     """Ratio to the allowed maximum; above 1, the turn counts as a copy."""
@@ -220,7 +220,7 @@ class Convergence(WireModel):
     similarity: float
     """Mean over all pairs of proposals, from 0 to 1; 1 for a single proposal."""
     stability: float | None = None
-    """Mean similarity between each agent's text and its previous one; None if there are no previous texts."""
+    """Mean similarity between each agent's current and previous text; None if there are no previous texts."""
     status: ConvergenceStatus
     backend: str
     """Name of the similarity measure."""

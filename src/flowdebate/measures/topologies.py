@@ -87,8 +87,8 @@ def all_to_all(names: Sequence[str], round: int, random: Random) -> list[Edge]: 
 def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
     """Assign each agent one proposal to review, so each gets one reviewer: N edges.
 
-    Every agent reviews the one at the same distance in the order of names. The distance is a hash of the names plus the
-    round, so after N - 1 rounds everyone has reviewed everyone else.
+    Every agent reviews the agent a fixed distance away in the order of names. The distance is a hash of the names plus
+    the round, so after N - 1 rounds everyone has reviewed everyone else.
     """
     ring_of = sorted(names)
     count = len(ring_of)

@@ -58,16 +58,16 @@ class HumanTurn:
         self._run_id = run.run_id if isinstance(run, RunView) else run
         self._store = _store_of(run, store)
         self._asked: HumanRequest | None = None
-        """The request that the cell shows."""
+        """Request shown in the cell."""
         self._answered = ""
         """Note on the last request."""
         self._answer: asyncio.Future[Any] | None = None
-        """Future answer that `ask` awaits."""
+        """Future for the answer that `ask` is awaiting."""
         self._sending: asyncio.Future[None] | None = None
-        """Task that stores the answer; nothing else refers to it."""
+        """Task that stores the answer, referenced here so it is not garbage-collected."""
         self._one_by_one = asyncio.Lock()
         self.widget: Any = _widget_class()(page=_page(note=_NOT_YET))
-        """The widget, to put beside others of `ipywidgets`."""
+        """The widget itself, for combining it with other `ipywidgets`."""
         self.widget.on_msg(self._receive)
         self._watch = None if self._store is None else self._loop.create_task(self._poll())
 
@@ -193,7 +193,7 @@ class HumanTurn:
 
 
 def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
-    """Return a durable run's store, or None without a run."""
+    """Return a durable run's store, or None if there is no run."""
     if run is None:
         if choice is not None:
             raise ConfigurationError(_WHERE, "store", None, "cannot be set without `run`")

@@ -278,7 +278,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def contributions(self) -> int:
-        """Number of contributions, not counting truncated or empty ones."""
+        """Number of contributions; truncated and empty contributions are not counted."""
         return sum(entry.flag is None for entry in self.raw.transcript)
 
     @property

@@ -85,8 +85,8 @@ _UNSEEN = frozenset(
 class Live:
     """View of one run for all front ends: finished parts, current work, and unfinished speech, all derived from events.
 
-    Use `tell` for pages, which show finished contributions next to the text in `speaking`. Use `follow` for append-only
-    output, such as a terminal. Without a plan or a document, the view accepts the events of any pattern.
+    Use `handle` for pages, which show finished contributions next to the text in `speaking`. Use `follow` for
+    append-only output, such as a terminal. Without a plan or a document, the view accepts the events of any pattern.
     """
 
     roles: ClassVar[Mapping[str, str]] = {"synthesizer": "writing the output"}
@@ -98,34 +98,34 @@ class Live:
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         self.plan = plan
         self.speakers: list[Any] = []
-        """Speakers whose names and positions are shown in the head of the page."""
+        """Speakers whose names and positions are shown in the page header."""
         self.length: int | None = None
-        """The maximum number of rounds or turns, if known."""
+        """Maximum number of rounds or turns, if known."""
         if plan is not None:
             self.speakers, self.length = speakers_of(plan.speakers), plan.length
         elif document is not None:
             self.speakers = document.speakers
             self.length = getattr(document, "max_turns", getattr(document, "max_rounds", None))
         self.clock: Callable[[], float] = time.monotonic
-        """Clock in seconds, to tell for how long somebody has been working."""
+        """Clock in seconds, used to measure how long a call has been in progress."""
         self._names = {speaker.name for speaker in self.speakers}
         self._budget = None if plan is None else Budget(plan.limits or Limits())
         self.usage: Usage = Usage.zero()
         """Calls and tokens so far."""
         self.cost: float = 0.0
-        """Cost so far, by the plan's prices or known prices; 0 if there are none."""
+        """Cost so far, at the plan's prices or known prices; 0 if there are no prices."""
         self._unpriced = False
-        """True once a model without a known price was asked; the cost is then not shown."""
+        """True once a model without a known price has been called; the cost is then not shown."""
         self._calls: dict[str, tuple[CallStarted, float]] = {}
-        """The calls in progress by path, with their start times."""
+        """Calls in progress with their start times, keyed by path."""
         self._turns: dict[str, TurnStarted] = {}
-        """The last turn of each speaker, by block."""
+        """Each speaker's last turn, keyed by block."""
         self._writing: set[str] = set()
-        """Blocks whose text is being streamed."""
+        """Blocks that are currently streaming text."""
         self._failed: list[RoleFailed] = []
-        """Failures of the run so far, until its result lists them."""
+        """Failures that the run's result has not listed yet."""
         self._flags: dict[str, Flag] = {}
-        """Fault of the contribution that is about to end, by the name of its speaker."""
+        """What is wrong with a contribution about to end, keyed by the speaker's name."""
         self._speech = Speech()
         kinds: list[type[Live]] = _kinds() if type(self) is Live else [type(self)]
         self.work_of_roles: dict[str, str] = {
@@ -329,7 +329,8 @@ class Live:
 class OneByOne(Live):
     """View of a pattern with one speaker at a time, showing text as the model writes it.
 
-    If turns overlap, the first one is shown as it is written, and each later one once the earlier ones have finished.
+    If turns overlap, the first turn is shown as it is written, and each later turn once all earlier turns have
+    finished.
     """
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
@@ -337,11 +338,11 @@ class OneByOne(Live):
         writes = plan is not None and isinstance(plan.options, OutputOptions) and plan.options.synthesizes
         self._synthesizer = f"{plan.name}-synthesizer" if plan is not None and writes else None
         self._speaking: str | None = None
-        """The block whose text is shown."""
+        """Block whose text is being shown."""
         self._streamed = False
-        """True if some of the block's text has been shown."""
+        """True if any of the block's text has been shown."""
         self._open: dict[str, list[object]] = {}
-        """Events of each waiting turn that are still to be shown, by block."""
+        """Events of waiting turns that have yet to be shown, keyed by block."""
 
     def sections(self, event: object) -> Iterator[LiveSection]:
         block = getattr(event, "block", None)
@@ -444,7 +445,7 @@ class Together(Live):
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         super().__init__(plan, document)
         self._awaited: dict[str, str] = {}
-        """Current speakers, by block."""
+        """Current speakers, keyed by block."""
         self._answers: dict[str, BlockAnswered] = {}
 
     def sections(self, event: object) -> Iterator[LiveSection]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)
-"""Characters with a special meaning anywhere in a line; the last ones would turn bare URLs into links."""
+"""Characters with a special meaning anywhere in a line; the last few would turn bare URLs into links."""
 _AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
 """Characters with a special meaning at the start of a line."""
 

@@ -176,7 +176,8 @@ class Policies:
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
     """Apply the policies of `plan` to every model; the returned plan has no policies left to apply.
 
-    `recording=False` skips the recording, because an interrupted run's recording cannot be continued.
+    With `recording=False`, nothing is recorded; use it for runs that may be resumed, because an interrupted recording
+    cannot be continued.
     """
     from flowdebate.models.wrapper import Thinking
 

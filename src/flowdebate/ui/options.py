@@ -331,7 +331,7 @@ class SourceEntry(RosterEntry):
 
 
 MAX_SOURCES = 1_000
-"""Maximum number of sources in a plan; each one adds a line to every prompt."""
+"""Maximum number of sources in a plan; each source adds a line to every prompt."""
 
 
 def _check_sources(value: object) -> object:
@@ -553,7 +553,7 @@ class PlanOptions(BaseModel):
             if key not in keys:
                 raise unknown_key(location, key, value, keys)
         of_file = cls._list_members({key: value for key, value in content.items() if value is not None}, location)
-        # A repeatable option is [] if it was not used on the command line.
+        # A repeatable option is [] if it does not appear on the command line.
         over = {key: value for key, value in values.items() if value is not None and value != []}
         over = {
             key: value if (read := option_of(cls, key).read) is None else read(value) for key, value in over.items()

@@ -35,8 +35,8 @@ class StartTool:
     texts: Mapping[str, FieldInfo] = dataclasses.field(default_factory=dict)
     """Pattern options that the tool accepts as strings, with their descriptions and limits."""
     without: frozenset[str] = frozenset()
-    """Arguments of other tools that this one omits, because every argument costs tokens in each of a host's
-    requests.
+    """Arguments of other tools that this tool omits, because every argument costs tokens in each request
+    from a host.
     """
 
 
@@ -63,7 +63,7 @@ class PatternPage(ABC):
     """Key for a speaker's role, or for a debater's stance."""
 
     example: ClassVar[str] = "…"
-    """Example subject for messages that ask for one."""
+    """Example subject for messages that ask for a subject."""
     sample: ClassVar[PlanValues] = {}
     """Example for the form: a debatable subject, and its speakers."""
     examples: ClassVar[Sequence[str]] = ()
@@ -110,7 +110,7 @@ class PatternPage(ABC):
         """Build the pattern."""
 
     def build_at_depth(self, plan: Plan) -> Sequencer[Any, Any]:
-        """Build the pattern, or for depth "auto" an escalation of patterns."""
+        """Build the pattern or, for depth "auto", an escalation of patterns."""
         if plan.options.depth != "auto":
             return self.build(plan)
         from flowdebate.ui.depth import build_escalation
@@ -132,7 +132,7 @@ class PatternPage(ABC):
         raise NotImplementedError
 
     def any_speakers(self, subject: str) -> Sequence[Any]:
-        """Return speakers that fit any subject, for checking options before a model proposes the actual ones."""
+        """Return speakers that fit any subject, for checking options before a model proposes the actual speakers."""
         raise NotImplementedError
 
     def defaults(self, options: Any, speakers: Sequence[Any]) -> PlanValues:  # noqa: ANN401, ARG002 - of the patterns

@@ -201,7 +201,7 @@ class Working:
     facts: tuple[str, ...] = ()
     """Further facts, most important first: the turn, and the tokens and cost so far."""
     model: str = ""
-    """Model being called; "" if several are."""
+    """Model being called; "" if several models are being called."""
 
 
 Section: TypeAlias = Heading | Entry | Fact | Group | Card | Output | Remark

@@ -95,7 +95,7 @@ class Speech:
         self._numbers: Counter[str] = Counter()
         self._claimed: tuple[str, str] | None = None
         self.finished: str = ""
-        """Text of the turn that ended last, as in the transcript if it is there."""
+        """Text of the most recently finished turn, as recorded in the transcript if possible."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
         """Return the speech in `event`; text starts at character `start` of its call, or where earlier text ended."""

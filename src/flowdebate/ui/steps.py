@@ -64,7 +64,7 @@ class StepState(WireModel):
     failures: list[str]
     """Failures of previous attempts."""
     refused: list[RefusedAnswer]
-    """Failed requests within the call; if it was answered, those before the answer."""
+    """Failed requests within the call; if the call was answered, those that failed before the answer."""
     repaired: list[str]
     """Repairs to a structured answer, described in words such as "code fence"."""
     model: str | None

@@ -99,9 +99,7 @@ def allow_long_cells(content: str) -> None:
 
 
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""Pattern matching text that spreadsheets interpret as a formula, after any number of the escapes that `safe_cell`
-adds.
-"""
+"""Pattern matching text that spreadsheets interpret as a formula, after any number of `safe_cell` escapes."""
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
 
 

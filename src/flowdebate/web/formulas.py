@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RULE = "formula"
 """Name of the parser rule and of its tokens."""
 _MAX_LENGTH = 1_000
-"""Maximum length of a formula in characters; longer ones are shown as written."""
+"""Maximum length of a formula in characters; longer formulas are shown as written."""
 _MAX_FORMULAS = 1_000
 """Maximum number of possible formula starts tried per text; each attempt may scan as many characters as a formula can
 have.

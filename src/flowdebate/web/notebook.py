@@ -43,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 _MAX_EVENTS = 20_000
 """Maximum number of events a run may have for its task board to be shown."""
 _MAX_SIZE = 3_000_000
-"""Maximum length of a report in a notebook, in characters; longer ones are summarized."""
+"""Maximum length of a report in a notebook, in characters; longer reports are summarized."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
 """Maximum lengths, in characters, of a live page and of text still being written."""
 
@@ -147,7 +147,7 @@ def _error(run: RunView) -> str | None:
 
 
 def _waits(value: object) -> str:
-    """Return the person for whom a suspended run is waiting, or "" for other runs."""
+    """Return the person a suspended run is waiting for, or "" for other runs."""
     pending = value.pending if isinstance(value, RunView) and value.status == "awaiting" else ()
     names = ", ".join(dict.fromkeys(request.block for request in pending))
     return f"The run waits for an answer from {names}." if names else ""

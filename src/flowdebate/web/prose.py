@@ -414,7 +414,7 @@ class GrowingProse:
         self._start = 0
         """Offset of the first block that may still change."""
         self._settled = 0
-        """Length of the plain text of all finished blocks."""
+        """Total length of the plain text in all finished blocks."""
         self._parsed = True
         """False once the text is too long for the parser."""
         self._done: list[Markup] = []

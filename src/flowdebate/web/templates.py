@@ -156,7 +156,7 @@ def _failure(text: str) -> str:
 
 
 _SPELLINGS = {"lincoln_douglas": "Lincoln\N{EN DASH}Douglas", "devils_advocate": "Devil's advocate"}
-"""Spellings of names for which replacing underscores with spaces is not enough."""
+"""Spellings of names that need more than their underscores replaced with spaces."""
 
 
 def _singular(plural: str) -> str:

@@ -173,7 +173,7 @@ def answer(
         stored = asyncio.run(find_run(opened_store.store, run))
         pending = asyncio.run(_answer(opened_store.store, stored, data if text is None else text, place))
         short, option = short_id(stored.header.run_id), opened_store.option
-    for request in pending:  # resuming now would only suspend the run again
+    for request in pending:  # resuming now would just suspend the run again
         print_message(
             f"It still waits for {request.block}: flowdebate runs answer {short} --place '{request.place}'{option}"
         )

@@ -105,7 +105,7 @@ def print_message(message: str) -> None:
     from flowdebate.ui.text import printable
 
     lines = printable(message).replace("\n", "\n  ")
-    with suppress(OSError):  # stderr is closed too, so the message is lost
+    with suppress(OSError):  # stderr is also closed, so the message is lost
         if sys.stderr.isatty():
             from flowdebate.cli.terminal.screen import WIDEST, TextFlow
 

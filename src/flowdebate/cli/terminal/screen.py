@@ -59,11 +59,11 @@ class Screen:
             _environ=environ,
         )
         self.breaks_lines: bool = terminal or environ.get("COLUMNS", "").isdecimal()
-        """True if the page has a width; a file or a pipe only has one if it is set."""
+        """True if lines are wrapped; in a file or a pipe, only if a width is set."""
         self.clock = clock
         self._live: Live | None = None
         self._line: Text | None = None
-        """Unfinished last line, part of the live display."""
+        """The unfinished last line, which is part of the live display."""
         self._working: Working | None = None
         self._spinner: Spinner | None = None
 
@@ -111,7 +111,7 @@ class Screen:
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Show a live line in the `with` block, if the stream is a color terminal."""
+        """Show a live line for the duration of the `with` block, if the stream is a color terminal."""
         if not self.is_terminal or self.console.color_system is None:
             yield
             return
@@ -257,7 +257,7 @@ class AskOnScreen:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self.screen: Screen | None = None
-        """The screen that the run is shown on."""
+        """Screen on which the run is shown."""
 
     async def __call__(self, request: HumanRequest) -> object:
         if self.screen is None:
@@ -277,7 +277,7 @@ _WIDE = 2
 between words.
 """
 _NARROWEST = 20
-"""Minimum width for wrapping, in columns; narrower lines would be harder to read than unwrapped ones."""
+"""Minimum width for wrapping, in columns; narrower lines would be harder to read than unwrapped lines."""
 
 
 class TextFlow:
@@ -304,7 +304,7 @@ class TextFlow:
         self._width = width
         self._column = 0
         self._fresh = True
-        """Return whether the line is empty."""
+        """True if the current line is empty."""
         self._stream = PrintableStream()
         self._begun = False
         self._newlines = 0

@@ -58,23 +58,23 @@ class LivePage:
         self._public = public
         self._pieces: dict[str, dict[str, str]] = {}
         self._new: dict[str, tuple[str, str, tuple[Any, ...]]] = {}
-        """Pieces to be rendered, by id: place, macro, and arguments."""
+        """Pieces still to be rendered, as place, macro, and arguments, keyed by id."""
         self._changed = False
         self._round = Round(number=0, title="")
         self._parts = 0
         self._turns: dict[str, str] = {}
-        """Speakers by the path of their turns."""
+        """Speakers, keyed by the path of their turn."""
         self._growing: dict[str, GrowingProse] = {}
-        """Texts in progress, by the path of their turns."""
+        """Text being written, keyed by the path of its turn."""
         self._said = 0
         self._calls: list[Call] = []
         self._sums = Sums()
         self._failed = 0
         self._last: dict[str, Call] = {}
-        """Last call of each speaker in its turn, by name."""
+        """Last call in each speaker's turn, keyed by the speaker's name."""
         self._drawn = 0
         self._people: dict[str, HumanAsked] = {}
-        """The people who have been asked, by place."""
+        """People who have been asked for an answer, keyed by place."""
         self._tasks: dict[tuple[str, str], str] = {}
         self._completed: set[str] = set()
         self._result = _Result(card=None, outputs=(), names=self._names)
