@@ -344,8 +344,8 @@ def find_breakers(ctx: Context) -> Breakers:
 async def _admit(agent: str, inside: Context, ctx: Context) -> Step:
     """Ask an agent's circuit breaker to admit a call to the block at `inside`.
 
-    Raises CircuitOpen if it refuses. If the run is stored, the refusal is recorded. Replaying a recorded answer needs
-    no admission.
+    Raises CircuitOpen if admission is refused. If the run is stored, the refusal is recorded. Replaying a recorded
+    answer needs no admission.
     """
     journal, key = ctx.run.journal, f"{inside.path}#refused"
     refused = None if journal is None else journal.recorded_failure(key)

@@ -60,7 +60,7 @@ def collect_claims(drafts: Mapping[str, Sequence[ClaimDraft]], answer: str) -> l
 
 
 def has_words(answer: str, place: str) -> bool:
-    """Check whether the answer contains the words quoted by a claim; if there are several quotes, one may be enough."""
+    """Check whether the answer contains the words quoted by a claim; a single word may be enough."""
     match = _look_up(place, answer)
     return match.status == "verified" or (match.status == "too_short" and as_seen(place) in as_seen(answer))
 
@@ -93,7 +93,7 @@ def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Sour
 def final_ruling(claim: Claim, judged: Ruling | None, evidence: Sequence[Evidence]) -> tuple[Ruling, str]:
     """Return the final ruling on a claim, and its basis.
 
-    A claim holds if the judge upholds it and either at least one quote is in the material, or two quotes are at
+    A claim holds if the judge upholds it, and either at least one quote is in the material or two quotes are at
     different places in the answer. Whether the quotes support the claim is up to the judge; this function only checks
     that they exist.
     """

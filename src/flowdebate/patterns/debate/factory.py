@@ -285,7 +285,7 @@ def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Cont
 
 
 def _record_unheard(roster: Sequence[Debater], ctx: Context) -> None:
-    """Record the stances nobody argued, for example because the moderator never gave their debaters the floor."""
+    """Record the stances that had no speaker, for example because the moderator never gave their debaters the floor."""
     shown_up = {entry.stance for entry in entries_of(ctx)} | {loss.stance for loss in state_of(ctx, DebateState).losses}
     for debater in roster:
         if debater.stance not in shown_up:
