@@ -152,7 +152,7 @@ class Context:
     """The second argument passed to every block: `def block(input, ctx)`."""
 
     run: Run
-    """The run containing the block."""
+    """The run that contains the block."""
     scope: Scope
     """Scope used by a pattern's steps; other blocks use `resources` and `sequencer`."""
     block: str

@@ -285,7 +285,7 @@ class Budget:
 
 
 OWNER = "owner"
-"""Label naming the owner of a run."""
+"""Label that names the owner of a run."""
 _COLLECTION = "budgets"
 """Document collection for the account of all runs in the store, with the owners' collections below it."""
 _DAY = 86_400

@@ -41,7 +41,7 @@ class HumanRequest:
     `text`.
     """
     check: Callable[[Any], Any] = field(default=_unchecked, repr=False, compare=False)
-    """Function that converts an answer to its value, and raises an OutputError listing each invalid field."""
+    """Function that converts an answer to its value, and raises an OutputError that lists each invalid field."""
 
     @property
     def to_read(self) -> str:

@@ -211,7 +211,7 @@ _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC
 
 
 def state_of(run: StoredRun) -> str:
-    """Return the status of `run`; a running run counts as abandoned if its process is gone."""
+    """Return the status of `run`; a run in progress counts as abandoned if its process is gone."""
     return "left_behind" if run.status == "running" and not run.owned else run.status
 
 

@@ -99,7 +99,7 @@ class RunState(WireModel):
     """Name of the run's block."""
     question: str
     status: str
-    """Stored status, or "left_behind" for a running run whose process is gone."""
+    """Stored status, or "left_behind" for a run in progress whose process is gone."""
     created_at: float
     """Time at which the run was created, in seconds since the epoch."""
     updated_at: float

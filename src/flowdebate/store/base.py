@@ -79,7 +79,7 @@ class StepRow:
     """A step of a run: its attempts, and its recorded result."""
 
     key: str
-    """The step's path in the run; with concurrent branches, a running number would be ambiguous."""
+    """The step's path in the run; with concurrent branches, a sequence number would be ambiguous."""
     kind: StepKind
     request: str | None = None
     """Hash of the request, or, for a human's step, the complete request as JSON; None if nothing was requested."""

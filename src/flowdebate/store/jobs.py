@@ -21,7 +21,7 @@ class Job:
 
 
 def settle(jobs: Iterable[Job]) -> None:
-    """Settle the futures of `jobs` from the thread running their event loop."""
+    """Settle the futures of `jobs` from the thread that runs their event loop."""
     for job in jobs:
         if job.future.done():
             continue

@@ -158,7 +158,7 @@ class StoreConformance:
 
     @_promise
     async def test_new_run_is_complete(self, store: Store) -> None:
-        """Check that a new run is running and owned, has no steps or outcome, and keeps its header and ID."""
+        """Check that a new run is in progress and owned, has no steps or outcome, and keeps its header and ID."""
         # A seed may have more bits than a database integer, and later versions may add fields to a header.
         run_header = header(
             "r",
@@ -242,7 +242,7 @@ class StoreConformance:
 
     @_promise
     async def test_progress_resets_recoveries(self, store: Store) -> None:
-        """Check that taking a running run counts as a recovery, and that a committed step resets the count."""
+        """Check that taking a run in progress counts as a recovery, and that a committed step resets the count."""
         await store.create(header("r"))
         for number in (1, 2, 3):
             await store.release("r")
@@ -509,7 +509,7 @@ class StoreConformance:
 
     @_promise
     async def test_invalid_page_is_rejected(self, store: Store) -> None:
-        """Check that an invalid page raises ConfigurationError naming the argument."""
+        """Check that an invalid page raises a ConfigurationError that names the argument."""
         # A position may come from a client, so an invalid one must not reach a comparison in the database.
         positions: tuple[Any, ...] = (
             *("a", 1.0, (), (1.0,), (1.0, "a", "b"), [1.0, "a"], (None, "a"), ("1", "a"), (1.0, 2), (1.0, None)),

@@ -288,7 +288,7 @@ class Workers:
         return plan.get("workers") == self.name and plan.get("version") == self.version
 
     def limits_of(self, header: RunHeader) -> Limits | None:
-        """Return the limits that apply to a run in the workers: its own limits, capped at theirs."""
+        """Return the limits that apply to a run executed by the workers: its own limits, capped at theirs."""
         return self._within(limits_of(self.store, replace(header, limits=(header.plan or {}).get("limits"))))
 
     def check_accepted(self, header: RunHeader) -> None:
@@ -317,7 +317,7 @@ class Workers:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
-        """Return the limits for a run; raise ConfigurationError if it has its own cost limit."""
+        """Return the limits for a run; raise ConfigurationError if the run has a cost limit of its own."""
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:

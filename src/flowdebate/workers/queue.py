@@ -186,7 +186,9 @@ class History:
     deaths: int = 0
     """Number of consecutive workers that died while executing the run, without recording a step."""
     deaths_alone: int = 0
-    """Number of workers counted in `deaths` that were executing nothing else, so this run caused the crash."""
+    """Number of workers counted in `deaths` that were executing nothing else, so that only this run can have killed
+    them.
+    """
     outages: int = 0
     """Number of consecutive delays because the run's provider was unavailable, without a step being recorded."""
     since: int = 0

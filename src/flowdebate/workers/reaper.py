@@ -131,7 +131,7 @@ class Reaper:
         await asyncio.to_thread(queue.hand_back, [delivery.workflow_id])
 
     async def redeliver_lost(self) -> None:
-        """Redeliver running runs whose deliveries have ended, and queued runs without a delivery.
+        """Redeliver runs in progress whose deliveries have ended, and queued runs without a delivery.
 
         Such runs exist if a worker loses its connection and dies, or if a client dies between storing a run and
         queueing it.
