@@ -244,7 +244,7 @@ class Generator(Block[Any, OutT]):
         return emit_delta if self._reading is None else self._reading.listen(emit_delta)
 
     async def _tool_message(self, call: ToolCall, ctx: Context, place: str) -> Message:
-        """Return the message with the result of `call`; `place` numbers the calls, because models choose the ids."""
+        """Return the message with the result of `call`; `place` identifies the call, because models choose the ids."""
         tool = self.tools.get(call.name)
         if tool is None:
             result = f"Error: there is no tool {call.name!r}; available: {', '.join(self.tools) or 'none'}"

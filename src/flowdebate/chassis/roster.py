@@ -468,7 +468,10 @@ class Role:
 
     @property
     def closes(self) -> bool:
-        """True if the role ends the pattern: its failure does not affect the contributions, and it can be retried."""
+        """True if the role ends the pattern, so that its failure does not affect the contributions.
+
+        The role can then be retried.
+        """
         return self.instead in ("no_verdict", "no_output")
 
     def check(self, value: object, *, location: str) -> None:

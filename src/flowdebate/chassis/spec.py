@@ -117,7 +117,7 @@ class PatternSpec(Generic[OptionsT]):
     )
     """Factory for the transcript. Patterns without a transcript keep the default, an unused placeholder."""
     stop_reason: Callable[[Any, int], str | None] | None = None
-    """Function that takes the state and the maximum, and returns the pattern's own reason for ending the rounds.
+    """Function that takes the state and the maximum number of rounds, and returns the pattern's own stop reason.
 
     None if only the number of rounds ends them.
     """
@@ -415,7 +415,7 @@ class Loop(Generic[OptionsT]):
         """Create a turn for `member`: its block (or the fallback) speaks, and `record(…)` records the text.
 
         `facts` are passed to the default block. If a human replaces the default block, `answer` is the schema for the
-        answer.
+        human's answer.
         """
         block, stand_in = self.speakers(member, answer=answer, **facts)
         return Turn(

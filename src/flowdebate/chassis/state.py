@@ -226,7 +226,8 @@ EntryT = TypeVar("EntryT", bound=Contribution, default=Any)
 class TranscriptState(WireModel, Generic[EntryT]):
     """A pattern's transcript: its entries in order.
 
-    Set its type parameter when you create a transcript, not at import time, because pydantic then builds a validator.
+    Set its type parameter when you create a transcript, not at import time, because doing so makes pydantic build a
+    validator.
     """
 
     entries: list[EntryT] = Field(default_factory=new_list)

@@ -43,7 +43,7 @@ def estimate_tokens(characters: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Usage:
-    """Number of calls, and the tokens they used. None means unknown, as opposed to 0.
+    """Number of calls and the tokens they used. None means unknown, as opposed to 0.
 
     >>> Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=2) + Usage(calls=1)
     Usage(calls=2, prompt_tokens=None, cached_tokens=None, completion_tokens=None)
@@ -324,7 +324,7 @@ class ModelSettings:
     max_tokens: int | None = None
     """Maximum length of the answer in tokens, including thinking."""
     effort: Effort | None = None
-    """Amount of thinking; raises ConfigurationError if the model has no such setting."""
+    """Amount of thinking; a model without such a setting raises ConfigurationError."""
     timeout: float | None = 300.0
     """Deadline in seconds for the whole call, including retries and backoff, but excluding the time a local engine
     takes to start or to finish other calls.
@@ -408,7 +408,7 @@ class ModelRequest:
     sentences: int | None = None
     """Maximum number of sentences in a text answer, for models that can enforce it; None for no maximum."""
     on_text: Callable[[str], None] | None = None
-    """Callback receiving chunks of text as they arrive; None if nobody is listening.
+    """Callback that receives chunks of text as they arrive; None if nobody is listening.
 
     If it has `begin` and `finish` methods, they are called at the beginning and the end of an answer.
     """

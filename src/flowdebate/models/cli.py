@@ -127,7 +127,7 @@ class CliModel:
 
     @property
     def timeout(self) -> float | None:
-        """Deadline in seconds for all attempts at a call together; None leaves it to the request."""
+        """Deadline in seconds for all attempts at a call together; None leaves the deadline to the request."""
         return timeout_of(self._settings)
 
     def __repr__(self) -> str:

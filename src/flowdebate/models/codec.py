@@ -411,7 +411,7 @@ def failure_of(body: str) -> Exception:
 
 
 def make_error(kind: type[ErrorT], message: str, facts: Mapping[str, Any]) -> ErrorT:
-    """Build an error without calling its constructor, since it would compose a different message."""
+    """Build an error without calling its constructor, because the constructor would compose a different message."""
     error = kind.__new__(kind)
     error.args = (message,)
     vars(error).update(facts)

@@ -1,4 +1,4 @@
-"""Execution of a program: prompt on stdin, bounded output, and no process left running after the call."""
+"""Running a program: the prompt on stdin, bounded output, and no process left behind after the call."""
 
 from __future__ import annotations
 

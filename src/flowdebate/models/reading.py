@@ -442,7 +442,7 @@ _MAX_SCALE = 10  # a number up to 10 may be out of five or ten, so it is not tak
 
 @dataclass
 class _Fitting:
-    """Conversion of a value to the form required by a schema, recording the changes made."""
+    """Conversion of a value to the form that a schema requires; it records the changes made."""
 
     output: OutputSchema
     repairs: list[str] = field(default_factory=list)

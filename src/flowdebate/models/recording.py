@@ -99,7 +99,7 @@ CLASSES: dict[str, type[ModelError]] = {
 
 
 class Failure(Recorded):
-    """A recorded `ModelError`: one of `CLASSES`, with facts of known types. In a journal, any class is allowed."""
+    """A recorded `ModelError`: one of `CLASSES`, with attributes of known types. In a journal, any class is allowed."""
 
     kind: str
     message: Redacted
@@ -157,7 +157,7 @@ FACTS = {
     }
     for name, kind in CLASSES.items()
 }
-"""Facts that each error class has in addition to those of every `ModelError`, and whether each is required."""
+"""Attributes that each error class has in addition to those of every `ModelError`, and whether each is required."""
 
 # Events that a call reports to the run's listeners; a replay repeats them.
 _EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
@@ -238,7 +238,7 @@ def _response_of(answer: Answer, output: OutputSchema | None) -> ModelResponse:
 
 
 def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
-    """Return the parts of `request` an answer may depend on, as JSON.
+    """Return the parts of `request` that an answer may depend on, as JSON.
 
     These are the messages, tools, output schema, choices, form and settings, but not the deadline, the maximum length
     of the answer, listeners, or tool descriptions. A journal hashes more (`codec.digest_of`): there a step is found by

@@ -250,7 +250,7 @@ def maker_of(model: ModelSpec) -> str:
 
 
 def check_vendor(vendor: str, *, location: str, field: str) -> None:
-    """Raise ConfigurationError for what looks like a misspelled vendor, because it would exclude nothing."""
+    """Raise ConfigurationError for an apparently misspelled vendor, because the misspelling would exclude nothing."""
     vendors = {*PROVIDERS, *_WORDS.values(), *_ALIASES}
     hint = did_you_mean(maker_of(vendor), vendors, cutoff=0.75)
     if hint and maker_of(vendor) not in vendors:

@@ -351,7 +351,7 @@ def without_thinking(response: ModelResponse) -> ModelResponse:
 
 
 def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
-    """Count the share `thought / length` of the answer's tokens as reasoning, unless the provider reports it."""
+    """Count the share `thought / length` of the tokens as reasoning, unless the provider reports the number."""
     if not thought or usage.reasoning_tokens:
         return usage
     completion = usage.completion_tokens

@@ -26,7 +26,7 @@ _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", 
 """Environment variables passed to a child process: no API keys, because a document may take control of its parser."""
 _ROOT = Path(__file__).parents[2]
 _MAX_ANSWER_SIZE = 40_000_000
-"""Maximum size of an answer in bytes; encoded as JSON, text may take up six times its size."""
+"""Maximum size of an answer in bytes; text encoded as JSON may take up six times as many bytes."""
 
 
 _LOOK = 0.02

@@ -182,7 +182,7 @@ def _fold(text: str) -> tuple[str, str | None]:
 
 
 def _is_binary(patch: bytes) -> bool:
-    """Return whether git shows none of the file's lines, because of its content or an attribute."""
+    """Return whether git shows none of the file's lines because of the file's content or an attribute."""
     return b"\n@@ " not in patch and b"\nBinary files " in patch
 
 

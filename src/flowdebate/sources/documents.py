@@ -120,7 +120,7 @@ _FEW_LINES, _MAX_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
-    """Return whether the text of a page runs across two columns, as written by some programs."""
+    """Return whether the text of a page runs across two columns, which is how some programs write it."""
     pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MAX_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
@@ -712,7 +712,7 @@ OTHERS = {
     **dict.fromkeys((".ppt", ".pps", ".odp"), ".pptx"),
     **dict.fromkeys((".mobi", ".azw3"), ".epub"),
 }
-"""Suffixes of unsupported document kinds, each mapped to a supported suffix to convert to."""
+"""Suffixes of unsupported document kinds, each mapped to the suffix of a supported kind to convert them to."""
 
 
 def read_document(data: bytes, kind: str) -> Text:

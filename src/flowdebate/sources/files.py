@@ -1,4 +1,4 @@
-"""Reading of sources, excluding secrets: text files, documents, folders, stdin and diffs."""
+"""Reading sources: text files, documents, folders, stdin and diffs. Secrets are skipped."""
 
 from __future__ import annotations
 

@@ -277,7 +277,7 @@ class GitHub:
         return source_of_patch(name, f"{_head_of(file)}{patch.removesuffix(chr(10))}\n".encode(errors="replace"))
 
     def _omission_reason(self, file: _File, commit: str) -> str | None:
-        """Return the reason for omitting a file regardless of its content; None to include it."""
+        """Return the reason to omit a file whatever its content; None to include it."""
         if holds_secrets(file.filename):
             return HOLDS_SECRETS
         patch = file.patch or ""

@@ -1,4 +1,4 @@
-"""Detection of arguments that reveal their author's model family or its maker: "I am Claude, made by Anthropic".
+"""Detecting arguments that reveal their author's model family or its maker: "I am Claude, made by Anthropic".
 
 The text is first folded (`fold`): lowercase, without accents. Once an author introduces itself, all families and makers
 in the rest of the introduction count as the author's: a maker left next to an alias would reveal the hidden name.
@@ -235,7 +235,7 @@ def find_claimed_names(low: str) -> Iterator[Own]:
 
 
 def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
-    """Find the families and makers an author claims in a sentence not written in English."""
+    """Find the families and makers that an author claims in a sentence not written in English."""
     name = _patterns().names.search(low, start, end)
     if name is None:
         return

@@ -205,8 +205,8 @@ def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
 # 6, words after a name 19, signatures 1.
 
 _AROUND = 48
-"""Number of characters examined before a name, more than the longest introduction takes: "my esteemed counterpart,
-the".
+"""Number of characters examined before a name, which is more than the longest introduction takes: "my esteemed
+counterpart, the".
 """
 _LABEL_BEFORE = re.compile(r"(?:\A|\n)[\s>*_#\[(<-]*(?:the\s)?\Z")
 _LABEL_AFTER = re.compile(r"[*_)\]>]*(?:, [^\[\]\n]{0,60}\])?\s?:(?![\w/])|[*_]+ ?[—-]|, [^\[\]\n]{0,60}\]|[*_]*\n")

@@ -78,8 +78,8 @@ def _pool() -> _Pool:
 async def keep_connections() -> AsyncIterator[None]:
     """Keep connections to providers open between runs in this event loop, until the block ends.
 
-    A run closes its connections when it ends, unless another run in the loop uses them or it runs inside this block.
-    Servers, batches and MCP wrap all their runs this way; `async with model:` does the same for one model.
+    A run closes its connections when it ends, unless another run in the loop is using them or it runs inside this
+    block. Servers, batches and MCP wrap all their runs this way; `async with model:` does the same for one model.
 
     >>> async def debates(pattern, questions):
     ...     async with keep_connections():
@@ -295,7 +295,7 @@ class PooledModel:
 
     @property
     def timeout(self) -> float | None:
-        """The model's own deadline in seconds for all attempts at a call together; None leaves it to the request."""
+        """The model's own deadline in seconds, covering all attempts at a call; None for the request's deadline."""
         return timeout_of(self._settings)
 
     @property

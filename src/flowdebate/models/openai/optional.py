@@ -222,7 +222,7 @@ class Form:
 
 @dataclass(slots=True)
 class Learned:
-    """Record of the parts of requests a model on a server has refused, and of its behavior in structured modes."""
+    """Record of the request parts that a model on a server has refused, and of how it handles structured modes."""
 
     dropped: frozenset[str] = frozenset()
     """Names of refused parts."""

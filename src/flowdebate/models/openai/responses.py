@@ -102,7 +102,7 @@ def parameters_of(
 
 @lru_cache(maxsize=256)
 def instruction(output: OutputSchema, mode: str) -> str:
-    """Return a prompt for JSON that fits `output`, in instructor's wording if it is installed.
+    """Return a prompt for JSON that fits `output`, in instructor's wording if instructor is installed.
 
     Importing instructor is slow, so call this function in a thread.
     """
@@ -124,7 +124,7 @@ def instruction(output: OutputSchema, mode: str) -> str:
 def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: bool) -> ModelResponse:
     """Parse the answer to a request for `output`: its text, not yet validated, or tool calls if tools were `offered`.
 
-    An answer written as text instead of as a tool call counts, and is listed among the repairs. A truncated answer
+    An answer written as text instead of as a tool call is accepted, and is listed among the repairs. A truncated answer
     (`length`) is returned unchanged.
     """
     calls = response.tool_calls
@@ -334,8 +334,8 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
     """Return the log-probability of each of `choices` as the answer's first token; None if the server reports none.
 
     The probabilities of a choice's spellings ("A", " A", "a") are added up. A choice missing from the reported tokens
-    cannot be more likely than the least likely of them, nor exceed the probability they leave over. The smaller bound
-    is used as its log-probability.
+    cannot be more likely than the least likely of them, nor can its probability exceed what they leave over. The
+    smaller bound is used as its log-probability.
     """
     choice_list = _list(getattr(completion, "choices", None))
     tokens = _list(getattr(getattr(choice_list[0], "logprobs", None), "content", None)) if choice_list else []

@@ -47,8 +47,8 @@ async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> As
     """Split the `parts` of an event stream into whole lines; raise MalformedResponse for an endless event.
 
     openai copies the whole event for each further line or part of a line, so a server could keep a process busy. Lines
-    without data are dropped, because openai creates empty events from comments, ids and the like. So are comments sent
-    as data. With `names`, event names are kept.
+    without data are dropped, because openai creates empty events from comments, ids and the like. Comments sent as data
+    are dropped as well. With `names`, event names are kept.
     """
     rest: list[bytes] = []
     lines = 0
