@@ -76,7 +76,7 @@ def audit(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Audit judges for bias and consistency.
 
-    The audit tests whether judges favor a slot or a label, and whether they repeat their verdicts in another order. The
+    The audit tests whether judges favor a slot or a label, and whether their verdicts hold in another order. The
     findings list the preferences found, and the tests with too few verdicts.
     """
     from flowdebate.evaluation.stored_audit import audit_of, audited_runs, has_intervals, read_items

@@ -178,7 +178,7 @@ _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
 class Plans:
     """Plans for a batch, with one subject per row and shared options from the front end and a plan file.
 
-    Raises ConfigurationError or BadFile for invalid options. The error names the option, or the file and its key.
+    Raises ConfigurationError or BadFile for invalid options. The error names the option, or the file and the key.
     """
 
     def __init__(

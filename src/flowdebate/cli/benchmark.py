@@ -29,7 +29,7 @@ def benchmark_reviews(
 ) -> None:
     """Review each change in a file as a batch, and print how many planted faults were found.
 
-    The path of the file is the subject in the options. Stored reviews are not repeated, so running the same command
+    In the options, the path of the file is the subject. Stored reviews are not repeated, so running the same command
     again continues where it stopped.
     """
     from flowdebate.evaluation import read_review_cases

@@ -306,7 +306,7 @@ def _propose_sides(plan: Plan, *, yes: bool, place: OpenStore | None, run_id: st
     """Show the sides proposed by the plan's model, and return `plan` with them.
 
     In a terminal the user can accept, edit or decline the sides, unless `yes` is set; declining raises Abort. If the
-    run has an ID, the proposal is stored with it, so repeating the command does not pay for another one.
+    run has an ID, the proposal is stored with it, so repeating the command does not pay for another proposal.
     """
     from flowdebate.ui.plan import with_sides
 

@@ -390,7 +390,8 @@ def load_token(*, new: bool = False, needed: bool = False) -> str:
     """Return the stored token for this user's servers, creating it on first use; `new` replaces it.
 
     If others may have read or written the file, raise BadFile. If the token cannot be stored, print that it is valid
-    only until the server stops; with `needed`, set by commands that need the server's token, raise BadFile instead.
+    only until the server stops; if `needed` is set, as it is by commands that need the server's token, raise BadFile
+    instead.
     """
     path = default_store_path().with_name("token")
     try:

@@ -323,7 +323,7 @@ def study(  # noqa: PLR0913 - the options of the command
 def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
     """Read a study file; return the study, the plan of its first design (models and limits), and its questions file.
 
-    Raises BadFile with the key at fault, or with the question and its column.
+    Raises BadFile with the key at fault, or with the question and the column.
     """
     from flowdebate.evaluation.study import Study
 

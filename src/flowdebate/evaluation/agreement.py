@@ -98,7 +98,7 @@ def corrected_rate(
     """Estimate a judge's rate over all items, corrected with human labels for some of them (None if unlabeled).
 
     The estimate is the judge's mean plus the mean difference between humans and the judge on the labeled items. If the
-    labeled items were drawn at random, it is unbiased whatever the judge's errors (prediction-powered inference,
+    labeled items were drawn at random, it is unbiased regardless of the judge's errors (prediction-powered inference,
     Angelopoulos et al. 2023, arXiv 2301.09633). With few labels the interval is too narrow, so use at least 20. Raise
     ConfigurationError for fewer than two labeled or two unlabeled items.
 

@@ -69,7 +69,7 @@ def fit_choices(
 
     Standard errors are robust to clustering, with the correction by Bell and McCaffrey (2002) for few clusters. Degrees
     of freedom are the effective number of clusters minus one, where the effective number is the entropy-based count of
-    the clusters that contribute to a coefficient: a system with games on three questions has two, however many
+    the clusters that contribute to a coefficient: a system with games on three questions has two, no matter how many
     questions the other systems played on. Without a prior, return None if a coefficient would be infinite (tested
     exactly by linear programming when in doubt) or if columns are collinear.
     """

@@ -71,7 +71,7 @@ def dynamics(
 ) -> Dynamics:
     """Measure how the answers in `courses` changed.
 
-    `same` decides whether two answers are the same; by default they are if they have the same words (see
+    `same` decides whether two answers are the same; by default, they are if they consist of the same words (see
     `flowdebate.measures.same_answer`). A missing answer differs from all others and counts as wrong. Raise
     ConfigurationError if there are no courses.
 

@@ -79,10 +79,10 @@ def compare_credits(
 def e_value(ones: int, other_wins: int) -> float:
     """Compute the e-value of `ones` against `other_wins` wins under a fair coin, valid at any stopping time.
 
-    It is the capital of a bettor who starts with one unit and bets on each win in advance, using the mixture of
-    Krichevsky and Trofimov (1981). If both methods are equally good, it reaches 1 / alpha in at most a share alpha of
-    studies, however often it is checked (Ville): stopping at 20 is wrong in at most 5 of 100 studies. A test with a
-    fixed number of questions needs fewer questions.
+    The e-value is the capital of a bettor who starts with one unit and bets on each win in advance, using the mixture
+    of Krichevsky and Trofimov (1981). If both methods are equally good, it reaches 1 / alpha in at most a fraction
+    alpha of studies, no matter how often it is checked (Ville): stopping at 20 is wrong in at most 5 of 100 studies. A
+    test with a fixed number of questions needs fewer questions.
 
     >>> [round(e_value(*wins), 2) for wins in ((0, 0), (5, 5), (10, 0), (15, 2))]
     [1.0, 0.25, 180.43, 52.21]

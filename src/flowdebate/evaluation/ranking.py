@@ -196,10 +196,10 @@ def rank_games(
 
     Without a `prior`, strengths exist only within a group in which each system has a win against the rest of the group,
     directly or through others. The largest such group is ranked; `above`, `below` and `apart` list the other systems.
-    With a `prior` all systems are ranked: it is the standard deviation of a normal prior on strengths, in log-odds (5
-    is a weak one), and also applies to the first position and to ties.
+    With a `prior`, all systems are ranked: `prior` is the standard deviation of a normal prior on strengths, in
+    log-odds (5 is a weak one), and also applies to the first position and to ties.
 
-    Raise ConfigurationError if there are no games, or for a result other than 0, 0.5 and 1.
+    Raise ConfigurationError if there are no games, or for a result other than 0, 0.5 or 1.
 
     >>> games = [Game("a", "b", float(row < 3)) for row in range(4)]
     >>> [(system.name, round(system.strength, 3)) for system in rank_games(games, order=False).systems]

@@ -267,7 +267,7 @@ class Readership:
     async def write_note(self, run_id: str, note: str) -> None:
         """Write the note on a run; exports include the note, and an empty string deletes it.
 
-        Raise ConfigurationError if it is too long.
+        Raise ConfigurationError if the note is too long.
         """
         await self.store.run(run_id)
         if len(note) > _MAX_NOTE_LENGTH:

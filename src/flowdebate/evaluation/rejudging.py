@@ -158,9 +158,9 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     """Judge each of `debates` again, as a batch whose outputs include the ballots.
 
     Each debate is a separate run, which is stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and
-    `options` are as in `create_rejudge`. `limits` apply to each run; `progress(…)` is called after each. `judge` may be
-    a list with one judge per debate; None judges each raw output as before (`reuse_judge_options`). Before any call,
-    raise ConfigurationError if there are no transcripts, or if one has fewer than two sides.
+    `options` are as in `create_rejudge`. `limits` apply to each run; `progress(…)` is called after each run. `judge`
+    may be a list with one judge per debate; None judges each raw output as before (`reuse_judge_options`). Before any
+    call, raise ConfigurationError if there are no transcripts, or if one has fewer than two sides.
     """
     rows: list[tuple[int, ArguedDebate]] = []
     judges = [] if judge is None or isinstance(judge, JudgeOptions) else list(judge)

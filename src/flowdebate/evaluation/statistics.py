@@ -86,9 +86,9 @@ def newcombe(
 def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -> float:
     """Compute the effective number of independent `differences`, given each item's cluster. Needs scipy.
 
-    It is the number of items divided by the design effect: the ratio of the cluster-robust variance of the mean to the
-    variance for independent items, also corrected for the wider quantile of Student's t with few clusters. It never
-    exceeds the number of items.
+    The effective number is the number of items divided by the design effect: the ratio of the cluster-robust variance
+    of the mean to the variance for independent items, also corrected for the wider quantile of Student's t with few
+    clusters. It never exceeds the number of items.
 
     >>> effective_size([1, 0, -1, 1], ["q1", "q2", "q3", "q4"])
     4.0

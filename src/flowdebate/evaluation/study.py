@@ -44,7 +44,7 @@ NOISE = "noise"
 CONTROL, ALONE = "control", "alone"
 """Positive control: the judge given a text that decides the question, and the same judge without the text.
 
-In neither case does the judge read a debate.
+The judge does not read a debate in either case.
 """
 JUDGED = (NOISE, CONTROL, ALONE)
 """Methods in which the first design's judge reads something other than the debate."""
@@ -117,8 +117,8 @@ class Study:
       instructions and models of designs. The registration includes the hashes of this data, because
       it cannot see the code in a design.
 
-    Invalid studies raise ConfigurationError before any call: a row without an answer among its choices, duplicate ids,
-    or comparisons of unknown methods. Needs scipy.
+    An invalid study raises ConfigurationError before any call: for a row without an answer among its choices, for
+    duplicate ids, or for comparisons of unknown methods. Needs scipy.
 
     >>> from flowdebate import Debater, debate
     >>> rows = [{"question": "Is 91 prime?", "choices": ["It is prime", "It is not"], "truth": "It is not"}]

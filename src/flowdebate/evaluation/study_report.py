@@ -150,7 +150,8 @@ class StudyReport(InNotebooks, WireModel):
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
     """Share of verdicts for the side read first of two, keyed by design and for noise.
 
-    It is the mean over debates of that side's share of ballots; one half if the judge has no position bias.
+    This is the mean, over debates, of that side's share of the ballots; it is one half if the judge has no position
+    bias.
     """
 
     @property
@@ -363,7 +364,7 @@ def _credits_of(
 ) -> Mapping[Key, _Credit]:
     """Return the credits for `method`, keyed by question and repeat.
 
-    They include questions that count without an answer.
+    The credits include questions that count without an answer.
     """
     design = study.design_of(method)
     credits_by_key: dict[Key, _Credit] = {}

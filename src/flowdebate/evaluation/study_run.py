@@ -184,11 +184,11 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
 
     Each answer is written immediately, as numbers without any text; the file is the only record of the progress. With a
     `store`, an interrupted debate continues where it stopped. `maximum` limits the number of debates in this call; no
-    further debate starts after `seconds`, or once `until(…)` is true for the progress. The noise control for a question
-    runs after the debate on the next question, or on a later one if that failed. The study's `control` comes first,
-    after one debate to learn the judge's options (not needed if the study has a `judge`); if the control fails, nothing
-    else is asked. Failed answers are retried by the next call. `limits` apply to each debate; `progress(…)` is called
-    after each answer. Errors that would affect every question are raised.
+    further debate starts after `seconds`, or once `until(…)` returns true for the progress so far. The noise control
+    for a question runs after the debate on the next question, or on a later one if that failed. The study's `control`
+    comes first, after one debate to learn the judge's options (not needed if the study has a `judge`); if the control
+    fails, nothing else is asked. Failed answers are retried by the next call. `limits` apply to each debate;
+    `progress(…)` is called after each answer. Errors that would affect every question are raised.
     """
     check_count(f"{study.location}.run()", max_concurrency=max_concurrency)
     opened = open_store(store, location=f"{study.location}.run()")
@@ -410,8 +410,8 @@ class _Asking:
     async def noise(self, case: Case) -> Case:
         """Add the noise answer, using the arguments on the next question that was debated successfully.
 
-        It waits for that debate, so the choice does not depend on timing. If the arguments are lost, no answer is
-        added.
+        This waits for that debate, so that the choice does not depend on timing. If the arguments are lost, no answer
+        is added.
         """
         for other in self._similar_questions(case):
             if other.key not in self._file.answers:

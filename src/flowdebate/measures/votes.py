@@ -88,7 +88,7 @@ class Tally(WireModel):
 def exact(number: float) -> Fraction:
     """Return the simplest fraction that rounds to the float `number`, or otherwise its decimal representation.
 
-    No float is exactly 1/3 or 0.1. Read this way, three thirds are 1, and 0.1 + 0.2 is 0.3.
+    No float is exactly 1/3 or 0.1. With this reading, three thirds are 1, and 0.1 + 0.2 is 0.3.
 
     >>> exact(1 / 3) * 3, exact(0.1) + exact(0.2)
     (Fraction(1, 1), Fraction(3, 10))

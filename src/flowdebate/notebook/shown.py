@@ -59,8 +59,8 @@ def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> DisplayedRun[
 
     The output is updated at most once every `every` seconds, and only if something has changed. If the run fails,
     awaiting it raises its error after the page has been updated. If the cell awaits the run, interrupting the cell
-    cancels it, as with the handle; otherwise the cell ends, and the run continues alongside other cells. Nothing is
-    shown outside a notebook, for example in a terminal. Raises ConfigurationError if IPython is not installed.
+    cancels it, as it does with a handle; otherwise the cell ends, and the run continues alongside other cells. Nothing
+    is shown outside a notebook, for example in a terminal. Raises ConfigurationError if IPython is not installed.
     """
     check_library("show()", "IPython", library="IPython", extra="notebook")
     value: object = handle

@@ -36,8 +36,7 @@ STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
     """Complete `options` with those implied by the depth.
 
-    Depth "auto" includes the speakers of all its steps, and raises ConfigurationError for a pattern that cannot end
-    early.
+    For depth "auto", include the speakers of all steps, and raise ConfigurationError if the pattern cannot end early.
     """
     if options.depth is None:
         return options

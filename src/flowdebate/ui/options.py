@@ -542,7 +542,7 @@ class PlanOptions(BaseModel):
     def read(cls, values: Mapping[str, Any], *, file: PlanFile = None, location: str | None = None) -> Self:
         """Merge a front end's options (None if not set) with those in a plan file.
 
-        Invalid options raise ConfigurationError or BadFile with the name of the option, or with the file and its key.
+        Invalid options raise ConfigurationError or BadFile with the name of the option, or with the file and the key.
         `location` names the origin of a plan that does not come from a file.
         """
         location = file if isinstance(file, str) else location or _STORED

@@ -497,9 +497,9 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     `values` (None if unchanged) and `changes` (in plan file format) replace options in the stored plan. `verb`
     describes what the plan is used for in errors.
 
-    Raises ConfigurationError for a run without a plan. With `to_ask` (models will be called), it is also raised for a
-    secret that has to be entered again, and for an imported run with a non-empty `reached_by` that is not `trusted`. If
-    an imported run is only displayed, its plan omits the files it names.
+    Raises ConfigurationError for a run without a plan. If `to_ask` is set because models will be called, it is also
+    raised for a secret that has to be entered again, and for an imported run that is not `trusted` and has a non-empty
+    `reached_by`. If an imported run is only displayed, its plan omits the files it names.
     """
     stored = run.header.plan
     if stored is None:

@@ -27,7 +27,7 @@ def read_table(path: str, *, column: str) -> Iterator[tuple[int, dict[str, Any]]
     """Read a CSV, JSON Lines or Parquet file ("-" for JSON Lines or CSV on stdin); return its rows with line numbers.
 
     `column` is the name of a column in the file, used to detect the delimiter of a CSV file. Raises BadFile with the
-    line.
+    number of the invalid line.
     """
     form = SUFFIXES.get(Path(path).suffix.lower())
     content = read_parquet(path) if form == "parquet" else read_text(path, megabytes=MEGABYTES)

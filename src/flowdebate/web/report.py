@@ -123,7 +123,7 @@ async def verify_report(
     """Verify a report by replaying its journal; no model is called, and nothing is stored.
 
     Whatever the report contains, no file is read and no connection is made. If its run has no plan, pass the pattern as
-    `block` and the model as `model`. A file that is not a report raises BadFile naming `source`.
+    `block` and the model as `model`. A file that is not a report raises BadFile with the name `source`.
     """
     from flowdebate import __version__
 
