@@ -200,8 +200,8 @@ def create_baselines(
     - "single": one call to the default model (`options["model"]`, or `"intent/chat"` if it is None).
     - "drafts": a vote among independent answers, one from each of `models`, the debaters' models (None stands for the
       default model); if `models` is omitted, the default model answers once per stance.
-    - "self_consistency": a vote among several answers from the default model. Their number, from 1 to `max_samples`,
-      is the number the debate's tokens so far would have paid for. `equal` selects a unit other than tokens:
+    - "self_consistency": a vote among several answers from the default model: as many as fit in the number of tokens
+      that the debate has used so far, from 1 to `max_samples`. `equal` selects a unit other than tokens:
       "completion_tokens", "cost" (based on the `prices` in the run's limits) or "calls". If a server does not report
       token usage, the number of calls is used instead.
     - "revision": the same drafts, each revised by its own model without seeing the others, as often as the same budget

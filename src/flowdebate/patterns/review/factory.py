@@ -90,10 +90,10 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
-    """Build a review, in which reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
+    """Build a review, whose reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
 
-    All reviewers read the `sources` simultaneously. Findings that describe the same fault are merged. Then each
-    reviewer confirms or refutes the others' findings, and authors of refuted findings may answer. The output is a
+    All reviewers read the `sources` simultaneously. Findings about the same fault are merged. Then each reviewer
+    confirms or refutes the others' findings, and authors of refuted findings may answer. The output is a
     `ReviewRawOutput`.
 
     - `reviewers`: `Persona`s, dicts or models (default: Ada, Ben, Cleo). With a single reviewer, nothing is confirmed.
@@ -102,7 +102,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     - `model`: the default model for all roles.
     - `focus`: what to look for, as a string or dict keyed by reviewer.
     - `not_vendor`, `min_vendors`: excluded vendors, and the minimum number of vendors.
-    - `earlier`: the `unresolved` findings of an earlier review.
+    - `earlier`: `unresolved` findings from an earlier review.
     - `merger`: a block, a function or `SynthesizerOptions`; False merges by location and title only.
     - `max_concurrency`: the maximum number of concurrent reviewers.
     - `failures`: by default, two reviewers suffice.
