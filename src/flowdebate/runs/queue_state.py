@@ -29,7 +29,7 @@ class WorkerState(WireModel):
     since: float
     """Start time, in seconds since the epoch."""
     running: int
-    """Number of runs in progress in the worker."""
+    """Number of runs that the worker is executing."""
 
 
 class DeliveredRun(WireModel):
@@ -39,7 +39,7 @@ class DeliveredRun(WireModel):
     worker: str
     version: str
     delivery: int
-    """Number of times the run has been delivered, which rises when a worker dies while executing the run, or when the
+    """Number of times the run has been delivered. It rises when a worker dies while executing the run, or when the
     run's provider has an outage.
     """
     seconds: float

@@ -77,7 +77,7 @@ class RunObserver:
     """Observer of one run: its agents' answers, calls, tools and events."""
 
     def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
-        """Return a context around all calls and tools contributing to one answer of a generator."""
+        """Return a context around all calls and tools that contribute to one answer of a generator."""
         del block, path
         return _NOTHING
 

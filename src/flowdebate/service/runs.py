@@ -293,7 +293,7 @@ async def each_run(
 ) -> AsyncIterator[StoredRun]:
     """Yield the runs listed by `list_runs`, reading the store page by page as needed."""
     status = next((arg for arg in get_args(StoredStatus) if arg == state), None)
-    if state == "left_behind":  # stores do not have this status, which denotes a running run without a live owner
+    if state == "left_behind":  # stores do not have this status, which denotes a run in progress without a live owner
         status = "running"
     remaining = sys.maxsize if limit is None else limit
     while remaining > 0:

@@ -219,7 +219,7 @@ class StoreConformance:
 
     @_promise
     async def test_release_changes_only_the_owner(self, store: Store) -> None:
-        """Check that releasing a run changes only its owner, and that it cannot be written until it is taken."""
+        """Check that releasing a run changes only its owner, and that the run cannot be written until it is taken."""
         await store.create(header("r"))
         await store.commit("r", "k", "call", "{}", 1.0)
         await store.intend("r", "open", "call", None)

@@ -51,7 +51,7 @@ COOLDOWN = 10.0
 _PAUSE, _MAX_PAUSE = 0.1, 5.0
 # maximum number of attempts to resume a run while its store is unreachable, spread over at least ten minutes
 _TRIES = 100
-_SWEEPS_PER_STORE_SWEEP = 3  # number of queue sweeps for each store sweep, which reads all running runs
+_SWEEPS_PER_STORE_SWEEP = 3  # number of queue sweeps for each store sweep, which reads all runs in progress
 
 
 class _WorkerStore(Draining):

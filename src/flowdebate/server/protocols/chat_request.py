@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WHERE = "chat completion"
 """Location named in errors about parameters."""
 DISCONNECT = "flowdebate_on_disconnect"
-"""Key of `metadata`; "continue" lets the run continue after the client disconnects."""
+"""Key in a request's `metadata`; with the value "continue", the run continues after the client disconnects."""
 
 _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "temperature": (1,),
