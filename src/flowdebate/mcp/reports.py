@@ -1,8 +1,8 @@
 """Results of tools: runs, lists of runs and verdicts as structured output, with next steps for the host.
 
-Text by models and people is fenced as in this library's prompts: a contribution follows a tag, other text follows a
-label, and each further line begins with a bar. Therefore no line of a tool's result begins with a debater's text, so it
-cannot be mistaken for the tool's own words.
+Text written by models and people is fenced as in this library's prompts: a contribution follows a tag, other text
+follows a label, and each further line begins with a bar. Therefore no line of a tool's result begins with a debater's
+text, so that this text cannot be mistaken for the tool's own words.
 """
 
 from __future__ import annotations

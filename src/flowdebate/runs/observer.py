@@ -36,7 +36,7 @@ class Observer(RunObserver):
         return nullcontext(self)
 
     def submit(self, block: str, run_id: str, labels: dict[str, str], /) -> AbstractContextManager[object]:
-        """Return a context around submitting a run to the workers' queue; it may add `labels` to the stored run."""
+        """Return a context around the submission of a run to the workers' queue; it may add `labels` to the run."""
         del block, run_id, labels
         return _NOTHING
 

@@ -273,7 +273,7 @@ async def list_runs(
     before: tuple[float, str] | None = None,
     brief: bool = False,
 ) -> Sequence[StoredRun]:
-    """List the runs that match all filters, newest first, starting after the position `before`: at most `limit`."""
+    """List at most `limit` runs that match all filters, newest first, starting after the position `before`."""
     runs = each_run(
         store, state=state, block=block, search=search, labels=labels, limit=limit, before=before, brief=brief
     )

@@ -173,7 +173,9 @@ def find_broken_promise(
 
 
 def _draw(check: _Check) -> None:
-    """Check generated examples until one breaks a promise, then smaller ones, and finally overall promises."""
+    """Check generated examples until one breaks a promise, then smaller ones, and finally promises about
+    all of them.
+    """
     from hypothesis import HealthCheck, Phase, Verbosity, errors, given, seed, settings
 
     from flowdebate.testing.strategies import examples
@@ -390,7 +392,7 @@ class _Check:
         stances: frozenset[str],
         handles: list[RunHandle[Any]] | None = None,
     ) -> Played:
-        """Play an example, appending its run's handle to `handles`, and a further handle after each human answer."""
+        """Play an example, appending its run's handle to `handles`, and another handle after each human answer."""
         options, store = self.options, _store_of(pattern)
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
         handles = [] if handles is None else handles

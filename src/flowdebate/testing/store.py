@@ -63,7 +63,7 @@ class HeaderFields(TypedDict, total=False):
 
 
 def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
-    """Make a header for a new run, created after all earlier ones."""
+    """Make a header for a new run that was created after all earlier ones."""
     default: HeaderFields = {
         "block": "debate",
         "seed": 7,

@@ -65,7 +65,7 @@ class PostgresCounter:
         self._end = finalize(self, self._sessions.close)
 
     async def take(self, key: str, *, interval: float, burst: float, brim: float, longest: float) -> tuple[float, bool]:
-        """Return the seconds until the next slot, and whether it was taken.
+        """Return the number of seconds until the next slot, and whether the slot was taken.
 
         Slots more than `longest` seconds away are not taken.
         """
