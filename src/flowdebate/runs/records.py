@@ -110,7 +110,7 @@ class Records:
         return around is not None
 
     def call_started(self, request: ModelRequest, model: str, path: str) -> CallStarted:
-        """Announce a model call, which stays in `calls` until `call_ended`."""
+        """Announce a model call; it stays in `calls` until `call_ended` removes it."""
         event = CallStarted(block=request.block, role=request.role, model=model, path=path, at=self.now())
         self.calls[id(event)] = event
         self.notify(event)

@@ -107,7 +107,7 @@ def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list
 
 
 def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:
-    """Return the run's outcome; None while it is in progress, even after being resumed."""
+    """Return the run's outcome; None while the run is in progress, even if it was resumed."""
     return None if run.status in ("running", "queued") else run.outcome
 
 

@@ -20,7 +20,7 @@ _TO_END = 15.0
 
 
 class EndingServer(uvicorn.Server):
-    """Uvicorn server that exits after a signal even if the event loop is stuck; the store allows its runs to continue.
+    """Uvicorn server that exits on a signal even if the event loop is stuck; runs can continue from the store.
 
     `patience` is the time in seconds that it may spend waiting while it stops.
     """

@@ -173,9 +173,7 @@ def find_broken_promise(
 
 
 def _draw(check: _Check) -> None:
-    """Check generated examples until one breaks a promise, then smaller ones, and finally promises about
-    all of them.
-    """
+    """Check generated examples until one breaks a promise, then smaller ones, and finally overall promises."""
     from hypothesis import HealthCheck, Phase, Verbosity, errors, given, seed, settings
 
     from flowdebate.testing.strategies import examples

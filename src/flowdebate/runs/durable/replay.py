@@ -118,7 +118,7 @@ class News:
 
 
 class Follower:
-    """Replay of a run in another process, continuing as the journal grows."""
+    """Replay of a run in another process that continues as the journal grows."""
 
     def __init__(self, block: Runnable[Any], *, model: ModelChoice = None, limits: Limits | None = None) -> None:
         self._block = block
