@@ -681,7 +681,7 @@ def test_invalid_studies_are_rejected_before_any_call(options: dict[str, Any], f
 
 async def test_invalid_rows_are_rejected_before_any_call(tmp_path: Path) -> None:
     voters, odd = Answering(), {**ROWS[0], "choices": ["It is prime", "it is PRIME"]}
-    with pytest.raises(ConfigurationError, match="stance of row 10` must equal"):
+    with pytest.raises(ConfigurationError, match="stance of row 10` must either equal"):
         await ask_study(study([*ROWS, odd]), tmp_path / "a.jsonl", model=voters.model, maximum=1)
     assert not voters.asked
 
