@@ -58,8 +58,8 @@ def model() -> FunctionModel:
         ("session", {"state": 5}, "contain a `state` object and a `history` list of messages"),
         ("session", {"history": [5]}, "contain a `state` object and a `history` list of messages"),
         ("session", {"unkept": 5}, "contain a `state` object"),
-        ("model", ["openai/gpt-5"], "map intents to model names"),
-        ("model", {"chat": 5}, "map intents to model names"),
+        ("model", ["openai/gpt-5"], "be a model name, or map intents to model names"),
+        ("model", {"chat": 5}, "be a model name, or map intents to model names"),
     ],
 )
 async def test_an_invalid_header_field_is_named(field: str, value: object, allowed: str) -> None:
