@@ -107,7 +107,7 @@ def record_exchanges() -> Iterator[list[Exchange]]:
 
 
 def note_exchange(sent: bytes, status: int, headers: Mapping[str, str], *, secrets: tuple[str, ...]) -> None:
-    """Record an exchange whose response has just begun to arrive, if exchanges are being recorded."""
+    """Record an exchange once its response starts to arrive, if exchanges are being recorded."""
     recorded = exchanges.get()
     if recorded is not None:
         recorded.append(Exchange(sent=sent, status=status, kind=headers.get("content-type", ""), secrets=secrets))
