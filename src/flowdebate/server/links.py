@@ -1,4 +1,4 @@
-"""Endpoints for signed links; such a link only lets a person answer one run's requests, or anyone read the run."""
+"""Endpoints for signed links: a link can only let a person answer one run's requests, or let anyone read the run."""
 
 from __future__ import annotations
 

@@ -183,8 +183,8 @@ class Store(Protocol):
 
         `text` is searched for in the question, ignoring case; stores may restrict searches for one or two characters to
         the newest 10,000 runs (`NEWEST_SEARCHED`). `prefix` is the beginning of the ids. `before` is the `position` of
-        any run, even one deleted since: only runs after it in the list are returned. The pages of a list thus neither
-        repeat a run nor skip one that was there from the beginning, even if runs are added or deleted in the meantime.
+        any run, even one deleted since: only runs after it in the list are returned. Thus, the pages of a list never
+        repeat a run or skip one that was there from the beginning, even if runs are added or deleted in the meantime.
         With `brief`, outcomes may lack `output` and `raw`, their largest parts. Raises ConfigurationError for an
         invalid `limit` or `before` (see `check_page`).
         """

@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans and metrics for runs that follow the GenAI conventions and need only the API package."""
+"""OpenTelemetry: spans and metrics that follow the GenAI conventions and need only the API package."""
 
 from __future__ import annotations
 

@@ -305,8 +305,7 @@ def debates(  # noqa: C901 - an option a step
 
     `fixed` contains options of `debate()` shared by all debates; the others are drawn, including custom blocks in any
     role. `moderated` says whether there is a moderator (None allows both). With an `output_schema`, the model's answers
-    to the synthesizer are drawn from `deliverables` (by default, instances of the type, which cannot be drawn for a
-    JSON Schema).
+    to the synthesizer are drawn from `deliverables` (by default, instances of the type; a JSON Schema has no default).
 
     A hostile debate may raise a FlowDebateError, or `Sabotage` if one of its blocks does. It never exceeds its
     `max_rounds`, but may warn.

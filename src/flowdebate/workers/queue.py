@@ -208,7 +208,7 @@ class History:
 
     @property
     def delay(self) -> float:
-        """Delay in seconds until the run is delivered again, which doubles each time."""
+        """Delay in seconds before the run is delivered again; it doubles each time."""
         longest = 0.0
         for number, (first, longest_delay) in ((self.deaths, DELAYS["death"]), (self.outages, DELAYS["outage"])):
             if number:
@@ -236,7 +236,7 @@ class History:
 
 
 DELAYS = {"death": (0.5, 60.0), "outage": (5.0, 600.0)}
-"""Initial and maximum delay in seconds until a run is delivered again."""
+"""Initial and maximum delay in seconds before a run is delivered again."""
 
 
 class RunQueue:

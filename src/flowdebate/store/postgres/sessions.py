@@ -140,7 +140,7 @@ _END_OLD = f"SELECT pg_terminate_backend(pid) {_HELD} AND (classid::bigint << 32
 class PostgresOwner:
     """Owner of runs: alive as long as its session holds an advisory lock; a lost session is replaced immediately.
 
-    A thread waits for the session to be lost, so that the runs are unowned only while a new session is being opened.
+    A thread watches for the loss of the session, so that the runs are unowned only while a new session is being opened.
     `ensure` checks the lock before anything is written.
     """
 

@@ -178,7 +178,7 @@ def _open(path: Path, patience: float) -> sqlite3.Connection:
 
 
 def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
-    """Switch the file to WAL mode, retrying while another process does so, since SQLite itself does not wait then."""
+    """Switch the file to WAL mode; retry while another process does the same, because SQLite does not wait."""
     end = time.monotonic() + patience
     while True:
         try:
@@ -194,7 +194,7 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
-    """Create the tables in a new file; raise StoreError, before writing, for another program's or version's file."""
+    """Create the tables in a new file; raise StoreError, before writing, for a file of another program or version."""
     # In one transaction, so that a file that another process is creating appears either empty or complete.
     connection.execute("BEGIN")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
