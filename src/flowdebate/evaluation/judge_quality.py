@@ -154,8 +154,8 @@ def judge_quality(
 
     Accuracy has Wilson's interval; other figures have percentile intervals from 1,000 bootstrap samples of clusters,
     drawn with `seed`. The calibration error divides the scale into `bins` equal parts. It is compared with the error of
-    a perfectly calibrated judge with the same shares, over the same number of simulated outcomes, with a single draw
-    per cluster. Raise ConfigurationError if there are no items, or if a truth is not among its item's sides.
+    a perfectly calibrated judge with the same shares, over 1,000 simulated outcomes, with a single draw per cluster.
+    Raise ConfigurationError if there are no items, or if a truth is not among its item's sides.
 
     >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
     >>> wrong = [JudgedItem(truth="no", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(2)]
