@@ -411,8 +411,8 @@ class Links:
             text = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
         except ValueError:
             return None
-        # Base64 allows several spellings of some bytes; only this library's is accepted, so each link has exactly one
-        # code.
+        # Base64 allows several encodings of some bytes; only the one made by this library is accepted, so each link has
+        # exactly one code.
         if _encode(text) != body or not are_secrets_equal(mac, self._mac(text)):
             return None
         link = Link(**dict(zip((link_field.name for link_field in fields(Link)), json.loads(text), strict=False)))

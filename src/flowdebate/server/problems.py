@@ -45,7 +45,7 @@ _OUR_FAULT = "The server failed; its log contains the reason."
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     FlowDebateError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ConfigurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    # The application built its pattern this way, so no request can change it.
+    # This results from how the application built its pattern, so no request can fix it.
     errors.ResourceConflict: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ModelError: HTTPStatus.BAD_GATEWAY,
     errors.ModelUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,

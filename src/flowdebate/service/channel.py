@@ -129,7 +129,7 @@ class Channel:
     def publish(self, event: object) -> None:
         """Add one of the run's events as it happens."""
         match event:
-            # Not logged, because a replay of the journal has no such event, so marks would no longer match.
+            # Not logged: a replay of the journal has no such event, so marks would no longer match.
             case CallStarted():
                 self.calls[event.path] = self._numbered(event)
             case TextDelta():

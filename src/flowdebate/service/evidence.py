@@ -161,8 +161,8 @@ async def evidence_of(
     try:
         evidence = await replayed_as("full")
         if run.header.model is None and evidence.changed_requests():
-            # A journal contains only a model object's name; the object's profile is the one that reproduces the
-            # recorded prompts.
+            # A journal contains only a model object's name, so try both profiles: the right one reproduces the recorded
+            # prompts.
             concise = await replayed_as("concise")
             return evidence if concise.changed_requests() else concise
     except FlowDebateError as error:

@@ -119,7 +119,7 @@ RESUMED: Final = "resumed"
 FORKED: Final = "forked"
 CANCELLED: Final = "cancelled"  # `error.type` of cancelled work; for failures, it is the class of the error
 OTHER_PROVIDER: Final = "custom"
-# Providers named differently in the conventions and in model names.
+# Providers whose names in the conventions differ from those in model names.
 PROVIDERS: Final = {
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",

@@ -176,7 +176,7 @@ class AdapterConformance:
         turns = [{"role": "assistant", "content": "Old answer"}, {"role": "user", "content": "Second question"}]
         request.messages = [*request.messages, *turns]
         await call.ask(make(script), request)
-        # A framework may receive one text or several messages, but all parts must be present and in order.
+        # A framework may receive a single string or several messages, but all parts must be present and in order.
         places = [script.prompts[0].index(text) for text in ("First question", "Old answer", "Second question")]
         assert places == sorted(places)
 

@@ -23,8 +23,8 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
     Record the cassette with `flowdebate models check MODEL --record FILE`, or with a `RecordingModel` and
     `exchanges=True`. A recorded request gets its recorded response; identical requests get theirs in the order
     recorded. Any other request is refused in the original server's words if that server always refused one of its
-    parts, such as a temperature. Otherwise it gets the response to a request of the same form: streamed, with tools, in
-    a response format. A request with a part that was never sent is also refused, with a message naming the part.
+    parts, such as a temperature. Otherwise it gets the response to a request of the same form: streamed, with tools, or
+    in a response format. A request with a part that was never sent is also refused, with a message that names the part.
 
     Raise BadFile for a file that is not such a cassette.
 

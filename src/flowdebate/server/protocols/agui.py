@@ -67,8 +67,8 @@ class AgUi:
         self._ids = {"thread_id": thread_id, "run_id": run_id}
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
         self._text = list(messages)
-        # After an interrupt, updates start from the beginning again, although these messages were sent in the previous
-        # AG-UI run.
+        # After an interrupt, updates start from the beginning again, so skip the messages sent in the previous AG-UI
+        # run.
         self._known = {message.id.rpartition("~")[0] for message in messages}
         self._known |= {message.tool_call_id for message in messages if isinstance(message, ag_ui.ToolMessage)}
         self.earlier_calls: int = 0
@@ -85,7 +85,7 @@ class AgUi:
     def _forget(self) -> None:
         self._speech = Speech()
         self._open: dict[str, str] = {}  # message ids, keyed by utterance
-        self._last: dict[str, str] = {}  # id of each block's last message, to which its tool calls belong
+        self._last: dict[str, str] = {}  # id of each block's last message; the block's tool calls belong to it
         self._steps: dict[str, str] = {}  # names of open steps, keyed by the path of their pattern
         self._numbers: Counter[str] = Counter()
         self._collections: set[str] = set()
@@ -310,7 +310,7 @@ async def ag_ui_run(
     ui = AgUi(thread_id=body.thread_id, run_id=body.run_id, state=body.state, messages=body.messages)
     latest = (await service.runs(pattern=pattern, labels={_THREAD: body.thread_id}, limit=1)).runs
     if latest and latest[0].status == "awaiting":
-        # AG-UI clients answer interrupts in a new run of the thread, which continues the same run here
+        # AG-UI clients answer an interrupt by starting a new run of the thread; here, it continues the same run
         run = latest[0]
         await _answer(await service.run(run.run_id), body, service, ui)
     elif body.resume:
