@@ -74,7 +74,7 @@ async def test_a_skipped_failure_is_logged_as_one_warning(caplog: pytest.LogCapt
     assert warning == {
         "level": "WARNING",
         "logger": "flowdebate.runs",
-        "message": "run r goes on: block rent-debater-bob, role debater, round 1, error ProviderFailed, "
+        "message": "run r continues: block rent-debater-bob, role debater, round 1, error ProviderFailed, "
         "recovery skipped",
         "run_id": "r",
         "block": "rent-debater-bob",
