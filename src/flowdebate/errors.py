@@ -143,7 +143,7 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.got = got
         names = list(choices)
         self.problem: str = problem or message or f"must be {join_choices(names)}"
-        """The problem with the field: a sentence without its subject."""
+        """What is wrong with the field: a sentence without its subject."""
         if not hint and names:
             listed = join_choices(names)
             hint = did_you_mean(got, names) if isinstance(got, str) else ""
@@ -151,7 +151,7 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.hint: str = hint
         # The name `message` is avoided: frameworks such as Inspect expect text in an attribute of that name.
         self.whole_message = message
-        """The whole message if it does not describe a wrong value; otherwise None."""
+        """The complete message, if it is about something other than a wrong value; otherwise None."""
         if message is None:
             received = "" if self.given is None else f" (got {self.given})"
             message = f"{location}: `{field}` {self.problem}{received}"
@@ -192,7 +192,7 @@ class ConflictingOptions(ConfigurationError):
         names = {option: option for option in options} | dict(spelled or {})
         self.options: tuple[str, ...] = tuple(options)
         self.sentence = sentence
-        """The message without its location, with each option in braces."""
+        """The message without its location, with each option name in braces."""
         text = sentence.format_map({name: f"`{text}`" for name, text in names.items()})
         super().__init__(location, names[self.options[0]], None, text, message=f"{location}: {text}")
 
@@ -534,7 +534,7 @@ class ReadOnly(FlowDebateError):
         self.what = what
         self.hint = hint
         self.block = block
-        """The block that tried; None outside of a run."""
+        """The block that attempted the change; None outside of a run."""
         super().__init__(what, hint)
 
     def __str__(self) -> str:
@@ -680,9 +680,10 @@ class BadFile(FlowDebateError):
         self.path = path
         self.problem = problem
         self.no_changes = no_changes
-        """Set for a diff without changes:
+        """State of a diff without readable changes; None for all other problems.
 
-        "none", or "unread" if no change can be read. A hook can tell them from mistakes.
+        It is "none" if there are no changes, and "unread" if none can be read. This lets a hook tell such diffs
+        from mistakes.
         """
         super().__init__(f"{path}: {problem}")
 

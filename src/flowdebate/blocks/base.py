@@ -177,9 +177,9 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         self.place: str = escape_path_segment(name)
         """Name of the block, escaped for use in paths."""
         self.resources: Mapping[str, Resource] = _NONE if resources is None else resources
-        """Resources shared with the blocks around it, by key."""
+        """Resources shared with the surrounding blocks, by key."""
         self.hidden: Mapping[str, Resource] = _NONE if hidden is None else hidden
-        """Private resources by key; no other block may use a different object under one of these keys."""
+        """Private resources, by key; no other block may use a different object under the same key."""
 
     role: str | None = None
     """Role of the block in its pattern, for example "judge", set by the pattern that creates the block; None if it has

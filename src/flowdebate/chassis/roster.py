@@ -340,7 +340,7 @@ class Bindable(Generic[P, BlockT]):
         self.name: str = create.__name__
         self.pattern = pattern
         self.option: str = "block" if role == "debater" else role
-        """Option of `pattern` for such a block."""
+        """Option of `pattern` that accepts such a block."""
         self._create = create
         self._role = role
         self._needs = needs

@@ -65,7 +65,7 @@ class Progress:
 
     def __init__(self, usual: int | None) -> None:
         self.usual = usual
-        """Approximate number of calls of such a run; None if unknown."""
+        """Estimated number of calls in the run; None if unknown."""
         self.calls: int = 0
         self._live = Live()
         self._who = ""

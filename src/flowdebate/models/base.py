@@ -164,13 +164,13 @@ class Attempts:
     ) -> None:
         self.made: list[Attempt] = []
         self.server: str | None = None
-        """Address of the last request, without secrets; None if the model does not report it."""
+        """Address that the last request was sent to, without secrets; None if the model does not report it."""
         self.modes_left: int = 0
-        """Number of structured modes that the last model has not tried yet."""
+        """Number of structured-output modes that have not been tried yet with the last model."""
         self.room: int | None = None
-        """Token limit for the answer in the last request; None if there was none or the model does not report it."""
+        """Token limit for the answer to the last request; None if there was none or the model does not report it."""
         self.stream: AnswerStream | None = None
-        """Stream that forwards the answer to the listener, restarted for each request; None if nobody listens."""
+        """Stream that forwards the answer to the listener, restarted for each request; None if nobody is listening."""
         self._meter = meter
         self._notify = notify
         self._seed = seed

@@ -53,7 +53,7 @@ class OutputSchema:
     def __init__(self, model: type[BaseModel], *, unwrap: str | None = None) -> None:
         self.model = model
         self.synonyms: Mapping[str, str] = {}
-        """Choices of the schema, keyed by the synonyms allowed in answers."""
+        """The schema's choices, keyed by the synonyms accepted in answers."""
         self._unwrap = unwrap
 
     @classmethod

@@ -500,7 +500,7 @@ class ReplayModel:
         header, self._calls = _read_cassette(self.path)
         self.name: str = header.model
         self.profile = header.profile
-        """Profile of the recorded model's default prompts, so that a replay builds the same requests."""
+        """Profile of the recorded model's default prompts; a replay needs it to build the same requests."""
         self._strict = strict
         self._left: defaultdict[str, deque[int]] = defaultdict(deque)
         for index in sorted(range(len(self._calls)), key=lambda index: self._calls[index].occurrence):

@@ -91,9 +91,9 @@ class ModelResolver:
         self._overrides = isinstance(choice, Override)
         one = choice.spec if isinstance(choice, Override) else choice
         self._one: ModelSpec | None = None if isinstance(one, Mapping) else one
-        """Model for all intents; None if there is none."""
+        """Model used for all intents; None if no such model was given."""
         self._only: Model | None = None
-        """Resolved model for all intents, cached because each call needs it several times."""
+        """Resolved form of `_one`, cached because each call needs it several times."""
         self._by_intent: Mapping[str, ModelSpec] = one if isinstance(one, Mapping) else {}
         self._environment = environment
         self._known: dict[str, Model] = {}

@@ -209,7 +209,7 @@ class TaskCollection(Protectable):
         super().__init__()
         self._collection_id = _check_id(collection_id)
         self.reserved: set[str] = set()
-        """Ids of the tasks that only the pattern may change if the collection is protected."""
+        """Ids of the tasks that only the pattern may change when the collection is protected."""
         self._where = f"task collection {collection_id!r}"
         self._now = now
         self._tasks: dict[str, Task] = {}  # in creation order

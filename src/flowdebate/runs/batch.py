@@ -340,9 +340,9 @@ class Batch(Generic[OutT, RawT]):
     ) -> None:
         _check(f"{block.name}.batch()", questions, max_concurrency, batch_id, on_error, on_uncertain)
         self.batch_id: str = os.urandom(8).hex() if batch_id is None else batch_id
-        """The prefix of its run ids; called again with it, the batch is resumed."""
+        """Prefix of the run ids; passing it again resumes the batch."""
         self.seed: int = _derive_number(self.batch_id) if seed is None else seed
-        """The seed from which the seeds of its runs are derived."""
+        """Seed from which the runs' seeds are derived."""
         self._block = block
         self._questions = questions
         self._question = question
@@ -360,7 +360,7 @@ class Batch(Generic[OutT, RawT]):
         make_run(block, None, seed=seed, store=self._options or False, **self._common)
         self._store = None if self._options is None else open_store(self._options.store)
         self._stored: dict[str, StoredRun] = {}
-        """Stored runs of the batch at the time of reading, by id."""
+        """The batch's stored runs as last read, keyed by id."""
         self._tally = BatchTally(len(questions) if isinstance(questions, Sized) else None)
         self._in_progress: dict[int, RunView] = {}
         self._pool: WorkerPool[_Job, BatchItem[OutT, RawT]] | None = None
@@ -596,7 +596,7 @@ class WorkerPool(Generic[JobT, DoneT]):
         # Otherwise, whole results including their transcripts would pile up behind a slow reader.
         self._room = asyncio.Semaphore(2 * size)
         self._ready: asyncio.Queue[DoneT | None] = asyncio.Queue()
-        """Results to be read; None comes last."""
+        """Results waiting to be read; a final None marks the end."""
         self._task: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._ended = False

@@ -71,32 +71,32 @@ class Journal:
         self.store = store
         self.header = header
         self.stored: bool = rows is not None
-        """True if the run was already in the store, and its `rows` were read."""
+        """True if the run was already in the store and its `rows` have been read."""
         rows = rows or ()
         self.texts: TextHasher = TextHasher()
-        """Hasher for texts in the run's requests."""
+        """Hasher for text in the run's requests."""
         self._on_uncertain = on_uncertain
         self._accepts_changes = accepts_changes
-        """True if a recorded answer counts even if its request would differ now."""
+        """True if a recorded answer is used even when its request would be different now."""
         self._done: dict[str, StepRow] = {row.key: row for row in rows if row.body is not None}
         self._open: dict[str, StepRow] = {row.key: row for row in rows if row.body is None}
         self._seen: set[str] = set()
         self._clock = header.created_at
         self._ahead = 0.0
-        """Seconds that the run's clock is ahead of the time; a fork's clock continues where it leaves its parent."""
+        """Seconds by which the run's clock is ahead of real time: a fork's clock continues its parent's."""
         self.owned: bool = owned
-        """True if this process owns the run: from its start, or from its first write if it was complete before."""
+        """True if this process owns the run: from the start, or from its first write if the run was complete."""
         self.reopens: bool = False
-        """True to ask a failed final role again."""
+        """True if a failed final role should be asked again."""
         self._taking: asyncio.Future[None] | None = None
         self.spent: float = 0.0
-        """Seconds that the run took until it was resumed."""
+        """Seconds the run had taken before it was resumed."""
         self.parent_labels: Mapping[str, str] = {}
-        """The labels of the run that this one was forked from."""
+        """Labels of the run that this one was forked from."""
         self.pending: tuple[HumanRequest, ...] = ()
-        """The requests that a suspended run waits for."""
+        """Requests that a suspended run is waiting for."""
         self.reviewed: set[str] = set()
-        """Paths at which the run was suspended, and now continues with a human's answer."""
+        """Paths where the run was suspended and has since received a human's answer."""
 
     @property
     def run_id(self) -> str:

@@ -163,10 +163,10 @@ class Budget:
         self._tokens = 0
         self._cost: float | None = 0.0
         self._unpriced: list[tuple[str, Usage]] = []
-        """Usage without a price so far; prices are looked up when needed."""
+        """Usage not priced yet; prices are looked up only when needed."""
         self._working_seconds = 0.0
         self.raised: list[LimitReached] = []
-        """Raised errors, because several concurrent calls may reach a limit."""
+        """Errors raised so far; there can be several, because concurrent calls may each reach a limit."""
 
     @property
     def seconds(self) -> float | None:
@@ -332,12 +332,12 @@ class Account:
             digest = sha256(owner.encode(errors="surrogatepass")).hexdigest()
             self._collection, self._key = f"{_COLLECTION}/{digest}", "day"
         self._day = 0
-        """Day of the figures read last, in days since the epoch."""
+        """Day of the most recently read figures, in days since the epoch."""
         self._lock = asyncio.Lock()
         self._known = Used()
-        """Usage according to the last read or write of the store."""
+        """Usage as of the last read from or write to the store."""
         self._owed = Used()
-        """Usage to add with the next write."""
+        """Usage to be added by the next write."""
 
     @property
     def until(self) -> float | None:
@@ -419,7 +419,7 @@ class Accounts:
         self._all = () if budget is None else (Account(store, budget),)
         self._each = owner_budget
         self._owners: WeakValueDictionary[str, Account] = WeakValueDictionary()
-        """Accounts of the owners of runs in progress, shared so that these runs count one after the other."""
+        """Accounts of owners with runs in progress; each account is shared, so runs are counted one at a time."""
         if owner_budget is not None:
             Account(store, owner_budget, owner="")  # raises ConfigurationError if the budget is invalid
 

@@ -180,8 +180,8 @@ class RunResult(RunView[RawT_co], Generic[OutT_co, RawT_co]):
     def __init__(self, run: Run, output: OutT_co) -> None:
         super().__init__(run)
         self.output = output
-        """The block's output; None for a debate that waits for a human, or that a limit or a failed judge cut short
-        (see `status`).
+        """The block's output; None for a debate that is waiting for a human, or was cut short by a limit or a failed
+        judge (see `status`).
         """
 
     def __repr__(self) -> str:

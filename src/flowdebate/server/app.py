@@ -261,9 +261,9 @@ class _Connection(H11Protocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._waiting = waiting
-        """Connections that wait for their clients, longest wait first."""
+        """Connections whose clients the server is waiting for, longest wait first."""
         self._expected: object = None
-        """The part of a request that the client is sending, as a key of `_PATIENCE`; None if there is none."""
+        """The part of a request that the server is waiting for, as a key of `_PATIENCE`; None if it is not waiting."""
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn

@@ -84,7 +84,7 @@ class Readers:
         self._reading: Counter[str] = Counter()
         self._queues: set[_Queue] = set()
         self._pages: dict[str, _Following] = {}
-        """Open pages by run."""
+        """Open pages, keyed by run."""
         self._public_pages: dict[str, _Following] = {}
         self._closed = False
 
@@ -282,7 +282,7 @@ class _Following:
         self._mark: str | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._last = b""
-        """The last frame: "end", or the problem that ended it."""
+        """The stream's last frame: "end", or the problem that ended the stream."""
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     def join(self) -> _PageReader:

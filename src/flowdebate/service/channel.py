@@ -67,7 +67,7 @@ class _Text:
         self.pieces: list[str] = []
         self.length = 0
         self._last = Update("text", started)
-        """The piece sent to the last reader: most readers get the same one."""
+        """The piece sent most recently, cached because most readers get the same one."""
 
     def add(self, text: str) -> None:
         self.pieces.append(text)
@@ -98,13 +98,13 @@ class Channel:
 
     def __init__(self) -> None:
         self.log: list[Update | _Text] = []
-        """Log in order: recorded events, and for its readers the texts of ended calls."""
+        """Recorded events in order, with the text of ended calls for readers that joined before the call ended."""
         self.positions: dict[str, int] = {}
-        """Positions in the log after each marked event."""
+        """Log position after each marked event, keyed by mark."""
         self._digest = _START
         self.texts: dict[str, _Text] = {}
         self.calls: dict[str, tuple[int, CallStarted]] = {}
-        """Calls in progress by path, each with a unique number."""
+        """Calls in progress, keyed by path, each with a unique number."""
         self._numbers = 0
         self._version = 0
         self.generation: int = 0
@@ -263,9 +263,9 @@ class _Reader:
         self.unknown = position is None
         self._cursor = position or 0
         self._told: set[int] = set()
-        """Numbers of the calls announced to the reader."""
+        """Numbers of the calls already announced to the reader."""
         self._sent: dict[str, tuple[_Text, int]] = {}
-        """Number of characters sent to the reader, for each call that is writing."""
+        """Text of each call in progress and the number of characters already sent to the reader, keyed by path."""
 
     @property
     def is_done(self) -> bool:

@@ -111,7 +111,7 @@ class Recipes:
         self._queued = queued
         self._recover = {_RECOVER: True} if recover else {}
         self.allowed: AllowedModels | None = None
-        """Models allowed in plans not made by this program; None for all."""
+        """Models allowed in plans that this program did not create; None if all are allowed."""
 
     @property
     def model_name(self) -> str | None:

@@ -152,7 +152,7 @@ class Service(Readership):
         if opened is None:
             raise ConfigurationError("Service", "store", store, "is required: a service stores its runs")
         self._opened = None if opened is store else opened
-        """Store opened here, to be closed here."""
+        """The store, if it was opened here and must therefore be closed here; otherwise None."""
         # `close` lets calls in flight finish, because they are paid for, and need not be repeated once their answers
         # are recorded.
         self._draining = Draining(opened, requeue=recover)

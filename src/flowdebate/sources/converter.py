@@ -118,9 +118,9 @@ class Converter:
 
     def __init__(self, *, memory: int = 400, seconds: float = 15.0) -> None:
         self.memory = memory
-        """Maximum memory of a child in megabytes."""
+        """Memory limit per child process, in megabytes."""
         self.seconds = seconds
-        """Maximum time in seconds per document."""
+        """Time limit per document, in seconds."""
         self._idle: list[_Child] = []
         self._lock = Lock()
         self._quick, self._slow = BoundedSemaphore(4), BoundedSemaphore(2)

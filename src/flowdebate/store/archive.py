@@ -135,7 +135,7 @@ class _StoredLog(Log[Any]):
         self._collection = collection
         self._adapter: TypeAdapter[Any] = TypeAdapter(kind)
         self._parsed: Mapping[str, tuple[str, Any]] = {}
-        """Documents read before, with their values."""
+        """Documents as last read and their parsed values, keyed by debate."""
 
     async def add(self, debate: str, value: object) -> None:
         body = self._body(debate, value)

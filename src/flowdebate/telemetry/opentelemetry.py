@@ -251,7 +251,7 @@ class _Chat(_Current):
         self._path = started.path
         self._request = request
         self._about = attributes
-        """Attributes of the metrics."""
+        """Attributes recorded with the call's metrics."""
         self._began = time.perf_counter()
 
     def bound_value(self) -> Callable[[ModelResponse], object]:
@@ -334,7 +334,7 @@ class _RunTrace(_Current, Observer):
         self.meters = meters
         self.with_content = with_content
         self.chats: dict[str, Span] = {}
-        """The spans of calls in progress, by path."""
+        """Spans of calls in progress, keyed by path."""
         self._tracer = tracer
         self._workflow = str(getattr(run.events[0], "block", "")) if run.events else ""
         self._turns: dict[str, TurnStarted] = {}

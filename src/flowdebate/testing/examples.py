@@ -89,9 +89,9 @@ class ExampleModel:
     def __init__(self, example: Example, *, answers: Answering | None = None, max_calls: int = 2000) -> None:
         self.calls: list[Call] = []
         self.failed: int = 0
-        """Number of calls that failed as specified by the example."""
+        """Number of calls that failed as the example specifies."""
         self.unending: bool = False
-        """True if there were more than `max_calls` calls."""
+        """True if the run made more than `max_calls` calls."""
         self._example = example
         self._answers = answers
         self._max_calls = max_calls

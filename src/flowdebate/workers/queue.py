@@ -251,7 +251,7 @@ class RunQueue:
         self.url: str = url
         self.name = name
         self.version: str = f"{name}/{version}"
-        """Version in DBOS, unique among the applications of a database."""
+        """Version as registered in DBOS, unique among the applications that share a database."""
         self.schema = schema
         self._client: DBOSClient | None = None
         self._engine: Engine | None = None

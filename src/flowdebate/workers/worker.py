@@ -148,7 +148,7 @@ class Worker:
         self._places = asyncio.Condition()
         self._executing = self._suspects = 0
         self._delivering: set[asyncio.Task[Any]] = set()
-        """The tasks of DBOS."""
+        """Tasks in which DBOS is delivering runs."""
 
     async def work(self, stop: asyncio.Event) -> None:
         """Take runs until `stop` is set, then release them all; raise errors that occur at startup."""

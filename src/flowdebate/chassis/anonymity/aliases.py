@@ -57,9 +57,9 @@ class Aliases:
         self._known = hidden_names
         self._draw = draw
         self.hide: Callable[[str], Hidden] = cache(self._hide)  # cached for as long as the debate lasts
-        """Function that replaces each name in a text with its alias; a text without names is returned unchanged.
+        """Function that replaces each name in a text with its alias; text without names is returned unchanged.
 
-        It runs in time linear in the length of the text. It changes only the leaks, and leaves none:
+        Its running time is linear in the length of the text. It replaces every leak and changes nothing else:
         `hide(hide(text).text) == (hide(text).text, ())`.
         """
 

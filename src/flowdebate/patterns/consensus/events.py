@@ -140,7 +140,7 @@ class WireEvents:
 
     def __init__(self) -> None:
         self._debates: dict[str, tuple[DebateStarted, Iterator[int]]] = {}
-        """Debates in progress by path, with the numbers of their events."""
+        """Debates in progress, keyed by path, each with a counter that numbers its events."""
 
     def of(self, event: object) -> Iterator[dict[str, Any]]:
         """Convert `event` to its wire form: one event, two for the first stage of a round, or none."""

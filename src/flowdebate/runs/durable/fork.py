@@ -146,9 +146,9 @@ class ForkJournal(Journal):
         self._clock = parent.began_at
         self._ahead = parent.left_at - header.created_at
         self._differs = False
-        """True once a step was asked or edited for which the parent has another answer."""
+        """True once the fork has diverged from its parent, by executing a step itself or using an edited answer."""
         self._unwritten: deque[StepRow] = deque()
-        """Steps taken from the parent that are not recorded yet, in order."""
+        """Steps reused from the parent but not yet recorded, in order."""
         self._writing = asyncio.Lock()
 
     def accepts_any_request(self, key: str) -> bool:  # noqa: ARG002 - the request shows whether the parent has the same step

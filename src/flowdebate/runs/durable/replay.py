@@ -317,11 +317,11 @@ class _ReadOnlyJournal(Journal):
         self._added: set[str] = set()
         self._asked = {row.key for row in rows if row.kind == "human" and row.body is None and status == "awaiting"}
         self._counted = {row.key: len(row.failures) for row in rows if row.body is None}
-        """Number of known failures of each open step."""
+        """Number of failures seen so far, keyed by open step."""
         self.parked: dict[str, asyncio.Event] = {}
-        """Events of branches that have reached the end of the journal, by path; set once the step is there."""
+        """Events for branches waiting at the end of the journal, keyed by step; each is set when its step arrives."""
         self.stops = 0
-        """Number of times that a branch reached the end of the journal."""
+        """Number of times a branch has reached the end of the journal."""
 
     def accepts_any_request(self, key: str) -> bool:  # noqa: ARG002 - nobody is asked if there is no answer
         return True

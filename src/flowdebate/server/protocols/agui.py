@@ -72,14 +72,14 @@ class AgUi:
         self._known = {message.id.rpartition("~")[0] for message in messages}
         self._known |= {message.tool_call_id for message in messages if isinstance(message, ag_ui.ToolMessage)}
         self.earlier_calls: int = 0
-        """Model calls before the AG-UI run, which its usage leaves out."""
+        """Number of model calls made before this AG-UI run, and not counted in its usage."""
         self.first: list[ag_ui.BaseEvent] = []
-        """Events sent right after the first ones."""
+        """Events to send immediately after the initial ones."""
         self.problems: dict[str, str] = {}
-        """Problems of rejected answers, by the paths of their requests."""
+        """Reasons why answers were rejected, keyed by the path of the request."""
         self._run = ""
         self._life = ""
-        """Suffix of message ids after a reset, to differ from those of withdrawn messages."""
+        """Marker added to message ids after each reset, so that they differ from the ids of withdrawn messages."""
         self._forget()
 
     def _forget(self) -> None:

@@ -33,11 +33,11 @@ class ChatText:
     def _begin(self) -> None:
         self._speech = Speech()
         self._parts: list[_Part] = []
-        """Parts that are not yet shown completely, in order."""
+        """Parts that have not been shown in full yet, in order."""
         self._said: dict[str, _Part] = {}
-        """Open utterances by id."""
+        """Utterances in progress, keyed by id."""
         self._turns: dict[str, _Part] = {}
-        """The end of each turn in progress, by the place of the turn."""
+        """Empty part marking the end of each turn in progress, keyed by the turn's path."""
 
     def translate(self, update: Update) -> str:
         """Return the next chunk of text, or "" if there is none."""

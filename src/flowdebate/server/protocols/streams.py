@@ -36,7 +36,7 @@ class Audience:
     def __init__(self, *, pause: float = 15.0) -> None:
         self.pause = pause
         self.readers: Counter[str] = Counter()
-        """Number of readers by run."""
+        """Number of readers, keyed by run."""
         self.closed: asyncio.Event = asyncio.Event()
         # The event loop keeps only weak references to tasks, so it could lose one before the run is cancelled.
         self._cancelling: set[asyncio.Task[None]] = set()

@@ -66,7 +66,7 @@ class Address:
         self.patience = patience
         self.name: str = _name(parts)
         self.reached: bool = False
-        """True once a session was opened; an address that fails before is probably misspelt, not temporarily down."""
+        """True once a session has been opened; an address that fails earlier is likely wrong, not temporarily down."""
         self.prepared = False
         """True once the tables have this version's schema."""
         self.preparing: threading.Lock = threading.Lock()

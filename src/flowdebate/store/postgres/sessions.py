@@ -33,7 +33,7 @@ class _Worker:
         self._begin = begin
         self._session: Session | None = None
         self.jobs: queue.SimpleQueue[tuple[Job, float] | None] = queue.SimpleQueue()
-        """Jobs with their submission times."""
+        """Jobs waiting to be executed, with their submission times."""
         self.thread = threading.Thread(target=self._work, name="flowdebate-store", daemon=True)
         self.thread.start()
 

@@ -64,11 +64,11 @@ class PostgresStore(Store):
         self._sessions = SessionPool(connections, self._address, partial(open_prepared, self._address))
         self._grace = grace
         self._checked = -_CHECKED
-        """Time when the schema was last checked, by the process's clock."""
+        """Time of the last schema check, on the process's monotonic clock."""
         self._gone: dict[int, float] = {}
-        """Time when each lost owner was first missed, by the process's clock."""
+        """Time at which each lost owner was first found missing, on the process's monotonic clock."""
         self._ending: set[str] = set()
-        """Runs whose end or release has not been written: this process owns them, but does not execute them."""
+        """Runs whose end or release has not been written yet: this process owns them but is not executing them."""
         # Ends the threads and sessions of a store that has been garbage-collected.
         self._end = finalize(self, _end, self._sessions, self._owner)
 

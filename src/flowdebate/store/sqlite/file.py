@@ -271,9 +271,9 @@ class Disk:
         self._file: tuple[int, int] | None = None
         """Device and inode of the file, once it is open."""
         self.lost: OSError | None = None
-        """Error of a failed sync, or FileNotFoundError.
+        """Error from a failed sync, or FileNotFoundError if the file is gone.
 
-        The state of the disk is then unknown, and nothing more is written.
+        Once it is set, the state of the disk is unknown and nothing more is written.
         """
 
     def check(self) -> OSError | None:

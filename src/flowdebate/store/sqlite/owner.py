@@ -94,7 +94,7 @@ class OpenSteps:
         self._long = _LONG
         self._lock = threading.Lock()
         self._runs: dict[str, dict[str, Attempt | None]] = {}
-        """The last attempt at each step of each executed run; None for a step that is finished."""
+        """The latest attempt at each step of each run being executed; None for a finished step."""
 
     @property
     def runs(self) -> tuple[str, ...]:

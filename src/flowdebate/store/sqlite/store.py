@@ -58,11 +58,11 @@ class SqliteStore(Store):
         self._open_steps: OpenSteps
         """The open steps of `_owner`; set together with it."""
         self._latest = 0
-        """Number of the last finished step: nanoseconds since the epoch, or more if a clock went back."""
+        """Number of the last finished step: nanoseconds since the epoch, or more if a clock was set back."""
         self._recovered: set[str] = set()
-        """Runs resumed after a crash that have not finished another step since."""
+        """Runs that were resumed after a crash and have not finished a step since."""
         self._ending: set[str] = set()
-        """Runs whose end or release has not been written: this process owns them, but does not execute them."""
+        """Runs whose end or release has not been written yet: this process owns them but is not executing them."""
         self._writer = Writer(
             lambda: connect(self._path, patience, name=self._name), lambda: connect_quick(self._path), self._path
         )

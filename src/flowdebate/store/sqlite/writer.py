@@ -63,20 +63,20 @@ class Writer:
         self._quick: sqlite3.Connection | None = None
         self._quick_lock = threading.Lock()
         self._connected = False
-        """True once the thread could open the file."""
+        """True once the thread has opened the file."""
         self._batches: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-        """Jobs that each loop executes in its next turn."""
+        """Jobs to be executed in each event loop's next turn."""
         self._last_batch = 0
         self._submitted = 0
         self._done = 0
-        """Numbers of jobs submitted to the thread, and done by it."""
+        """Number of submitted jobs that the thread has finished."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False
         self._process: int | None = None
         self._since_checkpoint = 0
-        """Jobs executed in batches since the last checkpoint."""
+        """Number of jobs executed in batches since the last checkpoint."""
         self._disk = Disk(path)
         _OPEN.add(self)
 
