@@ -1,4 +1,4 @@
-"""All events of runs, `Event`, their union, and the published wire form of a run's stream.
+"""All run events, their union `Event`, and the published wire form of a run's stream.
 
 >>> from flowdebate import generator
 >>> from flowdebate.events import Event, wire_of
@@ -91,12 +91,12 @@ RunEvent: TypeAlias = (
     | CircuitChanged
     | TaskChanged
 )
-"""The events of all runs."""
+"""Events that every run can emit."""
 
 _SharedEvent: TypeAlias = (
     RoundStarted | TurnsOrdered | TurnStarted | TurnFinished | RoleFailed | RoundsEnded | EscalationStepFinished
 )
-"""Events shared by all patterns."""
+"""Events that all patterns share."""
 
 if TYPE_CHECKING:
     PatternEvent: TypeAlias = (
@@ -131,11 +131,11 @@ if TYPE_CHECKING:
     """
 
 _SHARED: frozenset[type[BaseEvent]] = frozenset(get_args(RunEvent | _SharedEvent))
-"""Events possible in runs of any pattern."""
+"""Events that a run of any pattern can emit."""
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class of events, or their union
-    """Load an event from the folder of its pattern, or build the union of all events."""
+    """Load an event from its pattern's folder, or build the union of all events."""
     places = _event_modules()
     if name in ("Event", "PatternEvent"):
         return _union_of(name, tuple(places.values()))
@@ -151,7 +151,7 @@ def __dir__() -> list[str]:
 
 @cache  # so that all modules that import a union have the same object
 def _union_of(name: str, places: tuple[str, ...]) -> object:
-    """Build the union of all events, or of the events of patterns."""
+    """Build the union of all events, or of the given patterns' events."""
     of_patterns = (_SharedEvent, *map(load, places))
     return Union[of_patterns if name == "PatternEvent" else (RunEvent, *of_patterns)]  # noqa: UP007 - of a tuple
 
@@ -163,7 +163,7 @@ def _event_modules() -> dict[str, str]:
 
 
 def changes() -> tuple[type[BaseEvent], ...]:
-    """Return the classes of events that change a page of the run: all of patterns except the start of a turn."""
+    """Return the event classes that change a run's page: all pattern events except the start of a turn."""
     shared = (kind for kind in get_args(_SharedEvent) if kind is not TurnStarted)
     return (*shared, *(kind for info in PATTERNS.values() for kind in info.load_events()))
 
@@ -171,10 +171,10 @@ def changes() -> tuple[type[BaseEvent], ...]:
 def wire_of(event: object) -> dict[str, Any]:
     """Convert any event of a run to JSON data, `kind` first: library events by `to_wire()`, others as "custom".
 
-    Library events include the events in the entries of an application's registered patterns.
+    Library events include the events declared by an application's registered patterns.
 
-    A custom event has the `name` of the class that the application gave to `ctx.emit`. It has a `value` if that is
-    JSON data, or can be written as such (dataclasses, models, dates, sets, …), of at most 50 levels and 100,000
+    A custom event has the `name` of the class that the application passed to `ctx.emit`. It has a `value` if the object
+    is JSON data or can be converted to it (dataclasses, models, dates, sets, …), with at most 50 levels and 100,000
     characters, where each value counts as ten. It has `path` and `at` if the class is derived from `BaseEvent`. Nothing
     is raised, and `json.dumps(wire, allow_nan=False)` works, whatever the event is.
     """
@@ -204,11 +204,11 @@ def _is_registered(kind: type[BaseEvent]) -> bool:
 
 
 def event_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of `wire_of(event)`: one of all kinds of events, told apart by their `kind`.
+    """Return the JSON Schema (2020-12) for `wire_of(event)`: one schema for all kinds of events.
 
-    It is the file `events.schema.json` of the package, generated from the classes of the events, with the events of
-    further patterns that are registered. Objects may have further keys, so that it also holds for later events of the
-    same `EVENT_FORMAT`.
+    Events are distinguished by `kind`. The schema equals the package's file `events.schema.json`, which is generated
+    from the event classes, plus the events of further registered patterns. Objects may have additional keys, so the
+    schema also accepts later events with the same `EVENT_FORMAT`.
     """
     from importlib.resources import files
 
@@ -221,7 +221,7 @@ def event_schema() -> dict[str, Any]:
 
 
 def _add_to(schema: dict[str, Any], kind: type[Any]) -> None:
-    """Add the wire form of a registered pattern's event to `schema`; its kinds stand in the published file."""
+    """Add the wire form of a registered pattern's event to `schema`; the kinds in the published file are kept."""
     from pydantic import ConfigDict, create_model
     from pydantic.alias_generators import to_camel
 
@@ -242,7 +242,7 @@ def _add_to(schema: dict[str, Any], kind: type[Any]) -> None:
 
 
 def _location_of(event: object) -> dict[str, Any]:
-    """Return the path and the time of an application's own kind of `BaseEvent`, as far as they are set."""
+    """Return the path and the time of an application's own kind of `BaseEvent`, if they are set."""
     if not isinstance(event, BaseEvent):
         return {}
     path = {"path": json_data(event.path)} if event.path and isinstance(event.path, str) else {}

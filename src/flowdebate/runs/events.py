@@ -1,7 +1,7 @@
 """Typed events of runs, each with a `path`, a time `at`, and a wire form.
 
 *Items* are a block's utterances (`TextDelta`, `ToolCalled`, `BlockAnswered`); the block's visibility decides whether
-readers get them. All other events are always emitted, and applications may emit events of any type. `CallStarted`,
+readers receive them. All other events are always emitted, and applications may emit events of any type. `CallStarted`,
 `TextDelta` and `TextWithdrawn` are live only: they reach followers of the run, but are not part of `result.events`.
 
 Events are not frozen, because creating frozen instances would take a large share of a run's time. Treat them as
@@ -31,53 +31,56 @@ from flowdebate.store.base import RunStatus as RunStatus
 
 @dataclass(slots=True, kw_only=True)
 class RunStarted(BaseEvent):
-    """The first event of every run."""
+    """First event of every run."""
 
     kind: ClassVar[str] = "run_started"
     run_id: str
-    """The run's id."""
+    """ID of the run."""
     block: str
-    """The name of the outermost block."""
+    """Name of the outermost block."""
     seed: int
-    """The seed of all random draws."""
+    """Seed for all random draws."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RunFinished(BaseEvent):
-    """The last event of every run, however it ended."""
+    """Last event of every run, however it ended."""
 
     kind: ClassVar[str] = "run_finished"
     run_id: str
-    """The run's id."""
+    """ID of the run."""
     status: RunStatus
-    """Status at the end of the run; "awaiting": it is suspended until a human answers."""
+    """Status at the end of the run; "awaiting" means that it is suspended until a human answers."""
     usage: Usage
-    """Usage of all calls."""
+    """Usage across all calls."""
     seconds: float
-    """Duration in this process."""
+    """Time spent in this process, in seconds."""
     error: str | None = None
-    """The class and message of the error that ended it; None if there is none."""
+    """Class and message of the error that ended the run, or None if there was none."""
 
 
 @dataclass(slots=True, kw_only=True)
 class HumanAsked(BlockEvent):
-    """A human is asked; the answer is a `BlockAnswered`, after a resume if the run was suspended for it."""
+    """The run requests an answer from a human.
+
+    The answer is a `BlockAnswered`, which follows a resume if the run was suspended for it.
+    """
 
     kind: ClassVar[str] = "human_asked"
     block: str
-    """The name of the human's block."""
+    """Name of the human's block."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TextDelta(BlockEvent):
-    """A piece of text as the model writes it (an item; live only); its path is the path of the call."""
+    """A piece of text, emitted while the model is writing it (an item; live only); its path is the path of the call."""
 
     kind: ClassVar[str] = "text_delta"
     block: str
     """Name of the block whose model writes the text."""
     text: str
-    """The piece, to be put behind the others with this path; a `CallRetried`, `CallFellBack` or `TextWithdrawn` there
-    voids them.
+    """The new piece, to be appended to earlier ones with the same path. A `CallRetried`, `CallFellBack` or
+    `TextWithdrawn` at that path invalidates all of them.
     """
 
 
@@ -89,11 +92,11 @@ class ToolCalled(BlockEvent):
     block: str
     """Name of the block whose model called the tool."""
     tool: str
-    """The tool's name."""
+    """Name of the tool."""
     arguments: str
-    """JSON, as the model wrote it."""
+    """Arguments as JSON text, exactly as the model wrote it."""
     result: str
-    """The text of the result sent to the model; after a failure it says so."""
+    """Text of the result sent to the model; after a failure, it describes the failure."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,58 +105,58 @@ class BlockAnswered(BlockEvent):
 
     kind: ClassVar[str] = "block_answered"
     block: str
-    """The block's name."""
+    """Name of the block."""
     output: Any
-    """The block's output: any type, since an output schema may be of any."""
+    """Output of the block. It can have any type, because an output schema can describe any type."""
     truncated: bool = False
-    """True if the answer reached the maximum length before its end."""
+    """True if the answer was cut off at the maximum length."""
     trimmed: int = field(default=0, metadata=SPARSE)
-    """Number of characters after the requested sentences; they are not part of `output`."""
+    """Number of characters removed from `output` because they came after the requested number of sentences."""
     first_counts: bool = field(default=False, metadata=SPARSE)
-    """True if the answer was asked for once more, and the first one is `output`, since the further one is no better."""
+    """True if a second answer was requested but was no better, so `output` is the first one."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CallStarted(BlockEvent):
-    """A model is asked; `ModelCalled` with the same path follows (live only).
+    """A model call has started; a `ModelCalled` with the same path follows (live only).
 
-    An answer replayed from a store is not announced. New followers of a run get the calls in progress.
+    Answers replayed from a store are not announced. New followers of a run receive the calls in progress.
     """
 
     kind: ClassVar[str] = "call_started"
     block: str
     """Name of the calling block."""
     model: str
-    """The model's name."""
+    """Name of the model."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ModelCalled(BlockEvent):
-    """One call of a model, answered or failed, after all attempts."""
+    """A model call that was answered or failed, after all its attempts."""
 
     kind: ClassVar[str] = "model_called"
     block: str
     """Name of the calling block."""
     model: str
-    """The model's name; a fallback's is in `attempts`."""
+    """Name of the model; the name of a fallback model is in `attempts`."""
     usage: Usage
-    """Usage of all attempts."""
+    """Usage across all attempts."""
     seconds: float
-    """Waits included."""
+    """Duration of the call in seconds, including waits."""
     error: str | None = None
-    """The class and message of the error; None for an answer."""
+    """Class and message of the error, or None if the call was answered."""
     attempts: tuple[Attempt, ...] = ()
-    """The requests sent, in order."""
+    """Requests that were sent, in order."""
     asked_as: str | None = None
-    """The structured-output mode of the request, if the model has several."""
+    """Structured-output mode of the request, if the model has several."""
     flags: tuple[Flag, ...] = ()
-    """Oddities of the answer."""
+    """Peculiarities of the answer."""
     repaired: tuple[str, ...] = field(default=(), metadata=SPARSE)
-    """Repairs of a structured answer, in words such as "code fence"."""
+    """Repairs made to a structured answer, described in words such as "code fence"."""
     replayed: bool = field(default=False, metadata=SPARSE)
-    """True if the answer was recorded earlier: usage and limits count it, but nobody was asked now."""
+    """True if the answer was recorded earlier; it counts toward usage and limits, but no request was sent now."""
     origin: Origin = field(default="asked", metadata=SPARSE)
-    """Source of the answer. Answers without a request cost nothing."""
+    """Source of the answer; answers without a request cost nothing."""
 
 
 def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:
@@ -180,7 +183,7 @@ _REMARKS: Mapping[Flag, str] = MappingProxyType(
 
 
 def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
-    """List remarks for a result's readers: on oddities in its calls, grouped by model and kind, and on repetitions.
+    """List remarks for readers of a result: peculiarities of its calls, grouped by model and kind, and repetitions.
 
     `raw` is the run's raw output; None if it has none.
     """

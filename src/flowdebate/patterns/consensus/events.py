@@ -20,15 +20,15 @@ from .schemas import ConsensusStage, Critique, Outcome, StageReached
 
 @dataclass(slots=True, kw_only=True)
 class DebateStarted(BaseEvent):
-    """The first event of a consensus debate; its `path` is the prefix of all others."""
+    """First event of a consensus debate; its `path` is the prefix of all later events' paths."""
 
     kind: ClassVar[str] = "debate_start"
     task: str
-    """The task of the debate."""
+    """Task of the debate."""
     agents: tuple[str, ...]
-    """The agents' names, in declared order."""
+    """Names of the agents, in declared order."""
     max_rounds: int
-    """The maximum number of rounds."""
+    """Maximum number of rounds."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,32 +37,32 @@ class StageEntered(BaseEvent):
 
     kind: ClassVar[str] = "stage"
     stage: StageReached
-    """The stage, with its round."""
+    """The stage and its round."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AgentMessage(BaseEvent):
-    """An agent of a consensus debate has proposed, or revised its proposal; emitted as soon as it has."""
+    """An agent of a consensus debate has made or revised its proposal; emitted immediately."""
 
     kind: ClassVar[str] = "agent_message"
     repeats_speech: ClassVar[bool] = True
     agent: str
-    """The agent's name."""
+    """Name of the agent."""
     phase: Literal["proposal", "revision"]
     """Kind of the proposal: the first or a later one."""
     round: int
-    """0 for the first proposals."""
+    """Round of the proposal; 0 for first proposals."""
     text: str
     """The proposal."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CritiqueMade(BaseEvent):
-    """An agent of a consensus debate has criticised a proposal."""
+    """An agent of a consensus debate has criticized a proposal."""
 
     kind: ClassVar[str] = "critique"
     critique: Critique
-    """The critique, with its author and its target."""
+    """The critique, with its author and the author of the proposal."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,22 +87,22 @@ class PollVoteCast(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class ConsensusDecided(BaseEvent):
-    """The votes of a consensus debate are counted."""
+    """The votes in a consensus debate have been counted."""
 
     kind: ClassVar[str] = "consensus"
     outcome: Outcome
     """Outcome of the debate."""
     winner: str | None
-    """The author of the chosen proposal; None if there is none."""
+    """Author of the chosen proposal, or None if no proposal was chosen."""
     strength: Strength
     """Strength of the agreement."""
     tally: Tally
-    """The count."""
+    """Count of the votes."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DebateEnded(BaseEvent):
-    """The last event of a consensus debate, even if it fails."""
+    """Last event of a consensus debate, even if the debate fails."""
 
     kind: ClassVar[str] = "debate_end"
     outcome: Outcome | None

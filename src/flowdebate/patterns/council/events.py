@@ -16,6 +16,6 @@ class ReviewFinished(BaseEvent):
 
     kind: ClassVar[str] = "review_finished"
     block: str
-    """The name of the reviewing block."""
+    """Name of the reviewing block."""
     review: CouncilReview
     """The ranking, with the display order of the answers."""

@@ -1,4 +1,4 @@
-"""Events of a critique: the given answer, claims, rulings, and the decision about the answer."""
+"""Events of a critique: the provided answer, claims, rulings, and the decision about the answer."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class AnswerGiven(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class ClaimsMade(BaseEvent):
-    """A critic has read the answer."""
+    """A critic has read the answer and made its claims."""
 
     kind: ClassVar[str] = "claims_made"
     block: str
-    """The name of the critic's block."""
+    """Name of the critic's block."""
     agent_name: str
-    """The critic."""
+    """Name of the critic."""
     claims: list[ClaimDraft]
-    """Claims of the critic; empty if it finds nothing wrong."""
+    """The critic's claims; empty if it found nothing wrong."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ClaimsRuled(BaseEvent):
-    """The judge has ruled on the claims, and its quotes were looked up."""
+    """The judge has ruled on the claims, and the quotes have been verified."""
 
     kind: ClassVar[str] = "claims_ruled"
     block: str
-    """The name of the judge's block."""
+    """Name of the judge's block."""
     claims: list[Claim]
     """All claims, with their rulings."""
 
@@ -51,4 +51,4 @@ class AnswerDecided(BaseEvent):
     outcome: Outcome
     """The decision."""
     answer: str | None = None
-    """The final answer; None if it was rejected."""
+    """The final answer, or None if it was rejected."""

@@ -12,49 +12,49 @@ from .schemas import DebateModeratorDecision, DebateVerdict
 
 @dataclass(slots=True, kw_only=True)
 class ModeratorDecided(BaseEvent):
-    """The moderator of a debate opened a round."""
+    """A debate's moderator has opened a round."""
 
     kind: ClassVar[str] = "moderator_decided"
     output_item: ClassVar[tuple[str, str] | None] = ("decision", "moderator_decisions")
     block: str
-    """The moderator's block."""
+    """Name of the moderator's block."""
     decision: DebateModeratorDecision
-    """The decision, with its round."""
+    """The decision and its round."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MirrorStarted(BaseEvent):
-    """The debate is held again, with the order of speakers reversed."""
+    """The debate is starting again, with the order of speakers reversed."""
 
     kind: ClassVar[str] = "mirror_started"
     block: str
-    """Block of the mirrored debate, contained in the paths of its events."""
+    """Name of the mirrored debate's block, which is part of the paths of its events."""
 
 
 @dataclass(slots=True, kw_only=True)
 class JudgeViewMade(BaseEvent):
-    """A view of the transcript was made for a debate's judge."""
+    """A view of the transcript was created for a debate's judge."""
 
     kind: ClassVar[str] = "judge_view_made"
     block: str
-    """The judge's block."""
+    """Name of the judge's block."""
     order: tuple[int, ...]
-    """Indexes of arguments in the transcript, one for each place in the view."""
+    """Indexes of the arguments in the transcript, one for each position in the view."""
     anonymized: bool
     """True if names are hidden in the view."""
     view: int = 0
-    """The number of the view in the judge's schedule, from 0."""
+    """Number of the view in the judge's schedule, starting at 0."""
     model: str | None = None
-    """The model of a panel of judges reading the view; None for the judge's own model."""
+    """Model on the panel that reads this view; None for the judge's own model."""
 
 
 @dataclass(slots=True, kw_only=True)
 class VerdictReached(BaseEvent):
-    """The judge of a debate reached its verdict."""
+    """A debate's judge has reached a verdict."""
 
     kind: ClassVar[str] = "verdict_reached"
     output_item: ClassVar[tuple[str, str] | None] = ("verdict", "verdict")
     block: str
-    """The judge's block."""
+    """Name of the judge's block."""
     verdict: DebateVerdict
     """The verdict, with the ballots behind it."""

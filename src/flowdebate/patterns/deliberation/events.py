@@ -12,13 +12,13 @@ from .schemas import ModeratorReport
 
 @dataclass(slots=True, kw_only=True)
 class ModeratorReported(BaseEvent):
-    """The moderator of a deliberation closed a round."""
+    """A deliberation's moderator has closed a round."""
 
     kind: ClassVar[str] = "moderator_reported"
     output_item: ClassVar[tuple[str, str] | None] = ("report", "reports")
     block: str
-    """The moderator's block."""
+    """Name of the moderator's block."""
     round: int
-    """The closed round, from 1."""
+    """Round that was closed, starting at 1."""
     report: ModeratorReport
     """The report."""

@@ -12,14 +12,14 @@ from .schemas import ChosenBy
 
 @dataclass(slots=True, kw_only=True)
 class HandoffMade(BaseEvent):
-    """A turn of a handoff is over, and the next speaker is decided.
+    """A handoff turn is over, and the next speaker has been chosen.
 
-    With a `problem` it is a warning: the speaker did not choose as it should.
+    If `problem` is set, the event is a warning: the speaker did not make a valid choice.
     """
 
     kind: ClassVar[str] = "handoff_made"
     round: int
-    """The finished turn."""
+    """Number of the finished turn."""
     agent_name: str
     """Speaker of the turn."""
     next_agent_name: str
@@ -27,4 +27,4 @@ class HandoffMade(BaseEvent):
     chosen_by: ChosenBy
     """Source of the choice."""
     problem: str | None = None
-    """Reason why the speaker's first choice did not count."""
+    """Reason why the speaker's first choice was not used."""

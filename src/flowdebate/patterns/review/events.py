@@ -1,4 +1,4 @@
-"""Events of a review: the findings, their examination and the decisions."""
+"""Events of a review: the findings, their examination, and the decisions."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from .schemas import Defence, Finding, GateResult, Raised, Verdict
 
 @dataclass(slots=True, kw_only=True)
 class FindingsReported(BaseEvent):
-    """A reviewer has read the material."""
+    """A reviewer has read the material and reported its findings."""
 
     kind: ClassVar[str] = "findings_reported"
     block: str
-    """The name of the reviewer's block."""
+    """Name of the reviewer's block."""
     agent_name: str
-    """The reviewer."""
+    """Name of the reviewer."""
     findings: list[Raised]
-    """Findings of the reviewer, including empty ones dropped later (`is_empty`)."""
+    """The reviewer's findings, including empty ones that are dropped later (`is_empty`)."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FindingsExamined(BaseEvent):
-    """A reviewer has examined findings of others, or has answered objections to its own."""
+    """A reviewer has examined other reviewers' findings, or has answered objections to its own."""
 
     kind: ClassVar[str] = "findings_examined"
     block: str
-    """The name of the reviewer's block."""
+    """Name of the reviewer's block."""
     agent_name: str
-    """The reviewer."""
+    """Name of the reviewer."""
     verdicts: list[Verdict]
-    """Verdicts of the reviewer on findings of others."""
+    """The reviewer's verdicts on other reviewers' findings."""
     defences: list[Defence]
-    """Verdicts of the reviewer on its own findings."""
+    """The reviewer's verdicts on its own findings."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FindingsDecided(BaseEvent):
-    """Every finding is confirmed, disputed or refuted."""
+    """Every finding has been confirmed, disputed or refuted."""
 
     kind: ClassVar[str] = "findings_decided"
     findings: list[Finding]
-    """All findings, gravest first."""
+    """All findings, most severe first."""
     gate: GateResult | None = None
-    """Result of the gate; None if there is none."""
+    """Result of the gate, or None if there is no gate."""

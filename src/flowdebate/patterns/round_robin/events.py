@@ -12,11 +12,11 @@ from .schemas import RefereeAudit
 
 @dataclass(slots=True, kw_only=True)
 class RefereeReported(BaseEvent):
-    """The referee of a round robin audited a round."""
+    """The referee of a round robin has audited a round."""
 
     kind: ClassVar[str] = "referee_reported"
     output_item: ClassVar[tuple[str, str] | None] = ("audit", "audits")
     block: str
-    """The referee's block."""
+    """Name of the referee's block."""
     audit: RefereeAudit
     """The report on the round."""
