@@ -52,7 +52,7 @@ _MISTRAL = (
     *("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]"),
     *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]", "[CALL_ID]", "[MODEL_SETTINGS]", "[/MODEL_SETTINGS]"),
     *("[THINK]", "[/THINK]", "[IMG_BREAK]", "[IMG_END]", "[BEGIN_AUDIO]", "[TRANSCRIBE]"),
-    *_numbered("<SPECIAL_{}>", 100),  # also used by Nemotron, which puts them around its messages
+    *_numbered("<SPECIAL_{}>", 100),  # also used by Nemotron as message delimiters
 )
 _GEMMA = (
     *("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>"),

@@ -13,7 +13,7 @@ from flowdebate.errors import ConfigurationError
 
 T = TypeVar("T")
 
-# Held while importing a library with import cycles, because otherwise a second thread could find it half imported.
+# Held while importing a library with import cycles; otherwise, a second thread could see it half-imported.
 IMPORTING = threading.Lock()
 
 

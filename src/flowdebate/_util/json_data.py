@@ -18,11 +18,12 @@ from pydantic_core import to_jsonable_python
 
 from flowdebate._text import clean_text, short_repr
 
-_MAX_DEPTH = 50  # maximum nesting of lists and objects; in many languages, parsers stop at about a hundred
+# maximum nesting depth of lists and objects; parsers in many languages give up at about a hundred levels
+_MAX_DEPTH = 50
 _MAX_LENGTH = 5_000_000  # maximum length in characters, counting `_ONE` for each value
 _ONE = 10
 _PLAIN = frozenset((str, int, float, bool, type(None)))
-# Maximum size of an integer in bits; most languages cannot hold a larger integer, and Python refuses to format
+# Maximum size of an integer in bits; most languages cannot represent larger ones, and Python refuses to format
 # thousands of digits.
 _MAX_INT_BITS = 1024
 
@@ -110,7 +111,7 @@ class _Writer:
                 key: self.write(getattr(value, name), depth) for name, key in wire_names(kind) if name not in left_out
             }
         if isinstance(value, AbstractSet):
-            return sorted(self._all(value, depth), key=json.dumps)  # the order of a set differs between processes
+            return sorted(self._all(value, depth), key=json.dumps)  # set order differs between processes
         if isinstance(value, Enum):
             return self.write(value.value, depth)
         return self._leaf(value)

@@ -61,8 +61,8 @@ NOTHING = Reach("nothing")
 
 def is_text(value: str) -> bool:
     """Return whether `value` is non-blank text."""
-    # Lone surrogates, as in a broken command-line argument, cannot be encoded in UTF-8, so requests cannot contain
-    # them.
+    # Lone surrogates, for example from a broken command-line argument, cannot be encoded in UTF-8 and therefore cannot
+    # be sent.
     return bool(value.strip()) and value.encode(errors="replace").decode() == value
 
 
@@ -124,7 +124,8 @@ RoundsOrAll = Annotated[
 ]
 
 
-_ADAPTERS: dict[object, TypeAdapter[object]] = {}  # cached because a pattern checks its options each time it is built
+# cached because a pattern validates its options each time it is built
+_ADAPTERS: dict[object, TypeAdapter[object]] = {}
 
 
 def check_option(kind: TypeForm[object], field: str, value: object, *, location: str, optional: bool = True) -> None:

@@ -68,7 +68,7 @@ def suggesting(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **options)
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-                raise  # the error comes from inside the function
+                raise  # the error was raised inside the function
             from inspect import signature
 
             parameters = list(signature(function).parameters)

@@ -35,7 +35,7 @@ class WireModel(BaseModel):
         validate_by_alias=True,
         extra="forbid",
         frozen=True,
-        defer_build=True,  # validators are built on first use, which keeps the import fast
+        defer_build=True,  # validators are built on first use, to keep the import fast
     )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -64,7 +64,7 @@ _set = object.__setattr__  # frozen models reject ordinary assignment
 
 def share_fields_set(model: WireModel) -> None:
     """Let `model` share its set of explicitly set fields with models whose sets are equal; saves 0.7 KB each."""
-    # nothing is ever added to a frozen model's set, and pydantic copies the set before changing a copy
+    # a frozen model's set never grows, and pydantic copies the set before modifying a copied model
     if model.model_config.get("frozen"):
         _set(model, "__pydantic_fields_set__", _fields_set(frozenset(model.__pydantic_fields_set__)))
 
@@ -189,5 +189,5 @@ def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
     return FrozenList([*before, *map(freeze, further)])
 
 
-# Types of nearly all fields, for which no further checks are needed.
+# Types of nearly all fields; these need no further checks.
 _UNCHANGING = frozenset((FrozenList, FrozenDict, str, int, float, bool, type(None)))

@@ -109,7 +109,7 @@ def _group(cls: type[Group]) -> typer.Typer:
         cls=cls,
         no_args_is_help=cls is not RunCommands,
         pretty_exceptions_enable=False,  # rich's tracebacks can show local variables, including API keys
-        rich_markup_mode=None,  # plain help loads fast, and does not interpret markup in user input
+        rich_markup_mode=None,  # plain help loads quickly and does not interpret markup in user input
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
     )
 

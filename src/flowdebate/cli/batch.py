@@ -142,7 +142,7 @@ async def run_batch(
         on_error="collect",
         progress=None,
         until=totals.reached,
-        on_uncertain="retry",  # users cannot decide this individually for hundreds of questions
+        on_uncertain="retry",  # nobody can decide this one by one for hundreds of questions
         allow_changes=False,
         plan_item=plans.plan_row,
     )
@@ -202,9 +202,9 @@ class Plans:
         """Plan in stored form, without values that depend on the question."""
         for key in info.load_page().settled(planned):
             self.stored["options"].pop(key)
-        if planned.dealt is not None:  # `dealt` values are assigned to each question's sides
+        if planned.dealt is not None:  # `dealt` values are assigned to the sides of each question
             self.stored["options"]["model"] = planned.options.model
-        if not planned.speakers:  # any sides will do for checking the options
+        if not planned.speakers:  # any sides will do when checking the options
             planned = with_sides(planned, info.load_page().any_speakers(first))
         self._proposed: dict[str, Sequence[Debater]] = {}
         """Sides proposed by the model, keyed by question."""
@@ -215,7 +215,7 @@ class Plans:
         """Plan for the first question."""
         if store is not None and getattr(
             planned.options, "archive", None
-        ):  # opt-in, because otherwise each row would see the earlier rows
+        ):  # opt-in; otherwise, each row would see the earlier rows
             self.base = replace(self.base, archive=archive_of(store, {}))
         self.base.pattern()  # rejects invalid options before any model is called
 

@@ -295,7 +295,7 @@ class JsonOut(Out):
     def lines_of(self, content: str) -> tuple[str, _Found]:
         """Return the beginning of the file and the contents of its complete lines."""
         lines = []
-        for number, text in enumerate(content.split("\n")[:-1], 1):  # a last line without a newline is incomplete
+        for number, text in enumerate(content.split("\n")[:-1], 1):  # a final line without a newline is incomplete
             try:
                 value: dict[str, Any] = json.loads(text)
                 lines.append((int(value["index"]), str(value["runId"]), str(value["status"]), f"{text}\n"))
@@ -321,7 +321,7 @@ class JsonOut(Out):
 
     def _resume(self) -> None:
         """Keep the lines of finished rows; drop truncated lines and the lines of rows to be resumed."""
-        if not self._path.is_file():  # for a device or a pipe, there is nothing to continue
+        if not self._path.is_file():  # a device or pipe has nothing to continue from
             return
         # an incomplete line may end in the middle of a character
         content = self._path.read_bytes().decode("utf-8", "replace")

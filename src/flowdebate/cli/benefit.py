@@ -309,7 +309,7 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
     if isinstance(value, bool):
         value = "true" if value else "false"
     text = str(value).strip().casefold()
-    # Later entries win: a position called "b" or "1" refers to itself, not to the second position.
+    # Later entries win: a position named "b" or "1" refers to itself, not to the second position.
     stances_by_key = {str(index): stance for index, stance in enumerate(stances)}
     stances_by_key |= dict(zip(_LETTERS, stances, strict=False))
     if list(names) == ["pro", "con"]:
@@ -361,7 +361,7 @@ class EvaluationPlans(Plans):
         """Return the options for one question: its sides and the baselines."""
         from flowdebate.evaluation.benefit import DRAFTS
 
-        # the unchanged row of the first question
+        # the first question's row, unchanged
         question = row if isinstance(row, LabeledQuestion) else self.questions[0]
         sides = [dict(side) for side in question.sides]
         # A vote between two first drafts is a coin toss, so on average it cannot differ from a single call.

@@ -61,7 +61,7 @@ class Show:
         stream = sys.stderr if on_stderr else sys.stdout
         if on_stderr and (self.quiet or not stream.isatty()):
             for line in filter(None, self.head if self.form is not None and not self.quiet else ()):
-                print_message(line)  # readers of a log need to know which data was sent to whom
+                print_message(line)  # anyone reading a log needs to know which data was sent to whom
             return View()
         from flowdebate.cli.terminal.page import LivePage
 
@@ -101,7 +101,7 @@ async def service_of(place: OpenStore) -> AsyncIterator[Service]:
     try:
         yield service
     finally:
-        # Close without waiting: a run still in progress has been interrupted, and its answers are in its journal.
+        # Close without waiting: any run still in progress has been interrupted, and its answers are in its journal.
         await service.close(0)
 
 
@@ -168,7 +168,7 @@ async def execute(
             else:
                 from flowdebate.service.channel import Channel
 
-                # not stored in `place`, because otherwise the advice would be to resume it from there
+                # not stored in `place`; otherwise, the user would be advised to resume it from there
                 place, block = None, plan.pattern()
                 handle = block.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
                 updates = Channel.of(handle).read()
@@ -265,7 +265,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: OpenStore | 
         run_id=None if place is None else handle.run_id,
         fork=fork,
     )
-    again = not isinstance(failure, StoreError) or type(failure) is StoreError  # other store errors would recur
+    again = not isinstance(failure, StoreError) or type(failure) is StoreError  # other store errors would occur again
     return Ended(
         document=document,
         error="" if failure is None else sentence_of(failure),

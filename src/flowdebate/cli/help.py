@@ -16,7 +16,7 @@ from flowdebate._text import did_you_mean
 from flowdebate._util.documentation import cite
 from flowdebate.patterns import PATTERNS, find_pattern
 
-if TYPE_CHECKING:  # typer's copy of click is private; only type checkers need its names
+if TYPE_CHECKING:  # typer's copy of click is private, and only type checkers need its names
     from typer._click import Command as ClickCommand
     from typer._click import Context, HelpFormatter
     from typer._click import Parameter as ClickParameter
@@ -383,7 +383,7 @@ def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter
             if not name.startswith("-"):
                 name = name.partition(" <")[0]  # typer appends the type of an argument
             first, slash, second = name.partition(" / --no-")
-            # click shows both forms of a switch, which would take half of the width
+            # click shows both forms of a switch, which would take up half the width
             if slash and first == f"--{second}":
                 name = f"--[no-]{second}"
             panel = getattr(parameter, "rich_help_panel", None)

@@ -309,7 +309,7 @@ def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., o
             from flowdebate.service.runs import list_runs, opened, short_id
             from flowdebate.ui.text import in_line
 
-            # Errors are ignored, because a message would appear in the middle of the command line.
+            # Errors are ignored because a message would appear in the middle of the command line.
             with suppress(FlowDebateError, OSError), opened(ctx.params.get("store")) as place:
                 runs = asyncio.run(list_runs(place.store, limit=_NEWEST, brief=True))
                 offered = [(short_id(run.header.run_id), in_line(run.header.question)) for run in runs]

@@ -201,7 +201,7 @@ class PullRequestReview:
         drafts = []
         for draft in self._drafts:
             name = moved.get(draft.file or "", draft.file)
-            # The file may no longer be part of the change, but another file may contain the quote.
+            # The file may no longer be part of the change, but another file may contain the quoted text.
             drafts.append(draft.model_copy(update={"file": name if name in files else None}))
         return drafts
 

@@ -166,7 +166,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         opt.check(is_prefix(root_path.rstrip("/")), "--root-path", "must be a path such as /debates", root_path)
     address = host or _variable("FLOWDEBATE_HOST", str, _LOOPBACK[0])
     if address not in _LOOPBACK and token_file is None:
-        # A printed token ends up in scrollback and logs. That is acceptable on the local machine, but not on a network.
+        # A printed token ends up in scrollback and logs. That is acceptable on the local machine but not on a network.
         raise misuse(
             "--token-file",
             None,
@@ -195,7 +195,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         from flowdebate.server import create_app
         from flowdebate.server.app import serve as serve_app
 
-        # As in the Host header sent by browsers: IPv6 in brackets, and never the wildcard address.
+        # In the form browsers send in the Host header: IPv6 in brackets, and never the wildcard address.
         own_hosts = () if address in _ANYWHERE else (f"[{address}]" if ":" in address else address,)
         application = create_app(
             _make_service(app, store, values, allow_model, recover=not read_only),
@@ -279,7 +279,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
     token, header = "", ""
     if token_file is not None:
         token, header = read_token(token_file), f"the token of {token_file}"
-    elif http:  # a token is not needed over stdio
+    elif http:  # stdio needs no token
         token = load_token(new=new_token)
         header = f"the header Authorization: Bearer {token}"
 

@@ -94,7 +94,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     if many:
         for flag, value in (("--question", question), ("--reference", reference)):
             opt.check(value is None, flag, "cannot be set for a file of rows, which has a column for it")
-        source_rows = read_rows(files[0])[:limit]  # an empty cell means that there is no such text
+        source_rows = read_rows(files[0])[:limit]  # an empty cell means that the text is missing
         rows = [
             {"question": row.question, **{key: cell for key, cell in row.columns.items() if cell != ""}}
             | ({} if truth is None or row.columns.get(truth) != "" else {truth: None})

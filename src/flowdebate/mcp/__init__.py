@@ -11,7 +11,7 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> object:
     if name in __all__:
-        # Without this check, the SDK's ImportError would be raised, which does not say what to install.
+        # Without this check, the SDK would raise an ImportError that does not say what to install.
         from flowdebate._util.validation import check_library
 
         check_library("flowdebate.mcp", "mcp", library="the MCP SDK", extra="mcp")

@@ -105,7 +105,7 @@ async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> 
     """Return the run for these texts: the existing one, resumed if it has stopped, or a new one."""
     value = texts.model_dump(mode="json", by_alias=True, exclude_none=True)
     # The id is derived from the texts: hosts abort and repeat long calls, and a repeated call must find the verdict
-    # without paying again.
+    # without paying for it again.
     more = [text for text in (texts.reference, texts.criteria) if text is not None]
     identity = json.dumps([texts.question, [entry.text for entry in texts.transcript], seed, *more]).encode()
     run_id = f"judge-{hashlib.blake2b(identity, digest_size=10).hexdigest()}"

@@ -50,10 +50,10 @@ async def _report_progress(service: Service, run: RunDetails, ctx: Context[Any, 
         async for update in updates:
             if update.kind == "reset":
                 progress = Progress(progress.usual)
-            # The stream starts at the beginning of the run, so calls already reported are skipped: progress may only
-            # increase.
+            # The stream starts at the beginning of the run, so skip calls that have already been reported: progress may
+            # only increase.
             elif update.kind == "event" and progress.follow(update.event) and progress.calls >= reported:
-                # For a new speaker between two calls, report a fraction of the next call.
+                # When a new speaker begins between two calls, report a fraction of the next call.
                 value = float(progress.calls) if progress.calls > last else (last + progress.calls + 1) / 2
                 if value > last:
                     await ctx.report_progress(value, progress.total_for(value), progress.message)
@@ -74,7 +74,7 @@ class Progress:
         """Process `event`, and return whether there is progress to report."""
         self._live.take(event)
         match event:
-            case RoundStarted() if event.phase is not None:  # a phase does not have the same turns as other rounds
+            case RoundStarted() if event.phase is not None:  # turns in a phase differ from those in other rounds
                 self.usual = None
                 return False
             case TurnStarted():

@@ -277,7 +277,7 @@ def sentence_of(error: BaseException) -> str | None:
         case ConfigurationError():
             text = str(error).removeprefix(f"{error.location}: ")
             return _line(_ARGUMENTS.sub(lambda match: "max_rounds" if match[1] == "max_turns" else "sides", text))
-        case StoreError():  # hosts must not see the location of the store
+        case StoreError():  # hosts must not see where the store is located
             return _line(f"{error.problem[:1].upper()}{error.problem[1:]}")
         case ModelUnavailable() | AuthenticationFailed() if not error.transient:
             return _line(f"{error}. {_HOST_ENV}")

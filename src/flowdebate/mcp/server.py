@@ -86,7 +86,7 @@ def create_server(
     starting = ["start_debate", *(tool.name for tool in start_tools().values() if service.plans)]
     bus = InMemorySubscriptionBus()
     root, handler = logging.getLogger(), logging.NullHandler()
-    # The SDK calls basicConfig, which does nothing if a handler exists: the application sets up logging.
+    # The SDK calls basicConfig, which does nothing if a handler exists; logging is the application's responsibility.
     root.addHandler(handler)
     try:
         server = _Server(
@@ -130,7 +130,7 @@ def http_app(
     hosts = [*LOOPBACK, *allow_hosts]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=not guarded,
-        # The SDK compares whole headers, and those with a port match only the form with ":*".
+        # The SDK compares whole headers, and those with a port match only the ":*" form.
         allowed_hosts=[allowed_host for host in hosts for allowed_host in (host, f"{host}:*")],
         allowed_origins=[
             f"{scheme}://{host}{port}" for scheme in ("http", "https") for host in hosts for port in ("", ":*")
@@ -235,7 +235,7 @@ async def serve_stdio(
             signal.signal(stop_signal, signal.SIG_DFL)
         ending.append(loop.create_task(end(number)))
 
-    # Windows lacks signal handlers in event loops; there, a signal ends the process at once
+    # event loops on Windows do not support signal handlers; there, a signal ends the process immediately
     with suppress(NotImplementedError):
         for number in _SIGNALS:
             loop.add_signal_handler(number, received, number)
@@ -299,8 +299,8 @@ async def serve_http(
     with bind_socket("serve_http()", port) as bound:
         if started is not None:
             started(f"http://127.0.0.1:{bound.getsockname()[1]}/mcp")
-        # No log_config, because uvicorn's would write to stderr and stdout. One second is enough: only streams held
-        # open by clients remain at this point, and the service gives calls in flight their `patience`.
+        # log_config is None because uvicorn's default would write to stderr and stdout. One second is enough: only
+        # streams held open by clients remain at this point, and the service gives calls in flight their `patience`.
         served = app if token is None else with_token(app, token)
         config = uvicorn.Config(served, log_config=None, timeout_graceful_shutdown=1)
         await EndingServer(config, patience=patience).serve(sockets=[bound])

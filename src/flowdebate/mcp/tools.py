@@ -43,7 +43,7 @@ ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
 class Side(BaseModel):
     """A participant."""
 
-    # Reject a misspelled `human`, because otherwise a model would argue instead of the person.
+    # Reject a misspelled `human`; otherwise, a model would argue in the person's place.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     stance: str = Field(
         max_length=500, description="In a debate, the position to argue, as a claim; in other patterns, the role."
@@ -53,7 +53,7 @@ class Side(BaseModel):
 
 
 Question: TypeAlias = Annotated[str, Field(min_length=1, max_length=20_000, description="The question or the task.")]
-# The limits on sides and rounds are low: a host's model may start debates unasked, and each turn costs money.
+# The limits on sides and rounds are low: a host's model may start debates unprompted, and each turn costs money.
 Sides: TypeAlias = Annotated[
     list[Side],
     Field(
@@ -460,7 +460,7 @@ def describe(tool: Callable[..., Any]) -> str:
     return cleandoc(tool.__doc__ or "")
 
 
-# Turns of people: the host asks the person (elicitation), or its model answers for them
+# Human turns: the host asks the person (elicitation), or its model answers for them
 
 
 def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
@@ -469,7 +469,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
     async def ask(ctx: Context[Any, Any], run_id: str, place: str | None) -> Elicit[Form]:
         request = _pending_of(await service_of(ctx).run(run_id), place)
         able = None if ctx.client_capabilities is None else ctx.client_capabilities.elicitation
-        # Older clients declare no mode, and support only forms.
+        # Older clients declare no mode and support only forms.
         if able is None or (able.form is None and able.url is not None):
             raise ToolError(_CANNOT_ASK)
         problem = "" if request.problem is None else f"\n\nThe previous answer was rejected: {request.problem}"
@@ -554,7 +554,7 @@ def make_form(request: PendingInput) -> type[Form]:
     definitions, required = schema.get("$defs", {}), schema.get("required", ())
     fields: dict[str, Any] = {}
     for number, (name, part) in enumerate(schema.get("properties", {}).items()):
-        # forms in the protocol only have fields for text, numbers and switches
+        # the protocol's forms have fields only for text, numbers and switches
         kind, nullable = _kind_of(part, definitions)
         described_by, typed_as = part.get("description"), kind_of(part, definitions)
         description = f"{described_by} ({typed_as})" if described_by else typed_as
@@ -600,7 +600,7 @@ def _kind_of(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> tuple[A
     return _PRIMITIVES.get(str(part.get("type")), str), False
 
 
-# Prompts that a host offers to its user
+# Prompts that a host offers its user
 
 _DEBATE = (
     "Hold a debate on a question with the tools of flowdebate.\n\n"

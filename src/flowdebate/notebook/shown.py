@@ -99,7 +99,7 @@ async def _follow(
                 except Exception:  # noqa: BLE001 - what a block of the application has left behind may not be shown
                     html = None
                 update(_bundle(handle, html, None))
-                # not measured for the first drawing, which also loads templates
+                # not measured for the first drawing, which includes loading the templates
                 drawing = 0 if is_first else time.perf_counter() - started
                 pause, is_first = max(every, min(_SHARE * drawing, _MAX_PAUSE)), False
             await handle.wait(pause)
@@ -131,5 +131,5 @@ def _output() -> Callable[[dict[str, str]], None]:
 
 _shell = sys.modules.get("IPython")
 if _shell is not None and _shell.get_ipython() is not None:
-    # Import ahead of time in a notebook's first cell, before anyone is waiting for it.
+    # Import in a notebook's first cell, before anyone is waiting for it.
     threading.Thread(target=import_ahead, name="flowdebate import").start()

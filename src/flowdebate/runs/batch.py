@@ -444,7 +444,7 @@ class Batch(Generic[OutT, RawT]):
         assert run.journal is not None  # noqa: S101 - as above
         then, now = self._stored[run.run_id].header, run.journal.header
         pairs = changes_of(then, now)
-        # A different pattern or model may be intentional, but a different question is a mistake in the rows.
+        # A different pattern or model may be intentional, but a different question points to a mistake in the rows.
         if self._allow_changes:
             pairs = {name: pairs[name] for name in ("question", "seed")}
         check_unchanged(
@@ -504,7 +504,7 @@ class Batch(Generic[OutT, RawT]):
             store=self._store,
             on_uncertain=self._on_uncertain,
             allow_changes=self._allow_changes,
-            # A debate without a verdict counts as failed; a complete answer that lacks optional extras does not.
+            # A debate without a verdict counts as failed; a complete answer that only lacks optional extras does not.
             asks_again=self._stored[job.run_id].status == "no_verdict",
             **self._common,
         )
@@ -593,7 +593,7 @@ class WorkerPool(Generic[JobT, DoneT]):
         self._jobs = jobs
         self._run = run
         self._free = asyncio.Semaphore(size)
-        # Otherwise, whole results including their transcripts would pile up behind a slow reader.
+        # Otherwise, complete results including transcripts would pile up behind a slow reader.
         self._room = asyncio.Semaphore(2 * size)
         self._ready: asyncio.Queue[DoneT | None] = asyncio.Queue()
         """Results waiting to be read; a final None marks the end."""

@@ -291,7 +291,7 @@ async def _check_models(block: Runnable[Any], run: Run) -> None:
             if id(model) not in ready:
                 ready.add(id(model))
                 await check_ready(model)
-        except RealModelForbidden:  # any call to this model raises the error itself
+        except RealModelForbidden:  # any call to this model raises the error anyway
             continue
         except ModelError as error:
             error.model, error.block = error.model or getattr(model, "name", None), error.block or seat.block
@@ -316,7 +316,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
         async with time_limit:
             output = await block(value, _root_context(block, run))
     except Exception as error:
-        # Catch more than TimeoutError, because code that is cancelled may raise a different error.
+        # Catch more than TimeoutError, because cancelled code may raise a different error.
         if run.budget is not None and time_limit.expired():
             raise run.budget.time_is_up() from error
         raise
@@ -353,7 +353,7 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
         )
     run.begin(block.name)
     task = asyncio.create_task(_execute(block, value, run), name=f"flowdebate {run.run_id}")
-    task.add_done_callback(lambda _: run.end("interrupted"))  # if the task never starts, nothing else ends the run
+    task.add_done_callback(lambda _: run.end("interrupted"))  # if the task never starts, nothing else will end the run
     return RunHandle(run, task)
 
 
@@ -372,8 +372,8 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     async def main() -> None:
         results.append(await make())
 
-    # When asyncio removes its signal handler, it renders the finished task with its result, which is slow if the result
-    # is large.
+    # When asyncio removes its signal handler, it formats the finished task including its result, which is slow if the
+    # result is large.
     asyncio.run(main())
     return results[0]
 
@@ -394,7 +394,7 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     async def main() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         cancels.append(lambda: loop.call_soon_threadsafe(lambda: task and task.cancel()))
-        if stopped.is_set():  # checked after the append, so that an interrupt in between takes effect either way
+        if stopped.is_set():  # checked after the append, so that an interrupt in between is caught either way
             raise asyncio.CancelledError
         return await make()
 

@@ -133,7 +133,8 @@ class Journal:
         row = self._done.get(key)
         if row is None:
             return None
-        # Never silently reuse the answer: an answer to a different question would corrupt the transcript unnoticed.
+        # Never silently reuse the answer: an answer to a different question would corrupt the transcript without anyone
+        # noticing.
         if row.request != request and not self._accepts_changes:
             problem = (
                 "makes a different request from the recorded one: the messages, tools, schema or settings of its block "
@@ -163,7 +164,7 @@ class Journal:
 
     async def _take_ownership(self) -> None:
         """Take ownership of a run before the first write to it; raise RunConflict if it changed after it was read."""
-        # take ownership only once, on behalf of all concurrent branches that are about to write
+        # take ownership only once, on behalf of all concurrent branches about to write
         if self._taking is None:
             self._taking = asyncio.ensure_future(self._take())
         cancelled = await wait_uncancelled(self._taking)
@@ -182,7 +183,7 @@ class Journal:
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
         """Record that the step `key` is about to start; raise RunUncertain if it must not start a second time."""
         open_attempt = self._open.get(key)
-        # An attempt whose failure was recorded got no answer; any other attempt may have been paid for.
+        # An attempt whose failure was recorded produced no answer; any other attempt may have been paid for.
         if (
             open_attempt is not None
             and self._on_uncertain == "raise"

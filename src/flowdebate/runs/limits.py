@@ -188,7 +188,7 @@ class Budget:
             return None
         if self._limits.prices is not None:
             return GIVEN
-        # Only models on this machine were used, and no prices are loaded for them.
+        # Only local models were used, and no prices are loaded for them.
         return prices_source() if self.cost else "USD"
 
     def price_of(self, model: str, usage: Usage) -> float | None:
@@ -233,7 +233,7 @@ class Budget:
         self._working_seconds += attempt.seconds
         if self._counts_tokens:
             usage, tokens = attempt.usage, attempt.usage.total_tokens
-            # Unknown usage must not count as zero, because there would then be no limit for servers that report none.
+            # Unknown usage must not count as zero: servers that report no usage would then have no limit.
             if tokens is None:
                 usage = reserved.unknown
                 tokens = usage.total_tokens or 0
@@ -300,7 +300,7 @@ class Used(NamedTuple):
 
     def plus(self, other: Used, sign: int = 1) -> Used:
         """Add the usage in `other`; with the sign -1, subtract it."""
-        cost = round(self.cost + sign * other.cost, 12)  # rounded, so that amounts of money can return to exactly 0
+        cost = round(self.cost + sign * other.cost, 12)  # rounded so that amounts of money can return to exactly 0
         return Used(self.calls + sign * other.calls, self.tokens + sign * other.tokens, cost)
 
 
@@ -328,7 +328,7 @@ class Account:
         self._store = store
         self._daily = owner is not None
         self._collection, self._key = _COLLECTION, self.name
-        if owner is not None:  # names in a store must be short and printable, whereas user names may be neither
+        if owner is not None:  # names in a store must be short and printable, but user names may be neither
             digest = sha256(owner.encode(errors="surrogatepass")).hexdigest()
             self._collection, self._key = f"{_COLLECTION}/{digest}", "day"
         self._day = 0
@@ -399,7 +399,7 @@ class Account:
         body = (await self._store.documents(self._collection)).get(self._key)
         counts = {} if body is None else json.loads(body)
         day = counts.pop("day", 0)
-        if self._daily:  # use the latest of all processes' clocks, because a slow clock must not reset a day
+        if self._daily:  # use the latest clock of all processes, because a slow clock must not reset a day
             self._day = max(day, int(time.time() // _DAY))
         self._known = Used(**counts) if day == self._day or not self._daily else Used()
         return self._known, body

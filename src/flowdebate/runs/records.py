@@ -50,7 +50,7 @@ class Records:
         self.listeners = [*self.listeners, listener]
 
     def unsubscribe(self, listener: Callable[[object], None]) -> None:
-        # Always replace the list, because a listener may unsubscribe, or add another one, while `emit` is iterating.
+        # Always replace the list, because a listener may unsubscribe or add another one while `emit` is iterating.
         self.listeners = [subscriber for subscriber in self.listeners if subscriber != listener]
 
     def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:

@@ -241,7 +241,8 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
 
     def on_end(self, call: Callable[[], object]) -> None:
         """Call `call` once the run is over; if the run failed, its failure then counts as handled."""
-        # Calling `exception` marks it as retrieved; otherwise, asyncio would log an error if nobody awaits the handle.
+        # Calling `exception` marks it as retrieved; otherwise, asyncio would log an error when nobody awaits the
+        # handle.
         self._task.add_done_callback(lambda task: (task.cancelled() or task.exception(), call()))
 
     def follow(self) -> RunEvents:
@@ -268,7 +269,7 @@ class RunEvents:
         self._unread = unread
         self._records = run.records
         self._task = task
-        # The run refers to the queue but not to its reader, so a reader that is dropped is freed and stops following.
+        # The run refers to the queue but not to its reader, so an abandoned reader is freed and stops following.
         self._end = lambda _: unread.put_nowait(_END)
         run.records.subscribe(unread.put_nowait)
         task.add_done_callback(self._end)

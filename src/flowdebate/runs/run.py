@@ -214,14 +214,14 @@ class Run:
             )
             self.emit(finished, path)
             self.status = status
-            self.records.closed = True  # branches cancelled with the run may still try to emit events
+            self.records.closed = True  # branches cancelled along with the run may still try to emit events
             self._log_end(path, error)
 
     def _log_end(self, block: str, error: str | None) -> None:
         if not RUN_LOGGER.isEnabledFor(logging.INFO) or self.is_replay:
             return
         usage = self.usage
-        # Log only the class, because the message may quote models.
+        # Log only the class, because the message may quote model output.
         kind = None if error is None else error.partition(":")[0]
         extra: dict[str, object] = {
             "run_id": self.run_id,
@@ -243,7 +243,7 @@ class Run:
 
     def degrade(self, outcome: RunStatus) -> None:
         """Set the status after a provider failure that does not end the run."""
-        if self.outcome != "no_verdict":  # keep the worst outcome, since a turn skipped later does not improve it
+        if self.outcome != "no_verdict":  # keep the worst outcome: a turn skipped later does not improve it
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
@@ -375,7 +375,7 @@ class Run:
             started = time.perf_counter()  # excludes the time taken by storing the answer
             if id(model) not in self._opened_models:
                 await self._open(model)
-            ACTING.set(None)  # models may themselves execute runs
+            ACTING.set(None)  # models may themselves start runs
             with self.tracing.call(calling, request) as answered:
                 response = await call.ask(model, request)
                 if answered is not None:
@@ -437,7 +437,8 @@ class Run:
         answer, attempts = self.journal.read(row, read_call)
         response = self.journal.read(row, lambda _: answer.response(request.output))
         response.flags = (*response.flags, *odd)
-        paid = attempts if answer.origin == "asked" else ()  # otherwise, the fork's parent paid for the attempts
+        # otherwise, the attempts were paid for by the fork's parent
+        paid = attempts if answer.origin == "asked" else ()
         if isinstance(request.messages, UnwrittenMessages):
             request.messages.recorded_characters = answer.prompt
         if self.budget is not None:

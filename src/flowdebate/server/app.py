@@ -93,7 +93,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     if authenticate is not None and token:
         raise ConfigurationError(_WHERE, "token", None, "cannot be combined with `authenticate`")
     if token is None and authenticate is None:
-        # By default, a new token is created at each start, so that a token pasted somewhere stops working.
+        # By default, each start creates a new token, so that a token pasted somewhere stops working.
         token = secrets.token_urlsafe(32)
     if token and len(token) < _MIN_TOKEN_LENGTH:
         raise ConfigurationError(_WHERE, "token", len(token), f"must have at least {_MIN_TOKEN_LENGTH} characters")
@@ -156,7 +156,7 @@ def _other_protocols(
         routers.append(chat.router)
         refusals["/v1/"] = chat.error_response
     if ag_ui:
-        # Without this check, a failed import would name the missing module, but not the extra that provides it.
+        # Without this check, a failed import would name the missing module but not the extra that provides it.
         check_library(_WHERE, "ag_ui", library="ag-ui-protocol", extra="ag-ui")
         from flowdebate.server.protocols import agui
 
@@ -180,7 +180,8 @@ class _Application(FastAPI):
             openapi_url=f"{API}/openapi.json",
             docs_url=None,  # FastAPI's documentation pages load scripts from other hosts
             redoc_url=None,
-            # FastAPI would add the path and the method, which would end up in the function names of generated clients
+            # by default, FastAPI adds the path and method, which would end up in the function names of generated
+            # clients
             generate_unique_id_function=lambda route: route.name,
             lifespan=_lifespan,
         )
@@ -196,7 +197,7 @@ class _Application(FastAPI):
             schemas = document["components"]["schemas"]
             for kind in (FieldProblem, Problem):
                 schemas[kind.__name__] = kind.model_json_schema(ref_template="#/components/schemas/{model}")
-            # Make fields refer to the document's schemas instead of copies.
+            # Make fields refer to the document's schemas instead of containing copies.
             del schemas[Problem.__name__]["$defs"]
             for name, schema in schemas.items():
                 if not name.endswith("Body"):  # later versions may add fields to responses

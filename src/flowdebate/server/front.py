@@ -134,7 +134,7 @@ async def _front(request: Request) -> Front:
 
 async def _service(request: Request) -> Service | OwnedService:
     service, owner = request.app.state.front.service, owner_of(request.scope)
-    # Endpoints use this service, so they only find the runs of the requesting user.
+    # Endpoints use this service, so they find only the requesting user's runs.
     return service if owner is None else OwnedService(service, owner)
 
 

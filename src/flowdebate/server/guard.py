@@ -44,7 +44,7 @@ _DIGITS = 16
 """Maximum number of digits in a number, enough for milliseconds since the epoch; parsing a million digits would be
 slow.
 """
-# Maximum size in bytes of a request to start a run, which may contain 10 MB of images as base64.
+# Maximum size in bytes of a request that starts a run; it may contain 10 MB of images encoded as base64.
 _MAX_SOURCES_SIZE = 14_000_000
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSP = (
@@ -143,7 +143,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            # No endpoint uses WebSockets, which browsers allow any page to open.
+            # No endpoint uses WebSockets, which browsers let any page open.
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
@@ -293,7 +293,7 @@ def _add_headers(send: Send) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers.update(_HEADERS)
-            # Set only if missing, because the policy of a report is stricter.
+            # Set only if missing, because a report's policy is stricter.
             headers.setdefault("content-security-policy", _CSP)
             headers.setdefault("cache-control", "no-store")
         await send(message)
@@ -312,10 +312,10 @@ def _check_origin(request: Request) -> None:
     """Reject requests from pages of a different origin with 403; following a link to a page here is allowed."""
     headers = request.headers
     origin = headers.get("origin")
-    # Browsers send "null" for a sandboxed page or a file; it has no host, and is rejected too.
+    # Browsers send "null" for a sandboxed page or a file; it has no host, so it is rejected too.
     if origin is not None and not _is_same_origin(origin.lower(), headers):
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages from other origins may not use this server.")
-    # A link in an email or chat may open the page of a run, but a frame, an image or a script on another site may not.
+    # A link in an email or chat may open a run's page, but a frame, image or script on another site may not.
     follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not (request.method == "GET" and follows):
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages from other origins may not use this server.")
@@ -399,7 +399,7 @@ class Links:
 
     def sign(self, link: Link) -> str:
         """Sign a link and return its URL-safe code."""
-        # The codes omit field names, because they are part of URLs that people paste.
+        # The codes omit field names because they are part of URLs that people paste.
         values = astuple(link)[: None if link.share else -1]  # the format stays unchanged for links already in use
         text = json.dumps(values, separators=(",", ":")).encode()
         return f"{_encode(text)}.{self._mac(text)}"
@@ -411,8 +411,8 @@ class Links:
             text = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
         except ValueError:
             return None
-        # Base64 allows several encodings of some bytes; only the one made by this library is accepted, so each link has
-        # exactly one code.
+        # Base64 can encode some bytes in several ways; only the encoding produced by this library is accepted, so each
+        # link has exactly one code.
         if _encode(text) != body or not are_secrets_equal(mac, self._mac(text)):
             return None
         link = Link(**dict(zip((link_field.name for link_field in fields(Link)), json.loads(text), strict=False)))

@@ -45,16 +45,17 @@ _OUR_FAULT = "The server failed; its log contains the reason."
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     FlowDebateError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ConfigurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    # This results from how the application built its pattern, so no request can fix it.
+    # This is caused by the way the application built its pattern, so no request can fix it.
     errors.ResourceConflict: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ModelError: HTTPStatus.BAD_GATEWAY,
     errors.ModelUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.AuthenticationFailed: HTTPStatus.SERVICE_UNAVAILABLE,  # the server's key is missing or wrong
     errors.ModelTimeout: HTTPStatus.GATEWAY_TIMEOUT,
-    # Not 429, which would mean that this client sent too many requests; here, the provider received too many.
+    # Not 429, which would mean that this client sent too many requests; here, it is the provider that received too
+    # many.
     errors.RateLimited: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.CircuitOpen: HTTPStatus.SERVICE_UNAVAILABLE,
-    # This error reaches a client only for a person's answer.
+    # Clients see this error only for a human's answer.
     errors.OutputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BadFile: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.LimitReached: HTTPStatus.CONFLICT,
@@ -153,7 +154,7 @@ def problem_response(error: Exception) -> ProblemResponse:
         headers = dict(error.headers or {})
     elif problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         open_for = error.seconds if isinstance(error, errors.CircuitOpen) else None
-        # The waiting time requested by the provider or set by the circuit breaker; earlier attempts would fail.
+        # The waiting time requested by the provider or set by the circuit breaker; retrying earlier would fail.
         seconds = getattr(error, "retry_after", None) or open_for
         headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
         if isinstance(error, errors.BudgetReached):  # without this header, OpenAI clients retry every 429
@@ -176,7 +177,7 @@ def problem_of(error: Exception) -> Problem:
         case HTTPException():
             return _blank(HTTPStatus(error.status_code), str(error.detail))
         case RecursionError():
-            # The JSON parser raises this before `check_data` can count levels.
+            # The JSON parser raises this before `check_data` can count the levels.
             return _blank(HTTPStatus.UNPROCESSABLE_ENTITY, "The request is nested too deeply.")
         case _:
             return _blank(HTTPStatus.INTERNAL_SERVER_ERROR, _OUR_FAULT)

@@ -207,7 +207,7 @@ async def fork(
 )
 async def vote(run_id: str, body: VoteBody, service: ServiceOf) -> Response:
     """Vote on a finished debate. Only a reader's first vote counts."""
-    # A reader without an id gets a new unique id, and thus one vote.
+    # A reader without an id gets a new, unique one, and thus one vote.
     reader = body.reader or secrets.token_urlsafe(16)
     return data(await service.vote(run_id, reader, body.winner, why=body.why, order=body.order), HTTPStatus.CREATED)
 
@@ -374,7 +374,7 @@ async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
 
 def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
     """Format a request to start a run in all its forms."""
-    # Omit this browser's secret path, because shell commands are visible in lists of processes.
+    # Omit this browser's secret path, because shell commands show up in process lists.
     body = _completed(body)
     url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))
     return WrittenRequest(

@@ -34,7 +34,7 @@ _Item: TypeAlias = "tuple[str, Update | FlowDebateError]"
 _Queue: TypeAlias = "asyncio.Queue[_Item | None]"
 
 _LOG = logging.getLogger("flowdebate.server")
-# A comment, skipped by readers: proxies close connections that are silent for a minute or so.
+# A comment, which readers skip: proxies close connections that stay silent for a minute or so.
 _PING = b": ping\n\n"
 # Browsers reconnect after one second; their default is three or five seconds.
 _RETRY = b"retry: 1000\n\n"
@@ -55,7 +55,7 @@ page instead.
 _GOES_ON = ("queued", "running", "left_behind")
 """Statuses of runs that may continue; they include abandoned runs, because a server may recover its runs."""
 _KIND = re.compile(r'\{"kind":"(\w+)"')
-# Otherwise nginx holds back frames until its buffer is full.
+# Otherwise, nginx holds back frames until its buffer is full.
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -92,8 +92,8 @@ class Readers:
         """End all streams; readers may reconnect, even to another process, using the id of their last event."""
         self._closed = True
         for queue in self._queues:
-            # A full queue has no space for the end marker; readers receive the dropped updates again after
-            # reconnecting.
+            # A full queue has no room for the end marker; readers receive the dropped updates again when they
+            # reconnect.
             while not queue.empty():
                 queue.get_nowait()
             queue.put_nowait(None)
@@ -137,7 +137,7 @@ class Readers:
         is_valid: Callable[[], Awaitable[bool]] | None,
     ) -> AsyncGenerator[bytes]:
         reader = following.join()
-        # Scripts do not see comments, and a connection may die silently, so the page measures the time between pings.
+        # Scripts cannot see comments, and a connection may die silently, so the page measures the time between pings.
         ping = format_sse_event(data_str=json_text({"seconds": self._ping}), event="ping")
         clock = asyncio.get_running_loop().time
         checked = clock()
@@ -224,7 +224,7 @@ async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None]
         async with asyncio.TaskGroup() as group:
             for run_id, mark in marks.items():
                 group.create_task(follow(run_id, mark))
-    except ExceptionGroup:  # a bug in a follower ends only this stream, and the reader reconnects
+    except ExceptionGroup:  # a bug in a follower ends only this stream; the reader reconnects
         _LOG.exception("a stream of events ended early")
     await queue.put(None)
 
@@ -324,7 +324,7 @@ class _Following:
                 async with aclosing(self._service.follow(self.run_id)) as updates:
                     async for update in updates:
                         self._take(update, details)
-                        # An event can have many pieces, and other streams must continue.
+                        # An event can have many pieces, and other streams must not stall.
                         if self._page.waiting >= _AT_ONCE:
                             self._flush()
                             await asyncio.sleep(0)

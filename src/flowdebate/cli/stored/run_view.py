@@ -159,7 +159,7 @@ def show_outcome(run: StoredRun, page: Page) -> None:
     output, raw = outcome.get("output"), outcome.get("raw")
     if isinstance(raw, dict):
         with suppress(BadFile):  # raised for a block that is not a pattern
-            sections = list(document_of(run, ()).outcome())  # the contributions have already been shown above
+            sections = list(document_of(run, ()).outcome())  # the contributions have already been shown
             for section in sections:
                 page.show(section)
             if output in (None, raw) or any(isinstance(section, Output) for section in sections):

@@ -64,7 +64,7 @@ def runs(  # noqa: PLR0913 - the options of the command
     labels = opt.read_labels(label) | ({} if batch_id is None else {BATCH_LABEL: batch_id})
     filters = {"state": status, "block": pattern, "search": text, "labels": labels}
     with opened(store) as place:
-        # One row more than is shown, to find out whether there is a next page.
+        # Fetch one row more than is shown, to find out whether there is a next page.
         rows = asyncio.run(_rows(place.store, filters, limit + 1, before, fold=batch_id is None and not as_json))
     following = None
     if len(rows) > limit:
@@ -295,7 +295,7 @@ def verify(
         findings = asyncio.run(verify_file(file))
     except FlowDebateError:
         raise
-    except Exception as error:  # the file is untrusted, and an exit code of 1 would mean that it was tampered with
+    except Exception as error:  # the file is untrusted, and exit code 1 would mean that it had been tampered with
         raise BadFile(file, f"cannot be verified: {error_text(error)}") from error
     if as_json:
         write_json([finding.model_dump(by_alias=True) for finding in findings])

@@ -182,7 +182,7 @@ class Page:
         from rich.text import Text
 
         lines: list[Text] = []
-        inside = self.screen.width - 6  # width without the frame
+        inside = self.screen.width - 6  # width inside the frame
         for index, fact in enumerate(facts):
             apart = "\n" if index and not (fact.short and facts[index - 1].short) else ""
             label = [] if fact.label == title else [(f"{in_line(fact.label)}: ", "bold")]

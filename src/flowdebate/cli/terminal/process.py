@@ -59,8 +59,8 @@ def exit_code_of_signal(number: int) -> int:
 
 def prepare_streams() -> None:
     """Make stdout and stderr accept any character, and reopen closed streams on the null device."""
-    # Closed, for example by cron or a container. Reopened first, because otherwise the next opened file would get the
-    # closed stream's descriptor.
+    # stdin may be closed, for example under cron or in a container. It is reopened first; otherwise, the next file
+    # opened would get its descriptor.
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - open to the end
     for name in ("stdout", "stderr"):
@@ -68,7 +68,7 @@ def prepare_streams() -> None:
         if stream is None:  # closed by the parent (`>&-`, a service manager)
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
         elif isinstance(stream, TextIOWrapper):
-            # Text from models may contain characters that other console encodings (LANG=C, cp1252) do not support.
+            # Text from models may contain characters that some console encodings (LANG=C, cp1252) do not support.
             stream.reconfigure(errors="backslashreplace")
     logging.getLogger("flowdebate").addHandler(_Lines(logging.WARNING))
 
@@ -84,13 +84,13 @@ def log_to(target: str) -> Callable[[], None]:
         handler: logging.Handler = logging.StreamHandler(sys.stderr)
     else:
         check_target(Path(target))
-        os.close(open_private(Path(target), os.O_WRONLY | os.O_APPEND))  # only the owner can read a new file
+        os.close(open_private(Path(target), os.O_WRONLY | os.O_APPEND))  # a new file is readable only by its owner
         handler = logging.FileHandler(target, encoding="utf-8")
     handler.setFormatter(JsonLines())
     logger = logging.getLogger("flowdebate")
     before = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)  # otherwise the root logger's level would drop everything below warnings
+    logger.setLevel(logging.INFO)  # otherwise, the root logger's level would drop everything below WARNING
 
     def stop() -> None:
         logger.removeHandler(handler)
@@ -280,7 +280,7 @@ def write_json(value: object) -> None:
     text = value if isinstance(value, str) else as_json(value)
     with writing():
         sys.stdout.flush()
-        # Written as bytes: JSON is UTF-8 in any locale, and Windows would add carriage returns.
+        # Written as bytes because JSON is UTF-8 in any locale, and Windows would add carriage returns.
         sys.stdout.buffer.write(f"{text}\n".encode())
         sys.stdout.flush()
 

@@ -135,7 +135,7 @@ class Screen:
 
     async def ticking(self) -> None:
         """Animate the live line until cancelled."""
-        with suppress(WriteFailed):  # the next write to the text will report the failure
+        with suppress(WriteFailed):  # the next write of text will report the failure
             while True:
                 await asyncio.sleep(_TICK)
                 self.tick()
@@ -163,7 +163,8 @@ class Screen:
         self._live = Live(
             self,
             console=self.console,
-            auto_refresh=False,  # rich's thread would draw in the middle of the text; `ticking` draws in the event loop
+            # rich's thread would draw in the middle of the text; `ticking` draws from the event loop
+            auto_refresh=False,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=sys.stderr.isatty(),  # makes warnings appear above the live line

@@ -179,7 +179,7 @@ class ForkJournal(Journal):
             # Any of the models called will do, including fallbacks; an answer edited in the parent has no model.
             same = row.request == request and (model is None or model in (called_models(row.body) or (model,)))
             return replace(row, body=reused_text(row.body)) if same else None
-        # Decisions are not reused: forking is a cheap way to let a run continue for longer, or stop earlier, than its
+        # Decisions are not reused: forking is a cheap way to let a run continue longer, or stop earlier, than its
         # parent.
         return None if self._differs or key.endswith(DECISION) else row
 
@@ -218,7 +218,7 @@ class ForkJournal(Journal):
 
     async def _write_reused(self) -> None:
         """Record all steps reused from the parent so far."""
-        async with self._writing:  # written in order, because a fork killed halfway would otherwise have a gap
+        async with self._writing:  # written in order; otherwise, a fork killed halfway through would leave a gap
             while self._unwritten:
                 row = self._unwritten.popleft()
                 await self.store.intend(self.run_id, row.key, row.kind, row.request)
@@ -283,7 +283,7 @@ async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalO
         return Journal(store, header, **options)
     labels: Mapping[str, str] = {}
     rows: Sequence[StepRow] = ()
-    # if the parent has been deleted, only those steps that the fork has not copied yet are requested again
+    # if the parent has been deleted, only the steps that the fork has not yet copied are requested again
     with suppress(RunNotFound):
         labels = (await store.run(parent["run"])).header.labels
         rows = await store.steps(parent["run"])

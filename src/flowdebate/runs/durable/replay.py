@@ -90,7 +90,8 @@ async def replay(
         await _wait_for_end_of_journal(run, journal)
         _emit_end_of_journal(run, journal, stored)
         events, calls = _events_of(handle), _calls_of(handle, run)
-        if stored.owned:  # determined before the replay is cancelled, since cancelling it sets the status "interrupted"
+        # determined before the replay is cancelled, since cancelling it sets the status to "interrupted"
+        if stored.owned:
             run.build_partial_output("running")
     finally:
         output, failure = await _end_replay(handle)
@@ -191,7 +192,7 @@ def _start_replay(
         session=session_of(store, header, f"{block.name}.replay()"),
         seed=header.seed,
         models=_NoModels(_models_of(store, header, profile) if model is None else ModelResolver(model)),
-        # the replay does not take the same time as the run
+        # a replay takes a different amount of time than the run did
         limits=None if limits is None else replace(limits, seconds=None),
         journal=journal,
     )
@@ -232,7 +233,7 @@ async def check_edits(
     replayed = await replay(block, stored, edited, model=model)
     for place, edit in edits.items():
         failure, asking = replayed.failure, unquote(place.rpartition("/")[2].partition("#")[0])
-        # If the answer is unusable, the human is asked again.
+        # If the answer is unusable, the human will be asked again.
         if (isinstance(failure, JournalMismatch) and failure.key == place) or (
             isinstance(failure, OutputError) and failure.block == asking
         ):
@@ -247,7 +248,7 @@ async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
     while run.status == "running" and quiet < _QUIET and waited < _PATIENCE:
         if journal.parked or spins < _SPINS:
             await asyncio.sleep(0)
-        else:  # a block is waiting for a thread or for time to pass, and the event loop shows no sign of either
+        else:  # a block is waiting for a thread or a timer, and the event loop gives no sign of either
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, _MAX_PAUSE)
         recorded = len(run.records.events) + sum(map(len, run.records.held_events.values()))

@@ -78,7 +78,7 @@ async def load_run(
         header = stored.header
         if not allow_changes:
             now = fingerprint_of(block, outline, model)
-            if model is None and header.model is not None:  # resume with the models that the run started with
+            if model is None and header.model is not None:  # resume with the models the run started with
                 now["model"] = header.fingerprint.get("model", "")
             then = header.fingerprint
             check_unchanged(opened, run_id, {name: (then.get(name, ""), text) for name, text in now.items()})
@@ -260,7 +260,8 @@ async def load_existing(
 
 async def _take(store: Store, run_id: str) -> StoredRun:
     """Take ownership of the run; release it if the caller is cancelled in the meantime."""
-    # The write completes even if its caller is cancelled; the run would then be owned by a process unaware of it.
+    # The write completes even if its caller is cancelled; the run would then be owned by a process that does not know
+    # it.
     taking = asyncio.ensure_future(store.take(run_id))
     cancelled = await wait_uncancelled(taking)
     if cancelled is not None and taking.exception() is None:
@@ -271,6 +272,6 @@ async def _take(store: Store, run_id: str) -> StoredRun:
 
 
 def _check_alive(store: Store, stored: StoredRun) -> None:
-    # Otherwise, a run that kills its process would take down one worker after another.
+    # Otherwise, a run that kills its process would bring down one worker after another.
     if stored.status == "dead_letter" or stored.recoveries > MAX_RECOVERIES:
         raise DeadLetter(store.name, stored.header.run_id, stored.recoveries)

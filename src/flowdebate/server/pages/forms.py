@@ -95,7 +95,7 @@ def _models_of_run(info: PatternInfo, front: Front) -> str | None:
     page = info.load_page()
     if front.service.model_name is not None or not page.each_by_default:
         return None
-    with suppress(ConfigurationError):  # no allowed model is set up; starting the run will report this
+    with suppress(ConfigurationError):  # no allowed model is configured; starting the run will report this
         plan = make_plan(info, {info.subject: page.example}, begins=True, allow=front.service.restrict_models())
         return None if plan.dealt is None else models_line(plan)
     return None

@@ -92,7 +92,7 @@ async def blind_page(
     sheet = await sheet_of(record)
     assert sheet is not None  # noqa: S101 - it has a document
     raw = sheet.document.raw
-    if view is None:  # chosen at random, then kept in the URL so that a reload preserves the order of sides
+    if view is None:  # chosen at random and then kept in the URL, so that a reload preserves the order of the sides
         query = urlencode({"view": secrets.randbelow(len(blind_views(raw))), **({"reader": reader} if reader else {})})
         return RedirectResponse(f"?{query}", HTTPStatus.SEE_OTHER)
     models = {call.model for call in sheet.trace.calls if call.model is not None}
@@ -116,7 +116,7 @@ async def audit(
 ) -> Response:
     """Show an audit of the judges in the runs that match the filters."""
     items = await service.audited(**query.filters, limit=_MAX_RUNS)
-    # In a thread, because resampling keeps a core busy while streams must continue.
+    # In a thread, because resampling keeps a core busy, and event streams must not stall.
     audited = await asyncio.to_thread(audit_of, items)
     rows = rows_of(audited, items.readers)
     every = [row for row in rows if row.judge == "all"]
@@ -257,7 +257,7 @@ async def static(name: str) -> Response:
     contents = assets().get(name)
     if contents is None:
         raise HTTPException(404, "The file does not exist.")
-    # File names have no version, so a changed file takes effect after ten minutes.
+    # File names have no version, so a changed file may take up to ten minutes to take effect.
     headers = {"cache-control": "max-age=600"}
     return Response(contents, media_type=_KINDS[name.rpartition(".")[2]], headers=headers)
 
@@ -341,7 +341,7 @@ async def sheet_of(record: RunRecord) -> Sheet | None:
         votes = record.readers.counted
         return Sheet.of(document, details=record.details, steps=steps, events=events, votes=votes)
 
-    # In a thread, because hundreds of turns keep a core busy while streams must continue.
+    # In a thread, because hundreds of turns keep a core busy, and event streams must not stall.
     return await asyncio.to_thread(lay_out)
 
 
@@ -368,7 +368,7 @@ async def page(
 
     def write() -> bytes:
         html = render(name, signed_in=signed_in, **shared, **data)
-        # Replaced, because half of a surrogate pair from a model must not make the page fail.
+        # Replaced, because half a surrogate pair from a model must not break the page.
         return html.encode(errors="replace")
 
     return HTMLResponse(await asyncio.to_thread(write), status)

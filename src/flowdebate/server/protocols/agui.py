@@ -67,7 +67,7 @@ class AgUi:
         self._ids = {"thread_id": thread_id, "run_id": run_id}
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
         self._text = list(messages)
-        # After an interrupt, updates start from the beginning again, so skip the messages sent in the previous AG-UI
+        # After an interrupt, updates start over from the beginning, so skip the messages sent in the previous AG-UI
         # run.
         self._known = {message.id.rpartition("~")[0] for message in messages}
         self._known |= {message.tool_call_id for message in messages if isinstance(message, ag_ui.ToolMessage)}
@@ -142,7 +142,7 @@ class AgUi:
         return ag_ui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=self._used())
 
     def _failed(self, message: str, *, code: str | None = None) -> ag_ui.BaseEvent:
-        # Error texts begin with the error class, which is not stored separately.
+        # Error messages begin with the error class, which is not stored separately.
         name = message.partition(":")[0]
         code = code or (name if name in errors.__all__ else "failed")
         return ag_ui.RunErrorEvent(message=message, code=code, usage=self._used())
@@ -201,7 +201,7 @@ class AgUi:
                 patch: list[Any] = [{"op": "add", "path": f"{board}/{task}", "value": wire_of(event)["task"]}]
                 if collection not in self._collections:
                     self._collections.add(collection)
-                    # A patch that adds something below a missing parent is rejected as a whole.
+                    # A patch that adds something under a missing parent is rejected as a whole.
                     patch.insert(0, {"op": "add", "path": board, "value": {}})
                 yield ag_ui.StateDeltaEvent(delta=patch, timestamp=_milliseconds(event.at))
             case ToolCalled():

@@ -40,7 +40,7 @@ _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "service_tier": ("auto", "default"),
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), ()),
     **dict.fromkeys(("reasoning", "reasoning_effort", "verbosity", "truncation"), ()),
-    # Parameters known to other OpenAI-compatible servers.
+    # Parameters accepted by other OpenAI-compatible servers.
     **dict.fromkeys(("top_k", "min_p", "typical_p", "repetition_penalty", "repeat_penalty", "keep_alive"), ()),
 }
 """Parameters that clients send by default, with their neutral values.
@@ -442,7 +442,7 @@ def find_chat_model(service: Service, name: str) -> ChatModel | None:
     return next((model for model in chat_models(service) if model.id == name), None)
 
 
-# Cached, because making a plan loads the pattern, and clients list models often.
+# Cached, because making a plan loads the pattern, and clients often list models.
 @cache
 def _accepts_plain_question(info: PatternInfo) -> bool:
     try:

@@ -130,7 +130,7 @@ def _sections(event: object) -> Iterable[Section]:
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
-        case RoleFailed():  # also for truncated text, because the chat does not mark it
+        case RoleFailed():  # truncated text too, because the chat does not mark it
             return (role_failed(event.role, event.name, event.message, event.instead),)
         case _:
             return sections_of(event)

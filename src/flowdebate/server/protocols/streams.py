@@ -90,7 +90,7 @@ class Reader:
         upcoming = asyncio.ensure_future(anext(items, None))
         try:
             while not closed.done():
-                # `wait_for` would cancel the read during a pause, and could lose an update
+                # `wait_for` would cancel the read during a pause and could lose an update
                 await asyncio.wait(
                     {upcoming, closed}, timeout=self._audience.pause, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -100,7 +100,7 @@ class Reader:
                     upcoming = asyncio.ensure_future(anext(items, None))
                     yield item
                 else:
-                    # The run has ended or is waiting for a person, so leaving no longer matters.
+                    # The run has ended or is waiting for a human, so it no longer matters if the client leaves.
                     self._cancels = False
                     return
         finally:
@@ -114,7 +114,7 @@ class Reader:
 
 async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T | None:
     """Return the result of `work`; if the client disconnects first, cancel `work` and return None."""
-    # Servers notice a disconnected client only while streaming, and nothing would be sent here for minutes.
+    # Servers notice that a client has disconnected only while streaming, and nothing would be sent here for minutes.
     doing = asyncio.ensure_future(work)
 
     async def disconnected() -> None:
@@ -138,6 +138,6 @@ def data_frame(data: object) -> bytes:
     """
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except ValueError:  # NaN and infinity, which JSON does not have, become text
+    except ValueError:  # NaN and infinity are converted to text because JSON cannot represent them
         text = json.dumps(json.loads(json.dumps(data), parse_constant=str), ensure_ascii=False)
     return f"data: {clean_text(text)}\n\n".encode()
