@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from .debate_rows import DebateFault
 
 # the servers in these tests report the same small token count for every prompt
-pytestmark = [pytest.mark.anyio, pytest.mark.fault, pytest.mark.filterwarnings("ignore:.*probably cut the prompt")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.fault,
+    pytest.mark.filterwarnings("ignore:.*probably truncated the prompt"),
+]
 
 SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 

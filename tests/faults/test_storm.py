@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from tests.models.server import Exchange
 
 # the servers in these tests report the same small token count for every prompt
-pytestmark = [pytest.mark.anyio, pytest.mark.fault, pytest.mark.filterwarnings("ignore:.*probably cut the prompt")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.fault,
+    pytest.mark.filterwarnings("ignore:.*probably truncated the prompt"),
+]
 
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))

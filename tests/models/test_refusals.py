@@ -724,7 +724,7 @@ BODIES = st.one_of(
 )
 
 
-@pytest.mark.filterwarnings("ignore:model 'm' refuses")
+@pytest.mark.filterwarnings("ignore:model 'm' rejects")
 @pytest.mark.parametrize("way", slow_but_first(["aiohttp", "openai", "anthropic"]))
 @settings(max_examples=example_count(10))
 @given(piece=st.sampled_from(PIECES), code=st.sampled_from(CODES), body=BODIES)

@@ -79,7 +79,7 @@ def test_the_command_finishes_a_debate_if_one_feature_is_rejected(part: str) -> 
     check_command(part, (418, {"error": {"message": "frobs are not wibbled"}}))
 
 
-@pytest.mark.filterwarnings("ignore:model .* refuses")
+@pytest.mark.filterwarnings("ignore:model .* rejects")
 @pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
 def test_the_page_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
     check_page(part, (418, {"error": {"message": "frobs are not wibbled"}}))
@@ -93,7 +93,7 @@ def test_the_command_finishes_a_debate_for_any_rejected_features(part: str, refu
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:model .* refuses")
+@pytest.mark.filterwarnings("ignore:model .* rejects")
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
 def test_the_page_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:

@@ -180,7 +180,7 @@ class Reader:
         choices = getattr(completion, "choices", None)
         if not isinstance(choices, list) or not choices:
             _raise_error_inside(completion, self.secrets)
-            raise MalformedResponse(f"the response must contain choices, got {_kind(choices)}")
+            raise MalformedResponse(f"the response has no choices (got {_kind(choices)})")
         choice = choices[0]
         message = getattr(choice, "message", None)
         if message is None:

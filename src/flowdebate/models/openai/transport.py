@@ -69,7 +69,7 @@ async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> As
                 continue
             lines = 0 if blank else lines + 1
             if lines > _LINES:
-                raise MalformedResponse("an event of the stream is incomplete")
+                raise MalformedResponse("an event in the stream does not end")
             whole_lines.append(line)
         if whole_lines:
             yield b"\n".join((*whole_lines, b""))
