@@ -252,7 +252,7 @@ def test_a_run_without_an_output_is_scored_as_wrong(run_eval: Any, *, waits: boo
     assert [score.value for score in log.samples[0].scores.values()] == ["I"]
 
 
-def test_a_failed_run_is_a_failed_sample(run_eval: Any) -> None:
+def test_a_failed_run_fails_its_sample(run_eval: Any) -> None:
     def fails(*_: Any) -> Any:
         raise ValueError("no engine")
 
@@ -325,7 +325,7 @@ def test_a_debate_can_be_a_tool(run_eval: Any) -> None:
     assert log.samples[0].output.completion == "Close the centre."
 
 
-def test_tools_of_a_block_are_called() -> None:
+def test_block_tools_are_called() -> None:
     from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, ModelOutput
     from inspect_ai.tool import ToolCall
 

@@ -133,7 +133,7 @@ def test_an_answer_that_never_validates_is_a_schema_violation(vendor_stubs: dict
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_wrong_key_is_an_authentication_error(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
+def test_a_wrong_key_raises_an_authentication_error(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
     """Authentication errors are permanent, so neither text nor structured requests are retried."""
     stub = vendor_stubs["openai"]
     for schema in (None, Plan):
@@ -155,7 +155,7 @@ def test_real_models_can_be_forbidden() -> None:
         run(generator(name="mayor"), "May cars go?", instructor_model)
 
 
-def test_other_objects_are_rejected() -> None:
+def test_only_instructor_clients_with_a_default_model_are_accepted() -> None:
     import instructor
     import openai
 

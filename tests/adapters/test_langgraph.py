@@ -98,7 +98,7 @@ class TestGraph(AdapterConformance):
         return lambda script: RunnableModel(graph(script), name="mayor")
 
 
-def test_a_chain_can_be_a_model() -> None:
+def test_a_chain_can_serve_as_a_model() -> None:
     """Any runnable that maps messages to text is accepted."""
     from langchain_core.output_parsers import StrOutputParser
 

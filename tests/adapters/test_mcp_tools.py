@@ -42,7 +42,7 @@ def call_first_tool(city: object) -> ToolCall:
     return ToolCall(id="1", name="air_quality", arguments=f'{{"city": {city}}}')
 
 
-async def test_a_model_calls_the_tools_of_a_server() -> None:
+async def test_a_model_calls_server_tools() -> None:
     topics: list[str] = []
     async with Client(archive(topics)) as client:
         tools = await mcp_tools(client)

@@ -17,7 +17,7 @@ from flowdebate.testing.adapter import FakeAnswer, MakeAdapter, Script, _Framewo
 from tests.adapters.table import BEGIN, END, PAGE, table, untested_promises
 
 
-def test_the_page_lists_the_promises_of_the_suite() -> None:
+def test_the_page_lists_every_promise_in_the_suite() -> None:
     """`make adapter-table` regenerates the rows."""
     assert f"{BEGIN}\n{table()}\n{END}" in PAGE.read_text("utf-8"), table()
 

@@ -107,7 +107,7 @@ def test_an_agent_uses_its_own_instructions_tools_and_dependencies() -> None:
     assert (result.usage.calls, result.usage.prompt_tokens, result.usage.completion_tokens) == (1, 20, 4)
 
 
-def test_provider_statuses_raise_matching_errors() -> None:
+def test_provider_status_codes_raise_matching_errors() -> None:
     """Matching errors let retries, fallbacks and failure policies work as they do for any other model."""
     from pydantic_ai import Agent
     from pydantic_ai.exceptions import ModelHTTPError

@@ -142,8 +142,10 @@ def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, vis
     assert "Then the other." in read_finished_page(page)
 
 
-def test_65th_viewer_sees_a_notice_and_waits(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """Once a slot is free, the waiting page starts to follow the run without being reloaded."""
+def test_the_65th_viewer_sees_a_notice_and_waits(
+    stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
+) -> None:
+    """Once a slot is free, the waiting page starts following the run without being reloaded."""
     run_id, address = stage.begin(**SHORT), urlsplit(stage.url)
     dictated.asked.acquire(timeout=10)
     request = (
@@ -243,7 +245,7 @@ def strangers(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
     assert [visit.problems for visit in visits] == [[] for _ in visits]
 
 
-def test_a_public_link_of_a_live_run_is_live(
+def test_a_public_link_to_a_live_run_is_live(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
     """Readers without an account see each contribution as it is written, but not the steps or token counts."""

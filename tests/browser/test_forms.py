@@ -217,7 +217,7 @@ def test_a_human_side_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) 
     assert [request["block"] for request in stage.get(f"/runs/{run_id}").json()["pending"]] == ["debate-debater-pro"]
 
 
-def test_an_unknown_model_is_reported_at_its_field(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_an_unknown_model_is_reported_beside_its_field(stage: Stage, visit: Callable[[str], Visit]) -> None:
     page = visit(stage.url).open("/new?question=Should+we+ship%3F")
     seat = page.locator(".seats > li").nth(1).locator("[data-name=model] input").first
     seat.fill("no-such-model")
@@ -273,7 +273,7 @@ def press_tab_to(page: Page, name: str) -> None:
     raise AssertionError(name)
 
 
-def test_a_run_is_started_answered_and_stopped_by_keyboard(visit: Callable[[str], Visit]) -> None:
+def test_a_run_can_be_started_answered_and_stopped_by_keyboard(visit: Callable[[str], Visit]) -> None:
     """Every control is reachable by Tab, and the focus moves on to the next useful control."""
     with staged(lambda: Service(store="memory:", model=Gate())) as stage:
         page = visit(stage.url).open("/")
@@ -306,7 +306,7 @@ SEATS = {"Ann": "openai/gpt-5-mini", "Ben": "anthropic/claude-haiku-5-5", "defau
 SEATS |= {"judge": "ollama/gemma3"}
 
 
-def test_four_vendors_receive_the_choices_of_the_form(visit: Callable[[str], Visit], tmp_path: Path) -> None:
+def test_four_vendors_receive_the_choices_made_in_the_form(visit: Callable[[str], Visit], tmp_path: Path) -> None:
     """Each vendor receives the text and the image, but only its own requests and its own key."""
     pytest.importorskip("anthropic")  # import it up front, since that takes seconds
     (tmp_path / "report.md").write_text("Rents rose by 15 per cent.")

@@ -61,7 +61,7 @@ def test_failed_page_requests_return_error_pages(
     assert stage.http.get(path).headers["content-type"] == "application/problem+json"
 
 
-def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, chromium: Browser) -> None:
+def test_a_browser_without_the_token_gets_instructions(stage: Stage, waits: str, chromium: Browser) -> None:
     """Entering the token on that page grants access."""
     visitor = Visit(chromium, stage.url, token=None)
     page = visitor.open(f"/runs/{waits}")
@@ -74,7 +74,7 @@ def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, c
     assert visitor.problems == []
 
 
-def test_a_page_reports_a_lost_server_and_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
+def test_a_page_reports_a_lost_connection_and_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
     """No speaker is shown as writing until the page has reconnected."""
     with start_server(folder, *OPTIONS) as (_, url, _):
         visitor, run_id = visit(url), begin_run(url)
@@ -123,8 +123,7 @@ def test_input_survives_a_reload(stage: Stage, waits: str, visit: Callable[[str]
     assert page.evaluate("run => Object.keys(sessionStorage).filter(key => key.includes(run))", waits) == []
 
 
-def test_run_duration_includes_all_parts(stage: Stage) -> None:
-    """Time that passes after a human's answer counts as well."""
+def test_run_duration_includes_the_time_after_each_answer(stage: Stage) -> None:
     run_id = stage.begin(options={"max_rounds": 1, "humans": ["con", "judge"]})
     seconds = []
     for answer in ("So.", {"reasoning": "-", "winner": None, "verdict": "Wait."}):
@@ -135,7 +134,7 @@ def test_run_duration_includes_all_parts(stage: Stage) -> None:
     assert seconds[0] > 0
 
 
-def test_unparsed_answers_are_reported_in_plain_words(visit: Callable[[str], Visit]) -> None:
+def test_unparsed_answers_are_reported_in_plain_language(visit: Callable[[str], Visit]) -> None:
     """The raw fields are collapsed on the page but printed in the report."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:

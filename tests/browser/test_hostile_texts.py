@@ -147,7 +147,7 @@ def test_contributions_are_shown_as_text(
 
 
 def test_streamed_markdown_is_rendered_safely(stage: Stage, writer: Writer, visit: Callable[[str], Visit]) -> None:
-    """Markdown is rendered safely on the page of a run watched live, in its report and on its step pages."""
+    """Markdown is rendered safely on a live run's page, in its report and on its step pages."""
     writer.texts = [f"{MARKDOWN}\n\n{text}" for text in MARKUP]
     visitor = visit(stage.url)
     sides = [{"name": f"debater-{number}", "stance": f"way {number}"} for number in range(len(MARKUP))]

@@ -87,7 +87,7 @@ def test_each_turn_has_a_permalink(stage: Stage, visit: Callable[[str], Visit], 
 
 
 def test_single_key_shortcuts_can_be_switched_off(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Text spoken to dictation software would otherwise fold turns by accident. The setting is remembered."""
+    """Otherwise, dictated text could fold turns by accident. The setting is remembered."""
     page = visit(stage.url).open("/runs/rents")
     page.keyboard.press("j")
     page.keyboard.press("o")

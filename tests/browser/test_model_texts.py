@@ -55,7 +55,9 @@ def stage() -> Iterator[Stage]:
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_formulas_tasks_and_scripts_are_rendered(stage: Stage, width: int, visit: Callable[[str], Visit]) -> None:
+def test_formulas_task_lists_and_text_direction_are_rendered(
+    stage: Stage, width: int, visit: Callable[[str], Visit]
+) -> None:
     page = visit(stage.url).open("/runs/once")
     page.set_viewport_size({"width": width, "height": 800})
     turn = page.locator("article.turn").first
@@ -92,7 +94,7 @@ def test_page_names_are_not_wrapped_on_a_phone(stage: Stage, visit: Callable[[st
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_single_ballot_is_drawn_once_and_a_button_requests_the_reverse(
+def test_a_single_ballot_is_drawn_once_and_a_button_requests_the_reverse_order(
     stage: Stage, visit: Callable[[str], Visit]
 ) -> None:
     """A single ballot does not justify a bar of 100 : 0.

@@ -126,7 +126,7 @@ def test_pages_are_accessible(page: Page, stage: Stage, path: str, scheme: Any) 
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_watched_page_ends_equal_to_a_page_opened_later(page: Page, stage: Stage, pattern: str) -> None:
+def test_a_page_watched_live_ends_up_like_one_opened_later(page: Page, stage: Stage, pattern: str) -> None:
     run_id = stage.post("/runs", {"pattern": pattern, "question": QUESTION}).json()["runId"]
     page.goto(f"{stage.pages}/runs/{run_id}")
     watched = read_finished_page(page)

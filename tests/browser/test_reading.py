@@ -141,7 +141,7 @@ def test_a_bar_links_to_the_verdict(stage: Stage, dictated: Dictated, visit: Cal
     assert page.locator("#board").get_attribute("open") is None
 
 
-def test_a_long_run_is_navigated_by_rounds_keys_and_search(
+def test_a_long_run_can_be_navigated_by_rounds_keys_and_search(
     long_run: tuple[Stage, str], visit: Callable[[str], Visit]
 ) -> None:
     stage, run_id = long_run
@@ -213,7 +213,7 @@ def test_a_turn_is_copied_as_written(long_run: tuple[Stage, str], visit: Callabl
     assert page.evaluate("copied") == f"{PARAGRAPH}\n\n- point 1"
 
 
-def test_actions_are_at_the_top_of_a_run(long_run: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
+def test_actions_are_at_the_top_of_a_run_page(long_run: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
     """On a phone, the debate must start within the first one and a half screens."""
     stage, run_id = long_run
     page = visit(stage.url).open(f"/runs/{run_id}")

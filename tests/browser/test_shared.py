@@ -147,7 +147,7 @@ def current_slide(page: Page) -> tuple[str, str]:
     return page.locator("#at").inner_text(), page.locator(".slide:visible").inner_text()
 
 
-def test_presentation_is_controlled_by_keys(stage: Stage, owner_visit: Visit, stranger: Visit) -> None:
+def test_the_presentation_can_be_controlled_by_keyboard(stage: Stage, owner_visit: Visit, stranger: Visit) -> None:
     """The slides are the question, each turn and the verdict.
 
     The address records the position, and Escape returns to the run.

@@ -98,7 +98,7 @@ def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> No
     again.get_by_text("You have voted").wait_for()
 
 
-def test_a_single_ballot_verdict_can_be_read_in_both_orders(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_a_single_ballot_can_be_judged_again_in_the_other_order(stage: Stage, visit: Callable[[str], Visit]) -> None:
     run_id = stage.finished()
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.get_by_role("button", name="Judge it in the other order").click()

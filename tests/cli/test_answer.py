@@ -79,7 +79,7 @@ def test_humans_answer_in_a_terminal() -> None:
     assert "con (free rents)" in terminal.screen
 
 
-def test_typing_is_interrupted_and_resumed() -> None:
+def test_typing_can_be_interrupted_and_resumed() -> None:
     """Ctrl-C ends the command at once. The run then waits for the human, just like any suspended run."""
     with Stage() as on:
         options = on.options(*SIDES, "--human", "con", "--schedule", "single")

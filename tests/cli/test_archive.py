@@ -61,7 +61,7 @@ def list_archive() -> list[dict[str, Any]]:
     return debates
 
 
-def test_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> None:
+def test_a_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> None:
     """The outcome is recorded between the two debates. Each command is a separate process that uses the same store."""
     with voter_stage() as on:
         first = run_consensus(on)
@@ -81,7 +81,7 @@ def test_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> 
     assert store.exists()
 
 
-def test_archive_entry_is_listed_shown_corrected_and_deleted() -> None:
+def test_an_archive_entry_can_be_listed_shown_corrected_and_deleted() -> None:
     """The other archive commands accept the listed ids. Deleting an entry keeps the run that it came from."""
     with voter_stage() as on:
         run_consensus(on)
@@ -129,7 +129,7 @@ def test_debate_can_ignore_the_archive(
 
 
 def test_batch_uses_the_archive_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The result of a row would otherwise depend on the rows before it."""
+    """Otherwise, a row's result would depend on the rows before it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.txt").write_text("Cap rents?\nCap all rents?\n")
     (tmp_path / "asked.toml").write_text("archive = true\n")

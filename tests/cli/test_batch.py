@@ -82,7 +82,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("pattern", ["debate", "deliberation", "handoff", "consensus", "round-robin"])
-def test_each_pattern_runs_a_batch_and_pays_once(question_folder: Path, pattern: str) -> None:
+def test_each_pattern_runs_a_batch_and_pays_for_it_once(question_folder: Path, pattern: str) -> None:
     code = 3 if pattern == "deliberation" else 0  # the first rounds reach no decision
     with serve_stage() as played:
         first = run_batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
@@ -441,13 +441,13 @@ def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
 
 
 def test_missing_pyarrow_error_shows_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few users need the library, which is large, so no extra includes it."""
+    """Few users need this large library, so no extra includes it."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BadFile, match="pip install pyarrow"):
         read_rows(str(tmp_path / "q.parquet"))
 
 
-def test_progress_without_a_terminal_is_occasional_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_without_a_terminal_is_reported_occasionally(capsys: pytest.CaptureFixture[str]) -> None:
     """Progress lines must not flood a log, so at most one is printed every five seconds."""
     now = 0.0
     view = ProgressLines(clock=lambda: now)
@@ -556,7 +556,7 @@ def test_warnings_of_all_questions_are_shown_once(question_folder: Path) -> None
     assert result.stderr.count("\n") == 1
 
 
-def test_unopenable_output_file_gives_one_message(question_folder: Path) -> None:
+def test_an_output_file_that_cannot_be_opened_is_reported_once(question_folder: Path) -> None:
     """A socket has a path, but it cannot be opened as a file."""
     with Stage() as played, socket.socket(socket.AF_UNIX) as server:
         server.bind("r.jsonl")

@@ -76,7 +76,7 @@ def run_evaluation(stage: Stage | None, *more: str) -> Result:
     return CliRunner().invoke(app, ["eval", "benefit", *more, *options, *single_schedule], catch_exceptions=False)
 
 
-def test_a_data_set_is_evaluated_and_paid_once(data_folder: Path) -> None:
+def test_a_data_set_is_evaluated_and_paid_for_once(data_folder: Path) -> None:
     """Each row has its own positions, although the questions are the same."""
     with School() as school:
         first = run_evaluation(school, "facts.jsonl", "--out", "r.jsonl", "--json")
@@ -107,7 +107,7 @@ def test_page_has_tables_and_a_plain_summary(data_folder: Path) -> None:
     assert "self-consistency" not in result.stdout
 
 
-def test_self_consistency_budget_can_be_in_another_unit(data_folder: Path) -> None:
+def test_self_consistency_budget_can_use_another_unit(data_folder: Path) -> None:
     """The budget can be given as a number of calls per debate or as the price of those calls.
 
     Each unit gets its own batch.
@@ -261,7 +261,7 @@ def test_cell_without_a_list_is_rejected() -> None:
         read_choices(Row(question="?", columns={"choices": "tea or coffee"}), [], path="q.csv", number=1)
 
 
-def test_a_debate_of_an_evaluation_can_be_resumed(data_folder: Path) -> None:
+def test_a_debate_from_an_evaluation_can_be_resumed(data_folder: Path) -> None:
     """Each debate is a stored run. `resume` shows it together with its baselines and makes no call."""
     with School() as school:
         first = run_evaluation(school, "facts.jsonl", "--out", "r.jsonl", "--limit", "1")

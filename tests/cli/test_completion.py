@@ -50,7 +50,7 @@ def run_completion(*arguments: str, env: dict[str, str]) -> str:
         ("fish", "flowdebate runs --status left", ["left_behind"]),
     ],
 )
-def test_words_are_completed(shell: str, line: str, offered: list[str]) -> None:
+def test_commands_and_options_are_completed(shell: str, line: str, offered: list[str]) -> None:
     completions = "\n".join(complete(shell, line))
     assert all(word in completions for word in offered)
     assert "council" not in completions or "council" in offered

@@ -77,7 +77,7 @@ TYPER = {
 
 
 @pytest.mark.parametrize("line", MISUSE)
-def test_misuse_gives_one_sentence_with_a_remedy(
+def test_misuse_is_reported_in_one_sentence_with_a_remedy(
     line: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

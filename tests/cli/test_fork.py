@@ -164,8 +164,8 @@ def test_any_plan_option_can_be_changed() -> None:
     assert json.loads(resumed.stdout)["fork"]["parent"]
 
 
-def test_fork_uses_the_models_of_its_run(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fork keeps the original models although the model set in the environment has changed since."""
+def test_a_fork_uses_the_same_models_as_its_run(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fork keeps the original models even if the environment has since been changed to select others."""
     with Stage(turns=SAID) as on:
         monkeypatch.setenv("OPENAI_BASE_URL", on.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")
@@ -177,7 +177,7 @@ def test_fork_uses_the_models_of_its_run(store: Path, monkeypatch: pytest.Monkey
         assert newest_run(store).header.model == {"chat": "openai/staged", "synthesize": "openai/other"}
 
 
-def test_unforkable_runs_give_one_message(store: Path) -> None:
+def test_unforkable_runs_are_reported_in_one_message(store: Path) -> None:
     block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap rents?", store=store, run_id="my-run"))
     with Stage(turns=SAID) as on:

@@ -156,7 +156,7 @@ def test_examples_are_accepted_by_the_parser(example: str) -> None:
     assert command.make_context(command.name, list(arguments), resilient_parsing=False).args == []
 
 
-def test_width_and_colors_are_options_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_width_and_colors_are_global_options(monkeypatch: pytest.MonkeyPatch) -> None:
     """The options precede the subcommand and apply to a single invocation."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "77")

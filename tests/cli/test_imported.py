@@ -229,7 +229,7 @@ def test_plan_file_is_trusted(sender_stage: Stage, private_file: Path, tmp_path:
     [{"options": []}, {"options": None}, {"withheld": 5}, {"pattern": 7}],
     ids=str,
 )
-def test_malformed_plan_is_an_error(change: dict[str, Any], sender_stage: Stage, tmp_path: Path) -> None:
+def test_a_malformed_plan_is_rejected(change: dict[str, Any], sender_stage: Stage, tmp_path: Path) -> None:
     run_id, file = export_forged_run(sender_stage, tmp_path)
     change_plan(file, change)
     assert run_command("import", str(file)).exit_code == 0
@@ -297,7 +297,7 @@ def test_undeclared_option_is_detected() -> None:
     assert undeclared_fields(Wrong) == ["label", "many", "table", "entries"]
 
 
-def test_undeclared_option_counts_as_file_and_server() -> None:
+def test_an_undeclared_option_counts_as_both_a_file_and_a_server() -> None:
     """An undeclared option is used only with the user's consent."""
 
     class UndeclaredOptions(PlanOptions):
@@ -341,7 +341,7 @@ def _reaches(kind: Any, metadata: tuple[Any, ...]) -> Iterator[str]:
             yield from _reaches(field.annotation, tuple(field.metadata))
 
 
-def test_the_help_of_resume_and_answer_names_the_option() -> None:
+def test_help_for_resume_and_answer_mentions_the_option() -> None:
     """Scripts cannot answer a question, so they need `--trust-plan`."""
     for words in (["resume"], ["runs", "answer"]):
         assert "--trust-plan" in CliRunner().invoke(app, [*words, "--help"]).stdout

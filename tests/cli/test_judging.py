@@ -50,8 +50,8 @@ def test_an_inconsistent_judge_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("on_flip", "winner"), [("abstain", "none (the judge abstained)"), ("tie", "none (tie)")], ids=str
 )
-def test_verdict_without_a_winner_gives_the_reason(on_flip: str, winner: str) -> None:
-    """A judge that abstains must not be mistaken for a synthesis."""
+def test_a_verdict_without_a_winner_states_the_reason(on_flip: str, winner: str) -> None:
+    """A judge's abstention must not be mistaken for a synthesis."""
     with Stage(answers={"scores": [_make_scored(90, 10), _make_scored(40, 60)]}) as stage:
         result = _run(stage, "--schedule", "swap", "--on-flip", on_flip)
     assert result.exit_code == 0
@@ -67,7 +67,7 @@ def test_a_panel_of_two_models_votes() -> None:
     assert {body["model"] for body in stage.bodies} == {"staged", "other"}
 
 
-def test_rubric_scores_are_in_page_report_and_document(tmp_path: Path) -> None:
+def test_rubric_scores_appear_in_the_page_report_and_document(tmp_path: Path) -> None:
     report, plan = tmp_path / "report.md", tmp_path / "plan.toml"
     plan.write_text('criteria = ["evidence=3", "clarity"]\nschedule = "swap"\n')
     by = {"cap rents": {"evidence": 80, "clarity": 40}, "free rents": {"evidence": 30, "clarity": 70}}
@@ -120,7 +120,7 @@ def test_a_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
     assert len(raw.found.judging.ballots) == 2
 
 
-def test_letter_form_can_be_set_in_every_way(tmp_path: Path) -> None:
+def test_letter_form_can_be_set_by_options_or_a_plan_file(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text('answer_form = "letter"\nschedule = "single"\n')
     ways = {

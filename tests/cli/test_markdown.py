@@ -31,7 +31,7 @@ def test_rendering_is_independent_of_chunk_boundaries(pieces: list[str]) -> None
     assert re.sub(marks, "", "".join(char for char, _ in style_characters(pieces))) == re.sub(marks, "", text)
 
 
-def test_marks_become_styles() -> None:
+def test_markdown_syntax_becomes_styling() -> None:
     text = "## Head\nA **b c** *d* `e*f` 2 * 3 ** 4\n* item\n```\n**x**\n```\n**open\n\nafter"
     styles = style_characters([text])
     assert "".join(char for char, _ in styles) == "Head\nA b c d e*f 2 * 3 ** 4\n* item\n\n**x**\n\nopen\n\nafter"

@@ -275,7 +275,7 @@ def test_ctrl_c_shows_partial_results() -> None:
     assert "ROLES" not in out
 
 
-def test_python_m_runs_the_command() -> None:
+def test_python_dash_m_runs_the_command() -> None:
     """The program refers to itself by the command's name."""
     arguments = [sys.executable, "-m", "flowdebate", "--help"]
     process = subprocess.run(arguments, env=clean_environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own

@@ -169,7 +169,7 @@ def test_a_foreign_comment_is_ignored(hub_with_pull_request: Hub, scripted_model
 def test_a_rewritten_branch_is_reviewed_in_full_and_keeps_its_findings(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
-    """A finding follows its file to a new name."""
+    """A finding follows its file when the file is renamed."""
     assert run_review(*GATE).exit_code == 4
     hub_with_pull_request.head = hub_with_pull_request.commit(
         "r1", "m1", app__py=None, main__py=BAD, docs__md="# Shop\n"
@@ -197,7 +197,7 @@ def test_changes_hidden_in_a_merge_are_reviewed(hub_with_pull_request: Hub, scri
 def test_omitted_patches_are_reviewed(hub_with_pull_request: Hub, scripted_models: Models) -> None:
     """Omitted patches are computed from the two versions of the file.
 
-    Links, pictures and submodules cannot be read, so they are named and leave the gate undecided.
+    Symbolic links, images and submodules cannot be reviewed, so they are named and leave the gate undecided.
     """
     scripted_models.flaws = []
     hub_with_pull_request.hidden.add("app.py")
@@ -265,15 +265,17 @@ def test_failed_run_is_reported_and_keeps_confirmed_findings(
     assert run_review(*GATE).exit_code == 4  # the finding was confirmed before and is still open
 
 
-def test_a_finding_outside_the_diff_is_only_in_the_comment(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """GitHub may even reject a comment on a line that it displayed before."""
+def test_a_finding_outside_the_diff_appears_only_in_the_comment(
+    hub_with_pull_request: Hub, scripted_models: Models
+) -> None:
+    """GitHub rejects review comments on lines that are missing from its diff."""
     hub_with_pull_request.hidden.add("app.py")  # none of its lines are in GitHub's diff
     assert run_review(*GATE).exit_code == 4
     assert "app.py" in hub_with_pull_request.reviews[0]["body"]
     assert hub_with_pull_request.notes == []
 
 
-def test_commit_can_be_named_and_nothing_is_posted_by_default(
+def test_a_base_commit_can_be_given_and_nothing_is_posted_by_default(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
     """`--since` selects what is new, and nothing is written without `--post`."""

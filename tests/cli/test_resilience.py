@@ -34,7 +34,7 @@ def test_failed_call_is_retried_and_reported() -> None:
     assert "Calls: 4" in plain.stdout
 
 
-def test_single_attempt_makes_one_request() -> None:
+def test_a_single_attempt_sends_one_request() -> None:
     """With `--attempts 1`, the command fails on the first error."""
     with Stage(broken={0}) as stage:
         result = run_command(stage, *SIDES, "--max-rounds", "1", "--attempts", "1", "--json")
@@ -44,7 +44,7 @@ def test_single_attempt_makes_one_request() -> None:
     assert json.loads(result.stdout)["status"] == "failed"
 
 
-def test_debate_can_continue_without_a_turn(tmp_path: Path) -> None:
+def test_a_debate_can_continue_without_a_failed_turn(tmp_path: Path) -> None:
     """The screen, the document, the report and `render` all show the gap."""
     report = tmp_path / "report.md"
     options = (*SIDES, "--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
@@ -127,7 +127,7 @@ def test_fallback_model_is_used_after_a_failure() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
-def test_meaningless_options_give_one_message(options: tuple[str, ...], field: str) -> None:
+def test_meaningless_options_are_reported_in_one_message(options: tuple[str, ...], field: str) -> None:
     with Stage() as stage:
         result = run_command(stage, *SIDES, *options)
         assert stage.bodies == []

@@ -102,7 +102,7 @@ def test_failure_keeps_the_arguments(tmp_path: Path) -> None:
     assert "Failed after 2 complete arguments." in plain.stdout
 
 
-def test_an_unreachable_server_gives_one_message() -> None:
+def test_an_unreachable_server_is_reported_in_one_message() -> None:
     options = ["debate", "Should we cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 1

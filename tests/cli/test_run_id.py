@@ -98,7 +98,7 @@ def test_proposed_sides_are_paid_for_once() -> None:
 
 
 @pytest.mark.parametrize("ends", ["by itself", "killed"])
-def test_a_run_in_another_process_is_awaited(ends: str, store: Path) -> None:
+def test_the_command_waits_for_a_run_in_another_process(ends: str, store: Path) -> None:
     with Stage(turns=SAID, hold=(1, 0)) as on:
         line = on.options(*SIDES, "--max-rounds", "1", *NAMED)
         with start_on_pipes(*line) as first:

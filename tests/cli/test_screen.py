@@ -73,7 +73,7 @@ def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, p
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_words_of_a_page_are_never_split(columns: int) -> None:
-    """Remarks, warnings, findings and names in brackets are kept whole as well."""
+    """Words in remarks, warnings, findings and bracketed names are kept whole as well."""
     page = Page(screen := Terminal(), [], environ=make_environment(columns, NO_COLOR="1"))
     text = "the extra flowdebate[audit] is needed for the intervals of styles and the findings on each of them"
     page.line(text)
@@ -115,7 +115,7 @@ def test_the_live_line_shows_current_workers_and_times(columns: int, live_line: 
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_without_colors_there_is_no_live_line_and_no_escape_code(env: dict[str, str]) -> None:
+def test_no_live_line_or_escape_codes_without_colors(env: dict[str, str]) -> None:
     screen = Screen(stream := Terminal(), environ=make_environment(80, **env))
     with screen.live():
         screen.working(WORK)

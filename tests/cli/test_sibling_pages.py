@@ -84,7 +84,7 @@ HEADS = {
 @each_pattern
 @given(text=HOSTILE)
 def test_untrusted_text_never_starts_at_the_left_edge(pattern: str, shared_folder: Path, text: str) -> None:
-    """Untrusted text cannot pass for a heading, another speaker or a result. Names precede a colon."""
+    """Untrusted text cannot pass for a heading, another speaker or a result. Every name is followed by a colon."""
     run_document = load_document(pattern, text, shared_folder)
     page = io.StringIO()
     render(run_document, Page(page, run_document.speakers, environ={}))
@@ -187,7 +187,7 @@ def test_moderator_model_can_return_text() -> None:
     assert "Moderator: the matter is settled\n  Summary: One mind.\n  Decision: Cap.\n" in result.stdout
 
 
-def test_a_deliberation_can_continue_without_a_turn() -> None:
+def test_a_deliberation_can_continue_without_a_failed_turn() -> None:
     """The live page and the saved page both show the gap."""
     three = [word for name in "abc" for word in ("--debater", name)]
     with serve_stage(broken={0}) as on:
@@ -362,7 +362,7 @@ def test_agents_without_an_answer_are_reported_and_skipped() -> None:
         assert "Ended with gaps, after " in page
 
 
-def test_consensus_can_fail_with_its_first_agent() -> None:
+def test_consensus_can_fail_when_an_agent_fails() -> None:
     """With `--on-failure fail`, which is not the default, the run ends with the provider's error."""
     with serve_stage(broken={0}) as on:
         result = run_pattern(on, "consensus", "--attempts", "1", "--on-failure", "fail", "--json")

@@ -213,7 +213,7 @@ def test_ctrl_c_keeps_the_transcript(verb: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["deliberation", "consensus"])
-def test_a_terminated_run_leaves_its_document(verb: str) -> None:
+def test_a_terminated_run_still_writes_its_document(verb: str) -> None:
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--json")
     with serve_stage(hold=(0, 0)) as on, start_on_pipes(*on.options(*options, verb=verb)) as process:
         on.wait_for_turn(1)

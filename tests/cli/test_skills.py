@@ -87,7 +87,7 @@ def test_skill_commands_run(skill: str, skill_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("skill", SKILLS)
-def test_skill_has_the_installable_format(skill: str) -> None:
+def test_each_skill_has_an_installable_format(skill: str) -> None:
     _, head, body = SKILLS[skill].split("---\n", 2)
     metadata = yaml.safe_load(head)
     assert set(metadata) == {"name", "description", "license", "compatibility"}

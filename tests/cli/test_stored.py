@@ -504,9 +504,9 @@ def test_a_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None
 
 
 def test_a_terminated_write_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Reports, pages and tables are all written by one function.
+    """The same function writes all reports, pages and tables.
 
-    Here, it is writing 200 MB when its process is terminated.
+    Here, its process is terminated while it writes 200 MB.
     """
     script = """
 import sys
@@ -525,7 +525,7 @@ with clean_up_at_termination():
     assert [path.name for path in tmp_path.iterdir() if path != target] == []
 
 
-def test_deleted_runs_are_gone(store: Path) -> None:
+def test_deleted_runs_cannot_be_found(store: Path) -> None:
     with Stage() as on:
         run_id = run_to_limit(on)
     copy_run(store, "older", header={"created_at": 1e9}, updated_at=1e9)

@@ -121,7 +121,7 @@ def test_changes_since_the_registration_are_reported(study_folder: Path) -> None
     assert "Differences from the registration: seed: registered 3, now 4" in " ".join(result.stdout.split())
 
 
-def test_debaters_read_the_sources_of_their_row_and_the_judge_does_not(study_folder: Path) -> None:
+def test_debaters_but_not_the_judge_read_the_sources_in_their_row(study_folder: Path) -> None:
     rows = [json.loads(line) for line in (study_folder / "facts.jsonl").read_text().splitlines()]
     for number, row in enumerate(rows):
         row["sources"] = {"notes.txt": f"The gauge of row {number} stood at zero."}

@@ -87,7 +87,7 @@ def test_ctrl_c_keeps_the_arguments() -> None:
     assert terminal.seen.rindex("\x1b[?25h") > terminal.seen.rindex("\x1b[?25l")
 
 
-def test_a_terminated_run_leaves_its_documents(tmp_path: Path) -> None:
+def test_a_terminated_run_still_writes_its_documents(tmp_path: Path) -> None:
     report = tmp_path / "report.md"
     with Stage(hold=(1, 0)) as stage:
         options = stage.options(*SIDES, "--json", "--markdown", str(report))

@@ -71,7 +71,7 @@ def test_a_finished_run_is_shown_from_its_beginning(verb: str, tmp_path: Path) -
         assert set(page_lines(quiet.stdout)) <= set(page_lines(result.stdout))
 
 
-def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
+def test_ctrl_c_ends_the_view_but_not_the_run(store: Path) -> None:
     with Stage(turns=SAID, hold=(1, 0)) as on, start_on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
         with OnTerminal("runs", "watch", "--last") as terminal:

@@ -93,7 +93,7 @@ def list_files(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_a_program_gets_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
+async def test_a_program_receives_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
     """None of the user's tools, servers, hooks, plugins, memory, skills, files or sessions reach the program.
 
     An answer takes one request.

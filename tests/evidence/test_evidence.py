@@ -91,7 +91,7 @@ def test_exact_claims_have_no_exceptions() -> None:
         (".790", 0.78, 0.8, "yes"),
     ],
 )
-def test_a_quote_matches_within_rounding(figure: str, low: float, high: float, verdict: str) -> None:
+def test_a_quoted_figure_matches_within_rounding(figure: str, low: float, high: float, verdict: str) -> None:
     """The tolerance is half a unit in the last digit plus the interval."""
     rows = {("gap", "row", "mean"): Estimate((low + high) / 2, low, high, 9)}
     assert verdict in simulated._verdict(figure, rows["gap", "row", "mean"])

@@ -213,7 +213,7 @@ async def test_a_judge_uses_a_rubric_and_a_reference_answer(local_stage: Stage) 
     assert local_stage.model.callers() == prompts
 
 
-async def test_a_run_is_cancelled_resumed_forked_and_deleted(local_stage: Stage) -> None:
+async def test_a_run_can_be_cancelled_resumed_forked_and_deleted(local_stage: Stage) -> None:
     local_stage.folder.joinpath("hold").touch()
     async with local_stage.connect() as client:
         run = structured_output(
@@ -234,7 +234,7 @@ async def test_a_run_is_cancelled_resumed_forked_and_deleted(local_stage: Stage)
     assert [row["run_id"] for row in listing["runs"]] == [fork["run_id"]]
 
 
-async def test_a_note_is_written_read_and_deleted(local_stage: Stage) -> None:
+async def test_a_note_can_be_written_read_and_deleted(local_stage: Stage) -> None:
     async with local_stage.connect() as client:
         run = structured_output(
             await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 30})

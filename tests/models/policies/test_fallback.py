@@ -161,7 +161,7 @@ def test_a_cancelled_call_tries_no_other_model() -> None:
     warped(cancelled())
 
 
-def test_a_fallback_has_the_name_of_its_first_model() -> None:
+def test_a_fallback_is_named_after_its_first_model() -> None:
     assert Fallback("ollama/gemma3", Leaf()).name == "ollama/gemma3"
     assert [model.name for model in Fallback("ollama/gemma3", Leaf()).models()] == ["ollama/gemma3", "leaf"]
 

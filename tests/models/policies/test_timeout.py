@@ -95,10 +95,10 @@ def test_inner_models_see_the_deadline() -> None:
     between=st.none() | st.integers(1, 9).map(lambda value: value + 0.5),
     listening=st.booleans(),
 )
-def test_silence_is_limited_before_and_between_pieces(
+def test_silence_is_limited_before_and_between_chunks(
     pauses: list[int], end: int, first: float | None, between: float | None, *, listening: bool
 ) -> None:
-    """The call ends at the first pause that is too long, and keeps the pieces received before it."""
+    """The call ends at the first pause that is too long, and keeps the chunks received before it."""
     pieces: list[str] = []
     model = Timeout(Leaf([drip_text(pauses, end)]), 1000, first_text=first, between=between)
     request = make_request(on_text=pieces.append if listening else None)
@@ -172,7 +172,7 @@ def test_a_model_that_turns_cancellation_into_an_error_is_still_a_timeout(option
     warped(late())
 
 
-def test_a_late_piece_is_passed_on() -> None:
+def test_a_late_chunk_is_passed_on() -> None:
     tellers: list[Any] = []
     pieces: list[str] = []
 

@@ -76,7 +76,7 @@ def wrap_in_all(model: Any, *, max_concurrency: int = 50, between: float | None 
 
 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
-async def test_policies_have_the_name_of_their_inner_model(make: Callable[[Any], Any]) -> None:
+async def test_policies_are_named_after_their_inner_model(make: Callable[[Any], Any]) -> None:
     model = make(Leaf(name="ada"))
     assert isinstance(model, Model)
     assert model.name == "ada"
